@@ -11,7 +11,7 @@ from tests.fakes.kafka.client import SimClient, coordinator_of
 from tests.fakes.kafka.cluster import SimKafka
 from upstream.kafka.link import KafkaFailure, KafkaPartition, KafkaRecord
 from upstream.kafka.waiting.cluster import KafkaWaiting
-from upstream.kafka.waiting.records import Identity, WaitingMessage
+from upstream.kafka.waiting.records import Identity, WaitingRecord
 from upstream.kafka.waiting.topics import WaitingSettings
 
 TOPIC, ANSWERS = "__pyddmq_waiting", "__pyddmq_answers"
@@ -50,7 +50,7 @@ class WaitingNode:
     def add(self, name: str, due_ms: int, *, topic: str = "orders", body: bytes | None = None, **more: Any) -> None:
         """Have a message wait; in `world.added` once it is acknowledged."""
         identity = Identity(topic, more.pop("principal", ""), name)
-        message = WaitingMessage(due_ms, more.pop("partition", None), b"k", body or name.encode(), (), **more)
+        message = WaitingRecord(due_ms, more.pop("partition", None), b"k", body or name.encode(), (), **more)
         outgoing = self.waiting.record(identity, message)
 
         def done(failure: KafkaFailure | None, _: int, __: int) -> None:

@@ -195,13 +195,15 @@ class DelayService:
         """Ask what every message is asked, but for its rate, which is its topic's (R105). Raises Refusal."""
         # What consumers of DDMQ know a delayed message by, on every delivery of it.
         properties = {**message.get("properties", {}), MARK: "true"}
+        topic = message.get("topic", "").encode()
         sent = SendMessage(
-            topic=message.get("topic", "").encode(),
+            topic=topic,
             key=None,
             value=None,
             hash_id=0,
             tags=message["tags"].encode() if message.get("tags") else None,
-            partition_id=0,
+            # Where its partitions need not be known: a cancel has none.
+            partition_id=-1 if self._checks.is_in_kafka(topic) else 0,
             body=memoryview(message.get("body", b"")),
             version=None,
             properties=_encoded(properties),
@@ -289,7 +291,8 @@ class DelayService:
         """Have a message of a Kafka topic wait there; a single one whose moment has passed does not. Raises Refusal."""
         try:
             # All occurrences of a loop in one partition: consumers get them in their order.
-            queue_id = port.place(-1, string_hash(occurrence.uuid) or 1, self._random)
+            loop_hash = (string_hash(occurrence.uuid) or 1) if occurrence.is_loop else 0
+            queue_id = port.place(-1, loop_hash, self._random)
             until = Until(occurrence.at_s * 1000, "loop", owner or "", occurrence.id, occurrence.id, occurrence.is_loop)
             port = port.until(until, self._clock.wall_ms())
         except Refusal:

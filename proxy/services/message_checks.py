@@ -248,6 +248,10 @@ class MessageChecks:
             for level, deliver_at_ms, delay_ms in delays
         ]
 
+    def is_in_kafka(self, topic: bytes) -> bool:
+        """Whether a published topic is in Kafka."""
+        return isinstance(self._ports.get(topic), KafkaPort)
+
     @property
     def now_ms(self) -> int:
         """The wall clock from which delays count."""

@@ -21,7 +21,7 @@ from tests.kafka.topics import make_topic, topic_names
 from tests.kafka_world import Clients
 from tests.patient import PATIENCE_SECONDS, until
 from tests.simulation.wire import Frames, consumer_codec, producer_codec
-from upstream.kafka.link import KafkaFailure, Outgoing, Transactions
+from upstream.kafka.link import KafkaFailure, KafkaTransactions, OutgoingRecord
 from upstream.kafka.waiting.topics import ANSWER_SETTINGS, TOPIC_SETTINGS
 
 _CONFIG = """
@@ -33,6 +33,7 @@ kafka:
 topics:
   {topic}: {{brokerCluster: main}}
 """
+LAST = UUID[:-1] + "0"
 _GROUP = """
 groups:
   - group: {group}
@@ -57,18 +58,20 @@ class RealTimeGround(TimeCalls):
             "": (self.process.producers, producer_codec()),
         }
         self._connections: dict[str, tuple[socket.socket, Frames]] = {}
-        until(lambda: self.cancel(f"1700000000-2-1700172800-0-0-0-0-{UUID}") and self._is_served(), "owners")
-        self.wait(1)
+        until(self._is_served, "owners")
+        assert self.cancel(f"1700000000-2-1700172800-0-0-0-0-{UUID}") == 3, "it never was"
+        # A loop's partition is chosen when those of its topic are known.
+        once = {"dmsgtype": 3, "interval": 3, "times": 1, "expire": 9_999_999_999}
+        until(lambda: self.delay(b"first", LAST, timestamp=self.now_ms // 1000, **once).code == 0, "partitions")
+        self.wait(3)
+        self.delivered.clear()
 
     def _is_served(self) -> bool:
         """Whether timers of all partitions come."""
-        for _ in range(16):
-            if self.send(b"first", delayMs=1).code:
-                return False
-        self.wait(3)
-        served = len(self.delivered) >= 16
-        self.delivered.clear()
-        return served
+        if any(self.send(b"first", delayMs=1).code for _ in range(16)):
+            return False
+        self.wait(10)
+        return len(self.delivered) >= 16
 
     @property
     def now_ms(self) -> int:
@@ -146,10 +149,13 @@ def test_time(ground: RealTimeGround, case: Callable[[TimeCalls], None]) -> None
     case(ground)
 
 
+Sent = OutgoingRecord
+
+
 class Written:
     """How a transaction ended."""
 
-    def __init__(self, clients: Clients, writer: Transactions, *records: Outgoing) -> None:
+    def __init__(self, clients: Clients, writer: KafkaTransactions, *records: OutgoingRecord) -> None:
         self.ended: list[tuple[KafkaFailure | None, object, object]] = []
         writer.write(records, lambda *how: self.ended.append(how))
         clients.until(lambda: self.ended, "a transaction to end")
@@ -160,7 +166,7 @@ class Written:
         return self.ended[0][0]
 
 
-def _begun(clients: Clients, name: str) -> Transactions:
+def _begun(clients: Clients, name: str) -> KafkaTransactions:
     writer = clients.client().transactions(name)
     ended: list[KafkaFailure | None] = []
     writer.begin(ended.append)
@@ -173,19 +179,19 @@ def test_transactions_are_fenced_and_whole(clients: Clients, topic: Callable[...
     """The former holder of an id is fenced; one refused record leaves nothing of its transaction."""
     first, small = topic(), topic(max_message_bytes="1000")
     old = _begun(clients, f"id-{first}")
-    assert Written(clients, old, Outgoing(first, 0, b"k", b"1"), Outgoing(small, 0, b"k", b"1")).failure is None
-    refused = Written(clients, old, Outgoing(first, 0, b"k", b"2"), Outgoing(small, 0, b"k", b"x" * 5_000))
+    assert Written(clients, old, Sent(first, 0, b"k", b"1"), Sent(small, 0, b"k", b"1")).failure is None
+    refused = Written(clients, old, Sent(first, 0, b"k", b"2"), Sent(small, 0, b"k", b"x" * 5_000))
     assert refused.failure is not None
     assert not refused.failure.fenced
     assert not refused.failure.unknown
     assert refused.ended[0][1].keys() == {small}  # type: ignore[attr-defined]
-    missing = Written(clients, old, Outgoing(first, 0, b"k", b"3"), Outgoing(f"{first}-none", 0, b"k", b"3"))
+    missing = Written(clients, old, Sent(first, 0, b"k", b"3"), Sent(f"{first}-none", 0, b"k", b"3"))
     assert missing.ended[0][1].keys() == {f"{first}-none"}  # type: ignore[attr-defined]
     new = _begun(clients, f"id-{first}")
-    fenced = Written(clients, old, Outgoing(first, 0, b"k", b"4")).failure
+    fenced = Written(clients, old, Sent(first, 0, b"k", b"4")).failure
     assert fenced is not None
     assert fenced.fenced
-    assert Written(clients, new, Outgoing(first, 0, b"k", b"5")).failure is None
+    assert Written(clients, new, Sent(first, 0, b"k", b"5")).failure is None
     _, heard = clients.joined(f"reads-{first}", [first])
     clients.until(lambda: len(heard.got) == 2, "what is committed")
     assert heard.values() == [b"1", b"5"]

@@ -311,7 +311,7 @@ class KafkaProducer(Protocol):
         ...
 
 
-class Outgoing(NamedTuple):
+class OutgoingRecord(NamedTuple):
     """A record to be written; `partition` None: by the key, as `Producer.produce`."""
 
     topic: str
@@ -326,7 +326,7 @@ Written = Callable[[KafkaFailure | None, Mapping[str, KafkaFailure], Sequence[in
 their records, where it was aborted for that; and the offsets of its records in their order, where it is committed."""
 
 
-class Transactions(Protocol):
+class KafkaTransactions(Protocol):
     """Writes records under one transactional id: those of a call count together, or none does.
 
     Called in the loop's thread, one call after the other has ended. A failure of `write` is `fenced` where another has
@@ -338,7 +338,7 @@ class Transactions(Protocol):
         """Take the id: who had it before is fenced, and its open transaction aborted, when `done` is called."""
         ...
 
-    def write(self, records: Sequence[Outgoing], done: Written) -> None:
+    def write(self, records: Sequence[OutgoingRecord], done: Written) -> None:
         """Write these as one transaction."""
         ...
 
@@ -371,7 +371,7 @@ class KafkaClient(Protocol):
         """Return a producer, one for all of a node; `broken` is called when it has ended by a fault."""
         ...
 
-    def transactions(self, transactional_id: str) -> Transactions:
+    def transactions(self, transactional_id: str) -> KafkaTransactions:
         """Return what writes under a transactional id."""
         ...
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from broker.runtime.seams import Clock
 from upstream.calls.seams import ThreadLoop
-from upstream.kafka.link import Done, KafkaFailure, Outgoing, Written
+from upstream.kafka.link import Done, KafkaFailure, OutgoingRecord, Written
 from upstream.kafka_client.header_names import writable
 from upstream.kafka_client.lookups import partitions_of
 from upstream.kafka_client.package import KafkaUnusable, confluent, failure_of
@@ -31,7 +31,7 @@ _FENCED = frozenset({"FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INV
 
 
 class LibrdkafkaTransactions:
-    """`upstream.kafka.link.Transactions`."""
+    """`upstream.kafka.link.KafkaTransactions`."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class LibrdkafkaTransactions:
         """Take the id."""
         self._orders.put(lambda: self._begin(done))
 
-    def write(self, records: Sequence[Outgoing], done: Written) -> None:
+    def write(self, records: Sequence[OutgoingRecord], done: Written) -> None:
         """Write these as one transaction; topics that are not known to be there are asked for first (K9)."""
         now = self._clock.monotonic()
         unknown = sorted({each.topic for each in records if self._known.get(each.topic, 0.0) < now})
@@ -89,7 +89,7 @@ class LibrdkafkaTransactions:
         self._closed = True
         self._orders.put(None)
 
-    def _looked(self, found: dict[str, int | KafkaFailure], records: Sequence[Outgoing], done: Written) -> None:
+    def _looked(self, found: dict[str, int | KafkaFailure], records: Sequence[OutgoingRecord], done: Written) -> None:
         if self._closed:
             return
         missing = {name: each for name, each in found.items() if isinstance(each, KafkaFailure)}
@@ -107,7 +107,7 @@ class LibrdkafkaTransactions:
             order()
         self._drop()
 
-    def _ordered(self, records: Sequence[Outgoing], done: Written) -> None:
+    def _ordered(self, records: Sequence[OutgoingRecord], done: Written) -> None:
         try:
             self._write(records, done)
         except Exception as error:
@@ -149,7 +149,7 @@ class LibrdkafkaTransactions:
             return
         self._tell(done, None)
 
-    def _write(self, records: Sequence[Outgoing], done: Written) -> None:
+    def _write(self, records: Sequence[OutgoingRecord], done: Written) -> None:
         if self._producer is None:
             self._tell(done, KafkaFailure("STATE", "no transaction was begun", unknown=True), {}, ())
             return

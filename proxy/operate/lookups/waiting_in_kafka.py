@@ -21,9 +21,9 @@ from proxy.operate.views.changes import RescheduleResult
 from proxy.operate.views.waiting import TimersAnswer
 from upstream.kafka.waiting import records
 from upstream.kafka.waiting.batches import identity_of
-from upstream.kafka.waiting.cache import Row
+from upstream.kafka.waiting.cache import CachedRecord
 from upstream.kafka.waiting.cluster import KafkaWaiting
-from upstream.kafka.waiting.records import Identity, WaitingMessage
+from upstream.kafka.waiting.records import Identity, WaitingRecord
 
 _CURSOR = re.compile(r"(\d{1,18})-((?:[0-9a-f]{2})+)")
 _ANSWER_SECONDS = 10.0
@@ -116,9 +116,9 @@ class WaitingInKafka:
         )
 
 
-def _view(row: Row) -> TimerView:
+def _view(row: CachedRecord) -> TimerView:
     message = records.decode(row.value)
-    assert isinstance(message, WaitingMessage), "a row that waits has a message"
+    assert isinstance(message, WaitingRecord), "a row that waits has a message"
     occurrence = parse_id(message.loop) if message.loop else None
     loop = None
     if occurrence is not None and occurrence.is_loop:

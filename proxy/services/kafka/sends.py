@@ -39,9 +39,9 @@ from proxy.wire.call import Call
 from proxy.wire.replies import encode_result_reply
 from pyddmq.codes import ResultCode
 from upstream.kafka.headers import encode
-from upstream.kafka.link import NOT_SENT, Headers, KafkaFailure, KafkaProducer, Outgoing, Produced
+from upstream.kafka.link import NOT_SENT, Headers, KafkaFailure, KafkaProducer, OutgoingRecord, Produced
 from upstream.kafka.waiting.cluster import WaitingRefused
-from upstream.kafka.waiting.records import Identity, WaitingMessage
+from upstream.kafka.waiting.records import Identity, WaitingRecord
 
 KAFKA_FAILURES = declare(
     "pyddmq_kafka_sends_failed_total",
@@ -305,7 +305,7 @@ class KafkaSends:
         size = _size(put)
         done = partial(self._reported, sending, at, port, len(put.body), size)
         partition = None if put.queue_id == BY_KEY else put.queue_id
-        record = Outgoing(topic, partition, key, bytes(put.body), headers)
+        record = OutgoingRecord(topic, partition, key, bytes(put.body), headers)
         if port.waits is not None:
             record = _waiting(port, record, sending.keys[at])
         try:
@@ -462,11 +462,11 @@ def _count(port: TopicPort, body_bytes: int) -> None:
     port.body_bytes.value += body_bytes
 
 
-def _waiting(port: KafkaPort, record: Outgoing, unique_key: bytes) -> Outgoing:
+def _waiting(port: KafkaPort, record: OutgoingRecord, unique_key: bytes) -> OutgoingRecord:
     """Return the record that has a message wait in its place. Raises Refusal."""
     waits = port.waits
     assert waits is not None, "the port of a message that waits"
-    message = WaitingMessage(
+    message = WaitingRecord(
         waits.due_ms, record.partition, record.key, record.value or b"", record.headers, waits.kind, waits.loop
     )
     try:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tests.fakes.kafka.cluster import SimKafka
 from tests.fakes.kafka.link import Answer, SimLink
-from upstream.kafka.link import Done, KafkaFailure, KafkaPartition, Outgoing, Written
+from upstream.kafka.link import Done, KafkaFailure, KafkaPartition, OutgoingRecord, Written
 
 TIMEOUT_SECONDS = 10.0
 _AGAIN_SECONDS = 0.2
@@ -46,7 +46,7 @@ class SimCoordinator:
         return None
 
     def write(
-        self, name: str, epoch: int, records: Sequence[Outgoing]
+        self, name: str, epoch: int, records: Sequence[OutgoingRecord]
     ) -> tuple[KafkaFailure | None, dict[str, KafkaFailure], list[int]]:
         """Append records in a transaction of the id, which stays open."""
         if (failure := self.check(name, epoch)) is not None:
@@ -93,7 +93,7 @@ class SimCoordinator:
 
 
 class SimTransactions:
-    """`upstream.kafka.link.Transactions`."""
+    """`upstream.kafka.link.KafkaTransactions`."""
 
     def __init__(self, cluster: SimKafka, coordinator: SimCoordinator, link: SimLink, name: str) -> None:
         self._cluster = cluster
@@ -117,7 +117,7 @@ class SimTransactions:
 
         self._link.ask(lambda answer: answer(told, self._coordinator.begin(self._name)), failed)
 
-    def write(self, records: Sequence[Outgoing], done: Written) -> None:
+    def write(self, records: Sequence[OutgoingRecord], done: Written) -> None:
         """Write, then commit, each some time later."""
         assert records, "a transaction has records"
         epoch = self._epoch

@@ -14,9 +14,9 @@ from upstream.kafka.link import (
     KafkaFailure,
     KafkaPartition,
     KafkaRecord,
+    KafkaTransactions,
     PartitionReader,
     Produced,
-    Transactions,
 )
 
 _MASK = 0xFFFF_FFFF
@@ -64,7 +64,7 @@ class MemoryProducer:
         self._held: list[Callable[[], None]] = []
         self.unsent: list[Produced] = []
 
-    def transactions(self, transactional_id: str) -> Transactions:
+    def transactions(self, transactional_id: str) -> KafkaTransactions:
         """Nothing waits here."""
         raise NotImplementedError
 

@@ -25,6 +25,6 @@ States of an owned partition:
 Only `serving` fires and decides. A decision is made from the cache, one transaction at a time, so requests and
 deliveries of an identity never overlap.
 
-Rooms. `upstream.kafka.link.Transactions` is the only way to the network that is new; `upstream.kafka_client` has it
-over librdkafka, `tests.fakes.kafka` in memory. `proxy.services` appends messages and asks for cancels.
+Rooms. `upstream.kafka.link.KafkaTransactions` is the only way to the network that is new: `upstream.kafka_client` has
+it over librdkafka, `tests.fakes.kafka` in memory. `proxy.services` appends messages and asks for cancels.
 """

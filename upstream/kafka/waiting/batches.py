@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from broker.scheduled.recurring.occurrence import Occurrence, parse_id
-from upstream.kafka.link import Outgoing
+from upstream.kafka.link import OutgoingRecord
 from upstream.kafka.waiting import records
-from upstream.kafka.waiting.cache import PartitionCache, Row
-from upstream.kafka.waiting.records import EndedMessage, Identity, State, WaitingMessage, WaitingRequest
+from upstream.kafka.waiting.cache import CachedRecord, PartitionCache
+from upstream.kafka.waiting.records import EndedMessage, Identity, KeyState, WaitingRecord, WaitingRequest
 
 BATCH_MESSAGES = 500
 BATCH_BYTES = 1 << 20
@@ -26,7 +26,7 @@ _ID_NAME = "UNIQ_KEY"
 _ALWAYS = 1 << 62
 
 
-class Change(NamedTuple):
+class RecordChange(NamedTuple):
     """What a record of a batch does to the cache; `at` is its place among the batch's records."""
 
     at: int
@@ -52,8 +52,8 @@ class Batch:
         to_dead_letters: It gives that one's message up.
     """
 
-    records: list[Outgoing] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
+    records: list[OutgoingRecord] = field(default_factory=list)
+    changes: list[RecordChange] = field(default_factory=list)
     identities: set[bytes] = field(default_factory=set)
     targets: set[str] = field(default_factory=set)
     fired: int = 0
@@ -112,29 +112,29 @@ class Batches:
         batch = Batch(only=target, to_dead_letters=True)
         for row in self._cache.due(now_ms, 1, only=target):
             message = records.decode(row.value)
-            assert isinstance(message, WaitingMessage), "a row that waits has a message"
+            assert isinstance(message, WaitingRecord), "a row that waits has a message"
             headers = [*message.headers, ("__PYDDMQ_REASON", reason.encode())]
-            batch.records.append(Outgoing(target + DEAD_LETTER_ENDING, None, message.key, message.body, headers))
+            batch.records.append(OutgoingRecord(target + DEAD_LETTER_ENDING, None, message.key, message.body, headers))
             self._end(batch, row, EndedMessage(records.REFUSED, now_ms))
         return batch
 
     # Parts
 
     def _decide(self, batch: Batch, now_ms: int) -> None:
-        for row in self._cache.of(State.REQUEST, _ALWAYS, BATCH_MESSAGES):
+        for row in self._cache.of(KeyState.REQUEST, _ALWAYS, BATCH_MESSAGES):
             if row.identity in batch.identities:
                 continue
             request = records.decode(row.value)
             assert isinstance(request, WaitingRequest), "a request's row has one"
             found = self._cache.find(row.identity)
             outcome = records.UNKNOWN_ID
-            if found is not None and found.state == State.ENDED:
+            if found is not None and found.state == KeyState.ENDED:
                 ended = records.decode(found.value)
                 was = ended.outcome if isinstance(ended, EndedMessage) else ""
                 outcome = was if was == records.CANCELLED and not request.due_ms else records.TOO_LATE
             elif found is not None and request.due_ms:
                 message = records.decode(found.value)
-                assert isinstance(message, WaitingMessage), "a row that waits has a message"
+                assert isinstance(message, WaitingRecord), "a row that waits has a message"
                 outcome = records.MOVED
                 moved = message._replace(due_ms=request.due_ms, owned=True)
                 self._change(batch, found.key, records.encode(moved))
@@ -145,16 +145,16 @@ class Batches:
             batch.decided.append(outcome)
             self._change(batch, row.key, None)
             answer = records.encode_answer(request.request, outcome)
-            batch.records.append(Outgoing(self._answers_topic, None, row.identity, answer))
+            batch.records.append(OutgoingRecord(self._answers_topic, None, row.identity, answer))
 
-    def _fire(self, batch: Batch, now_ms: int, rows: list[Row]) -> None:
+    def _fire(self, batch: Batch, now_ms: int, rows: list[CachedRecord]) -> None:
         for row in rows:
             if row.identity in batch.identities:
                 continue
             if batch.fired and batch.size + len(row.value) > BATCH_BYTES:
                 return
             message = records.decode(row.value)
-            assert isinstance(message, WaitingMessage), "a row that waits has a message"
+            assert isinstance(message, WaitingRecord), "a row that waits has a message"
             batch.fired += 1
             batch.identities.add(row.identity)
             batch.targets.add(row.topic)
@@ -167,7 +167,9 @@ class Batches:
             else:
                 self._unfold(batch, row, message, occurrence, now_ms)
 
-    def _unfold(self, batch: Batch, row: Row, message: WaitingMessage, occurrence: Occurrence, now_ms: int) -> None:
+    def _unfold(
+        self, batch: Batch, row: CachedRecord, message: WaitingRecord, occurrence: Occurrence, now_ms: int
+    ) -> None:
         """Deliver the pending occurrence of a loop, and those missed since, and have the next one wait."""
         missed = max(1, occurrence.missed(now_ms // 1000))
         skipped = max(0, missed - MISSED_MAX)
@@ -191,23 +193,23 @@ class Batches:
 
     def _forget(self, batch: Batch, now_ms: int) -> None:
         """Delete repeats, and what ended long ago."""
-        for state, before in ((State.REPEAT, _ALWAYS), (State.ENDED, now_ms - self._remember_ms)):
+        for state, before in ((KeyState.REPEAT, _ALWAYS), (KeyState.ENDED, now_ms - self._remember_ms)):
             for row in self._cache.of(state, before, BATCH_MESSAGES):
                 if row.identity not in batch.identities:
                     self._change(batch, row.key, None)
 
-    def _deliver(self, batch: Batch, topic: str, message: WaitingMessage) -> None:
+    def _deliver(self, batch: Batch, topic: str, message: WaitingRecord) -> None:
         batch.delivered += 1
-        batch.records.append(Outgoing(topic, message.partition, message.key, message.body, message.headers))
+        batch.records.append(OutgoingRecord(topic, message.partition, message.key, message.body, message.headers))
 
-    def _end(self, batch: Batch, row: Row, ended: EndedMessage) -> None:
+    def _end(self, batch: Batch, row: CachedRecord, ended: EndedMessage) -> None:
         self._change(batch, row.key, records.encode(ended))
 
     def _change(self, batch: Batch, key: bytes, value: bytes | None) -> None:
-        batch.changes.append(Change(len(batch.records), key, value))
-        batch.records.append(Outgoing(self._topic, self._partition, key, value))
+        batch.changes.append(RecordChange(len(batch.records), key, value))
+        batch.records.append(OutgoingRecord(self._topic, self._partition, key, value))
 
 
-def identity_of(row: Row) -> Identity:
+def identity_of(row: CachedRecord) -> Identity:
     """Return whose a row is."""
     return records.parse_key(row.key)[0]

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from broker.runtime.seams import Disk
 from upstream.kafka.link import KafkaRecord
-from upstream.kafka.waiting.records import EndedMessage, State, WaitingMessage, WaitingRequest, decode, parse_key
+from upstream.kafka.waiting.records import EndedMessage, KeyState, WaitingRecord, WaitingRequest, decode, parse_key
 
 _LAYOUT = 1
 _BOOT_SECONDS = 5
@@ -34,7 +34,7 @@ CREATE INDEX IF NOT EXISTS by_identity ON records (identity);
 _COLUMNS = "key, identity, state, at, topic, principal, owned, position, value"
 
 
-class Row(NamedTuple):
+class CachedRecord(NamedTuple):
     """One key.
 
     Attributes:
@@ -132,7 +132,7 @@ class PartitionCache:
         self.position = position
         self.counts.clear()
 
-    def apply(self, record: KafkaRecord) -> Row | None:
+    def apply(self, record: KafkaRecord) -> CachedRecord | None:
         """Take a record of the log; returns its row, None: it has none now, or a newer one.
 
         Raises:
@@ -140,7 +140,7 @@ class PartitionCache:
         """
         return self.change(record.key or b"", record.value, record.offset)
 
-    def change(self, key: bytes, value: bytes | None, offset: int) -> Row | None:
+    def change(self, key: bytes, value: bytes | None, offset: int) -> CachedRecord | None:
         """Likewise, of a record that was written by this owner."""
         identity, _ = parse_key(key)
         old = self._row("key = ?", key)
@@ -154,29 +154,29 @@ class PartitionCache:
         text = identity.text
         owned = 0
         if isinstance(content, WaitingRequest):
-            state, at = State.REQUEST, offset
+            state, at = KeyState.REQUEST, offset
         elif isinstance(content, EndedMessage):
-            state, at, owned = State.ENDED, content.at_ms, 1
+            state, at, owned = KeyState.ENDED, content.at_ms, 1
         else:
-            assert isinstance(content, WaitingMessage)
-            state, at, owned = State.WAITING, content.due_ms, int(content.owned)
-        row = Row(key, text, state, at, identity.topic, identity.principal, owned, offset, value)
-        if state is not State.REQUEST:
+            assert isinstance(content, WaitingRecord)
+            state, at, owned = KeyState.WAITING, content.due_ms, int(content.owned)
+        row = CachedRecord(key, text, state, at, identity.topic, identity.principal, owned, offset, value)
+        if state is not KeyState.REQUEST:
             row = self._only(row)
         self._put(row)
         return row
 
-    def _only(self, row: Row) -> Row:
+    def _only(self, row: CachedRecord) -> CachedRecord:
         """Have one key only for an identity: the one that an owner wrote under, else the first."""
-        others = [each for each in self.rows_of(row.identity) if each.key != row.key and each.state != State.REPEAT]
+        others = [each for each in self.rows_of(row.identity) if each.key != row.key and each.state != KeyState.REPEAT]
         if not others:
             return row
         if row.owned:
             for each in others:
                 self._drop(each)
-                self._put(each._replace(state=State.REPEAT))
+                self._put(each._replace(state=KeyState.REPEAT))
             return row
-        return row._replace(state=State.REPEAT)
+        return row._replace(state=KeyState.REPEAT)
 
     def save(self, position: int, now_ms: int) -> None:
         """Keep what was changed, with the offset of the next record to read."""
@@ -192,20 +192,20 @@ class PartitionCache:
 
     # Questions
 
-    def find(self, identity: bytes) -> Row | None:
+    def find(self, identity: bytes) -> CachedRecord | None:
         """Return the message of an identity, waiting or ended."""
-        rows = [each for each in self.rows_of(identity) if each.state in (State.WAITING, State.ENDED)]
+        rows = [each for each in self.rows_of(identity) if each.state in (KeyState.WAITING, KeyState.ENDED)]
         return rows[0] if rows else None
 
-    def rows_of(self, identity: bytes) -> list[Row]:
+    def rows_of(self, identity: bytes) -> list[CachedRecord]:
         """All keys of an identity, but for requests."""
-        return self._rows("identity = ? AND state != ? ORDER BY position", identity, State.REQUEST)
+        return self._rows("identity = ? AND state != ? ORDER BY position", identity, KeyState.REQUEST)
 
-    def of(self, state: State, before: int, limit: int) -> list[Row]:
+    def of(self, state: KeyState, before: int, limit: int) -> list[CachedRecord]:
         """Rows of a state whose `at` is before a moment, the first ones."""
         return self._rows("state = ? AND at < ? ORDER BY at, position LIMIT ?", state, before, limit)
 
-    def due(self, now_ms: int, limit: int, *, only: str = "", without: Collection[str] = ()) -> list[Row]:
+    def due(self, now_ms: int, limit: int, *, only: str = "", without: Collection[str] = ()) -> list[CachedRecord]:
         """Messages that are due, of one topic alone or of all but some."""
         marks = ",".join("?" * len(without))
         if only:
@@ -224,7 +224,7 @@ class PartitionCache:
         ).fetchall()
         return found
 
-    def page(self, after: tuple[int, bytes], limit: int, topic: str = "") -> list[Row]:
+    def page(self, after: tuple[int, bytes], limit: int, topic: str = "") -> list[CachedRecord]:
         """Waiting messages by due time, from behind one; for listings."""
         chosen = ("AND topic = ?", [topic]) if topic else ("", [])
         return self._rows(
@@ -255,20 +255,20 @@ class PartitionCache:
         ):
             self.counts[topic, principal] = count
 
-    def _rows(self, where: str, *values: object) -> list[Row]:
+    def _rows(self, where: str, *values: object) -> list[CachedRecord]:
         found = self._database.execute(f"SELECT {_COLUMNS} FROM records WHERE {where}", values)
-        return [Row(*each) for each in found]
+        return [CachedRecord(*each) for each in found]
 
-    def _row(self, where: str, *values: object) -> Row | None:
+    def _row(self, where: str, *values: object) -> CachedRecord | None:
         found = self._rows(where, *values)
         return found[0] if found else None
 
-    def _put(self, row: Row) -> None:
+    def _put(self, row: CachedRecord) -> None:
         self._database.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-        if row.state == State.WAITING:
+        if row.state == KeyState.WAITING:
             self.counts[row.topic, row.principal] += 1
 
-    def _drop(self, row: Row) -> None:
+    def _drop(self, row: CachedRecord) -> None:
         self._database.execute("DELETE FROM records WHERE key = ?", (row.key,))
-        if row.state == State.WAITING:
+        if row.state == KeyState.WAITING:
             self.counts[row.topic, row.principal] -= 1

@@ -21,14 +21,14 @@ from upstream.kafka.link import (
     KafkaProducer,
     KafkaRecord,
     LogBounds,
-    Outgoing,
+    OutgoingRecord,
     TopicSubscription,
 )
 from upstream.kafka.waiting import records
 from upstream.kafka.waiting.batches import Batches
-from upstream.kafka.waiting.cache import Checkpoint, PartitionCache, Row
+from upstream.kafka.waiting.cache import CachedRecord, Checkpoint, PartitionCache
 from upstream.kafka.waiting.owner import OwnerWays, PartitionOwner
-from upstream.kafka.waiting.records import Identity, PartitionStatus, WaitingMessage, WaitingRequest
+from upstream.kafka.waiting.records import Identity, PartitionStatus, WaitingRecord, WaitingRequest
 from upstream.kafka.waiting.topics import WaitingSettings, problem_of
 
 PENDING = declare(
@@ -101,7 +101,7 @@ class _Seat:
             member.leave(done)
 
 
-class _Asked(NamedTuple):
+class _PendingRequest(NamedTuple):
     done: Callable[[str], None]
     timer: Later
 
@@ -149,7 +149,7 @@ class KafkaWaiting:
         self._closed = False
         self._started_at = runtime.clock.monotonic()
         self._committed_at = self._commit_at = runtime.clock.monotonic()
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, _PendingRequest] = {}
         self._counts: Counter[tuple[str, str]] = Counter()
         self._look = Later(runtime.scheduler, self._look_now)
         self._tick = Repeated(runtime.scheduler, STATUS_SECONDS, self._tell_status)
@@ -192,7 +192,7 @@ class KafkaWaiting:
 
     # Appending
 
-    def record(self, identity: Identity, message: WaitingMessage) -> Outgoing:
+    def record(self, identity: Identity, message: WaitingRecord) -> OutgoingRecord:
         """Return the record that has a message wait.
 
         Raises:
@@ -202,7 +202,7 @@ class KafkaWaiting:
         key = identity.key(f"{self._runtime.random.getrandbits(64):016x}")
         value = records.encode(message._replace(at_ms=self._clock.wall_ms()))
         settings = self.settings
-        return Outgoing(settings.topic, identity.partition(settings.partitions), key, value)
+        return OutgoingRecord(settings.topic, identity.partition(settings.partitions), key, value)
 
     def check(self, identity: Identity, due_ms: int) -> None:
         """Check that a message may wait until then. Raises WaitingRefused."""
@@ -237,7 +237,7 @@ class KafkaWaiting:
         """
         request = f"{self.settings.node}-{self._runtime.random.getrandbits(64):016x}"
         timer = Later(self._runtime.scheduler, partial(self._answered, request, records.UNKNOWN_ID))
-        self._asked[request] = _Asked(done, timer)
+        self._asked[request] = _PendingRequest(done, timer)
         timer.after(seconds)
         if self._problem is not None:
             timer.after(0)
@@ -500,7 +500,7 @@ class KafkaWaiting:
                 found += [f"partition {status.partition} (node {status.node}): {each}" for each in status.troubles]
         return found
 
-    def page(self, after: tuple[int, bytes], limit: int, topic: str) -> list[Row]:
+    def page(self, after: tuple[int, bytes], limit: int, topic: str) -> list[CachedRecord]:
         """Return waiting messages of a topic by due time, from behind one, of the partitions that this node owns."""
         found = [row for owner in self._open_owners() for row in owner.cache.page(after, limit, topic)]
         return sorted(found, key=lambda row: (row.at, row.key))[:limit]

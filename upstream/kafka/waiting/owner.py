@@ -10,7 +10,7 @@ from typing import Literal
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
 from broker.runtime.metrics import declare
-from upstream.kafka.link import Assignment, KafkaFailure, KafkaPartition, KafkaRecord, LogBounds, Transactions
+from upstream.kafka.link import Assignment, KafkaFailure, KafkaPartition, KafkaRecord, KafkaTransactions, LogBounds
 from upstream.kafka.waiting.batches import BATCH_MESSAGES, Batch, Batches
 from upstream.kafka.waiting.cache import Checkpoint, PartitionCache
 from upstream.kafka.waiting.records import Damaged, NewerRecord, PartitionStatus
@@ -47,7 +47,7 @@ _TRANSIENT = frozenset({
 
 
 @dataclass(slots=True)
-class _Target:
+class _RefusingTarget:
     """A topic that refused something: it is tried alone.
 
     Attributes:
@@ -80,7 +80,7 @@ class OwnerWays:
 
     cluster: str
     node: str
-    transactions: Transactions
+    transactions: KafkaTransactions
     ends: Callable[[Callable[[LogBounds], None]], None]
     read_from: Callable[[int], None]
     unusable: Callable[[Exception], None]
@@ -111,7 +111,7 @@ class PartitionOwner:
         self._read_until: int | None = None
         self._busy = False
         self._ended: Callable[[], None] | None = None
-        self._targets: dict[str, _Target] = {}
+        self._targets: dict[str, _RefusingTarget] = {}
         self._others_first = False
         self._trouble = ""
         self._began = self._clock.monotonic()
@@ -369,7 +369,7 @@ class PartitionOwner:
             return
         now = self._clock.monotonic()
         for name in targets:
-            target = self._targets.setdefault(name, _Target())
+            target = self._targets.setdefault(name, _RefusingTarget())
             why = refused.get(name + ".WAITING.DLQ" if batch.to_dead_letters else name, failure)
             target.trouble = str(why)
             if not batch.only:

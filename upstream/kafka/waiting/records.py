@@ -32,7 +32,7 @@ class Damaged(Exception):
     """A record that no version of pyddmq wrote."""
 
 
-class State(IntEnum):
+class KeyState(IntEnum):
     """What a key of the waiting topic has."""
 
     WAITING = 0
@@ -72,7 +72,7 @@ def parse_key(key: bytes | None) -> tuple[Identity, bool]:
     return Identity(str(topic), str(principal), str(name)), bool(rest)
 
 
-class WaitingMessage(NamedTuple):
+class WaitingRecord(NamedTuple):
     """A message that waits.
 
     Attributes:
@@ -110,13 +110,13 @@ class WaitingRequest(NamedTuple):
     due_ms: int = 0
 
 
-Content = WaitingMessage | EndedMessage | WaitingRequest
+Content = WaitingRecord | EndedMessage | WaitingRequest
 
 
 def encode(content: Content) -> bytes:
     """Return the value of a record."""
     body = b""
-    if isinstance(content, WaitingMessage):
+    if isinstance(content, WaitingRecord):
         facts: dict[str, Any] = content._asdict()
         body = facts.pop("body")
         facts["key"] = _text(content.key)
@@ -144,7 +144,7 @@ def decode(value: bytes) -> Content:
             return WaitingRequest(**facts)
         facts["key"] = _bytes(facts["key"])
         facts["headers"] = tuple((name, _bytes(text)) for name, text in facts["headers"])
-        return WaitingMessage(body=value[_SIZE.size + size :], **facts)
+        return WaitingRecord(body=value[_SIZE.size + size :], **facts)
     except (struct.error, ValueError, TypeError, KeyError, AttributeError) as error:
         raise Damaged(f"not a record of this topic: {error}") from error
 

@@ -10,7 +10,7 @@ import pytest
 from broker.runtime.disk import RealDisk
 from upstream.kafka.link import KafkaRecord
 from upstream.kafka.waiting.cache import Checkpoint, PartitionCache
-from upstream.kafka.waiting.records import EndedMessage, Identity, State, WaitingMessage, WaitingRequest, encode
+from upstream.kafka.waiting.records import EndedMessage, Identity, KeyState, WaitingRecord, WaitingRequest, encode
 
 WHOSE = Identity("orders", "", "a")
 NOW = Checkpoint("cluster/topic", 1_000, 0, 10, 50)
@@ -18,7 +18,7 @@ NOW = Checkpoint("cluster/topic", 1_000, 0, 10, 50)
 
 def message(due_ms: int = 5, *, owned: bool = False) -> bytes:
     """A value that waits."""
-    return encode(WaitingMessage(due_ms, None, b"k", b"body", (), owned=owned))
+    return encode(WaitingRecord(due_ms, None, b"k", b"body", (), owned=owned))
 
 
 def cache_of(path: str = ":memory:") -> PartitionCache:
@@ -37,15 +37,15 @@ def test_first_key_of_an_identity_waits_and_others_are_repeats() -> None:
     first, second = WHOSE.key("1"), WHOSE.key("2")
     cache.change(first, message(), 1)
     cache.change(second, message(), 2)
-    assert states(cache) == [(first, State.WAITING), (second, State.REPEAT)]
+    assert states(cache) == [(first, KeyState.WAITING), (second, KeyState.REPEAT)]
     compacted = cache_of()
     compacted.change(second, message(), 2)
     compacted.change(first, message(9, owned=True), 7)
-    assert sorted(states(compacted)) == [(first, State.WAITING), (second, State.REPEAT)]
+    assert sorted(states(compacted)) == [(first, KeyState.WAITING), (second, KeyState.REPEAT)]
     ended = cache_of()
     ended.change(second, message(), 2)
     ended.change(first, encode(EndedMessage("delivered", 5)), 7)
-    assert sorted(states(ended)) == [(first, State.ENDED), (second, State.REPEAT)]
+    assert sorted(states(ended)) == [(first, KeyState.ENDED), (second, KeyState.REPEAT)]
     assert ended.counts.total() == 0
 
 
@@ -70,7 +70,7 @@ def test_due_messages_are_those_of_chosen_targets() -> None:
     assert [each.at for each in cache.due(9, 10)] == [8, 9]
     assert [each.topic for each in cache.due(10, 10, without=["events"])] == ["orders", "orders"]
     assert [each.topic for each in cache.due(10, 1, only="events")] == ["events"]
-    assert [each.at for each in cache.of(State.REQUEST, 1 << 60, 5)] == [9]
+    assert [each.at for each in cache.of(KeyState.REQUEST, 1 << 60, 5)] == [9]
     assert [each.at for each in cache.page((8, b"\xff"), 5)] == [9, 10]
 
 

@@ -12,7 +12,7 @@ from upstream.kafka.waiting.records import (
     Identity,
     NewerRecord,
     PartitionStatus,
-    WaitingMessage,
+    WaitingRecord,
     WaitingRequest,
     decode,
     decode_answer,
@@ -27,7 +27,7 @@ HEADERS = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size
 
 @given(
     st.builds(
-        WaitingMessage,
+        WaitingRecord,
         due_ms=st.integers(0, 1 << 60),
         partition=st.none() | st.integers(0, 99),
         key=st.none() | st.binary(max_size=9),
@@ -35,7 +35,7 @@ HEADERS = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size
         headers=HEADERS,
     )
 )
-def test_message_is_read_as_it_was_written(message: WaitingMessage) -> None:
+def test_message_is_read_as_it_was_written(message: WaitingRecord) -> None:
     """Binary keys, null and repeated headers, any body."""
     assert decode(encode(message)) == message
 
