@@ -379,8 +379,9 @@ class PartitionOwner:
                 if batch.fired == 1:
                     target.reason = str(why)
                 target.single = True
-                target.attempts = 0
                 continue
+            # Next time the topic itself is tried again: it may be mended.
+            target.reason = ""
             target.again_at = now + _TARGET_SECONDS[min(target.attempts, len(_TARGET_SECONDS) - 1)]
             target.attempts += 1
             self._limited_log.note("kafka_waiting_target_refuses", self._ways.cluster, topic=name, error=str(why))

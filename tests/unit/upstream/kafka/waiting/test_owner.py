@@ -209,6 +209,19 @@ def test_shorter_log_is_read_again_with_a_finding() -> None:
     assert list(world.delivered()) == ["a"]
 
 
+def test_target_that_is_mended_gets_its_messages() -> None:
+    """Those that waited for want of a dead-letter topic, too."""
+    world = WaitingWorld(partitions=1)
+    world.settle()
+    for name in ("a", "b", "c"):
+        world.nodes[0].add(name, world.now_ms + 1_000, topic="missing")
+    world.run(10)
+    world.kafka.partitions("missing", 1)
+    world.run(60)
+    assert sorted(world.delivered("missing")) == ["a", "b", "c"]
+    assert world.nodes[0].waiting.troubles() == []
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_seeds(seed: int) -> None:
     """Three nodes that are killed, cut off and started again: nothing early, nothing lost, nothing twice."""
