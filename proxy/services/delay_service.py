@@ -25,9 +25,8 @@ from broker.runtime.steps import StepRunner
 from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.recurring import metrics as counted
 from broker.scheduled.recurring.cancel import cancelling_delay
-from broker.scheduled.recurring.loops import Loops
+from broker.scheduled.recurring.loops import Loops, delivered
 from broker.scheduled.recurring.occurrence import Occurrence
-from broker.scheduled.recurring.puts import delivered
 from broker.scheduled.timer.timers import Timers
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot

@@ -15,10 +15,10 @@ from typing import Any
 from broker.runtime.seams import Clock
 from upstream.calls.seams import ThreadLoop
 from upstream.kafka.link import Done, KafkaFailure, OutgoingRecord, Written
-from upstream.kafka_client.header_names import writable
 from upstream.kafka_client.lookups import partitions_of
 from upstream.kafka_client.package import KafkaUnusable, confluent, failure_of
 from upstream.kafka_client.posting import Post
+from upstream.kafka_client.producer import writable
 from upstream.kafka_client.query_thread import Asking
 from upstream.kafka_client.settings import Settings
 
