@@ -17,7 +17,8 @@ DLQ_SUFFIX = ".DLQ"
 _STORED = "up to 127 letters, digits, `_ - % |`"
 _UNKNOWN_TO_BROKERS = re.compile(r"\(\?|\\[A-Za-z0-9]|[*+?}][?+]")
 _PORTABLE = "write classes such as [0-9] and [A-Za-z_], plain groups, and `.`, `*`, `+`, `?`, `{m,n}`, `|`"
-_LATER = "delays, timers and transactions on Kafka topics are not in this version"
+_LATER = "transactions on Kafka topics are not in this version"
+_DELAYS = "delays of a topic in Kafka need `waiting: {}` under its cluster"
 
 
 def check_cluster(name: str, cluster: KafkaClusterConfig, node: NodeConfig) -> Iterator[Finding]:
@@ -68,8 +69,10 @@ def check_topic(
                 f"--topic {name} --partitions {topic.queues}); remove it"
             ),
         )
-    if topic.message_type not in (None, "NORMAL", "FIFO"):
-        yield ("messageType",), f"{_LATER}; write NORMAL or FIFO, or omit it"
+    if topic.message_type == "DELAY" and clusters[cluster].waiting is None:
+        yield ("messageType",), f"{_DELAYS}; add it, or write NORMAL or FIFO"
+    elif topic.message_type not in (None, "NORMAL", "FIFO", "DELAY"):
+        yield ("messageType",), f"{_LATER}; write NORMAL, FIFO or DELAY, or omit it"
 
 
 def _is_stored(name: str) -> bool:

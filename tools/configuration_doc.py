@@ -13,7 +13,7 @@ from conf.foreign import FOREIGN, DdmqField
 from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
 from conf.sections.access import AccessConfig, AccessRule, CertificateRule, JwtKey, NetworkRule
 from conf.sections.admin import AdminConfig
-from conf.sections.kafka import KafkaClusterConfig
+from conf.sections.kafka import KafkaClusterConfig, KafkaWaitingConfig
 from conf.sections.lag import LagConfig, LagRules
 from conf.sections.limits import AddressLimits, LimitsConfig, PrincipalLimits
 from conf.sections.node import NodeConfig
@@ -80,7 +80,7 @@ _TAIL = """
 - `limits.principals` needs a section `access`: without it no client has a principal.
 - Ports differ, or are 0. A message of maxMessageBytes and 64 KiB more must fit into a segment and into a frame.
 - retryIntervals: 0 or more; -1 only at the end, and not alone (W20).
-- A topic in Kafka has no `queues` (its partitions are its queues), no delays and no transactions. Its name has
+- A topic in Kafka has no `queues` (its partitions are its queues) and no transactions. Its name has
   letters, digits, `. _ -`, up to 249; `^` begins a regular expression over Kafka's names.
 - Groups that read from Kafka have no LowLevel and no retryTopic. Their enabled topics are in one cluster, and their
   name with `.DLQ` must be a valid topic name of Kafka.
@@ -147,6 +147,11 @@ _SECTIONS: list[tuple[type[Model], str, str]] = [
         KafkaClusterConfig,
         "kafka.CLUSTER",
         "A mapping: the key is the name of a Kafka cluster, for topics' `brokerCluster` ([Kafka](kafka.md)).",
+    ),
+    (
+        KafkaWaitingConfig,
+        "kafka.CLUSTER.waiting",
+        "Delays, timers and loops of the cluster's topics ([Kafka](kafka.md)).",
     ),
     (TopicConfig, "topics.NAME", "A mapping: the key is the topic's name, and an empty entry is all defaults."),
     (GroupConfig, "groups[]", "A list of consumer groups."),

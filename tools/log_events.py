@@ -168,6 +168,17 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "kafka_member_broken": "A member of a Kafka group has ended by a fault; another joins after `again_seconds`.",
         "kafka_producer_broken": "The producer of a Kafka cluster has failed; another is created after "
         "`again_seconds`.",
+        "kafka_waiting_log_shorter": "The log of a partition of waiting messages became shorter than what its owner "
+        "had read (`position`); it is read again, and messages may be lost.",
+        "kafka_waiting_rebuilt": "The log of a partition of waiting messages begins behind what its owner had read; it "
+        "is read again.",
+        "kafka_waiting_record_damaged": "A record of the waiting topic is not one of pyddmq's; it is skipped.",
+        "kafka_waiting_target_refuses": "A topic takes no waiting messages, and its dead-letter topic neither; they "
+        "are tried again.",
+        "kafka_waiting_trouble": "The owner of a partition of waiting messages is in trouble; also shown as a finding.",
+        "kafka_waiting_cache_failed": "The cache of waiting messages cannot be written; the node leaves its partitions "
+        "to others.",
+        "kafka_waiting_unusable": "Delays of a cluster cannot be served: its client cannot be created.",
         "kafka_topics_not_read": "Topics that match an expression are not read: an action cannot be created; retried.",
         "kafka_trouble": "The cluster of a group cannot be reached, or rejects requests; also shown as a finding.",
         "dead_letter_refused": "A dead letter cannot be written; it is retried, and its key waits.",

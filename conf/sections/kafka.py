@@ -14,7 +14,15 @@ from pydantic import AfterValidator, BeforeValidator, ValidationError
 from conf.base import Model, Reload, is_kafka_topic, setting
 from conf.secrets import Secret, masked
 
-__all__ = ["OWN_KEYS", "GroupProtocol", "KafkaClusterConfig", "LibrdkafkaValue", "Takeover", "librdkafka_problem"]
+__all__ = [
+    "OWN_KEYS",
+    "GroupProtocol",
+    "KafkaClusterConfig",
+    "KafkaWaitingConfig",
+    "LibrdkafkaValue",
+    "Takeover",
+    "librdkafka_problem",
+]
 
 GroupProtocol = Literal["auto", "classic", "consumer"]
 Membership = Literal["pulls", "always"]
@@ -26,6 +34,8 @@ MAX_POLL_INTERVAL_MS = 300_000
 """After so long without a poll a member is out of its group; revokeTimeout stays below a third of it (D55)."""
 
 COMMIT_TOPIC = "__pyddmq_commits"
+WAITING_TOPIC = "__pyddmq_waiting"
+ANSWERS_TOPIC = "__pyddmq_answers"
 
 _CLUSTER = "the cluster's `bootstrapServers`"
 _EDGE = "offsets are committed only for messages that were answered; remove it"
@@ -54,8 +64,8 @@ OWN_KEYS: dict[str, str] = {
     "queued.max.messages.kbytes": "write the cluster's `waitingBytes`, which limits waiting messages",
     "consume.callback.max.messages": _FETCHED,
     "enable.idempotence": "every send is idempotent, or a retry would store it twice; remove it",
-    "transactional.id": "transactions on Kafka are not in this version; remove it",
-    "transaction.timeout.ms": "transactions on Kafka are not in this version; remove it",
+    "transactional.id": "it names a partition of the waiting topic; remove it",
+    "transaction.timeout.ms": "it is 10 s, which limits how long a dead owner blocks consumers; remove it",
     "acks": "a send is answered when all in-sync replicas have it; remove it",
     "request.required.acks": "a send is answered when all in-sync replicas have it; remove it",
     "partitioner": "a key is mapped to the partition that Java's client uses (murmur2); remove it",
@@ -94,7 +104,7 @@ def _check_servers(text: str) -> str:
     return ",".join(server.strip() for server in text.split(","))
 
 
-def _check_commit_topic(name: str) -> str:
+def _check_topic(name: str) -> str:
     if not is_kafka_topic(name):
         raise ValueError(f"{name!r} is not a valid Kafka topic name; write letters, digits, `. _ -`")
     return name
@@ -136,6 +146,49 @@ def librdkafka_problem(key: str, value: LibrdkafkaValue) -> str | None:
     if _SECRET.search(key) and not isinstance(value, Secret):
         return "is a secret and not allowed in this file; write {file: PATH} or {env: NAME}"
     return None
+
+
+class KafkaWaitingConfig(Model):
+    """`waiting` of a cluster: delays, timers and loops of its topics (docs/kafka.md)."""
+
+    topic: Annotated[str, AfterValidator(_check_topic)] = setting(
+        WAITING_TOPIC,
+        "The compacted topic that has waiting messages; created in Kafka.",
+        reload=_RESTART,
+    )
+    answers_topic: Annotated[str, AfterValidator(_check_topic)] = setting(
+        ANSWERS_TOPIC,
+        "The topic in which owners answer cancels and report the state of their partitions; created in Kafka.",
+        reload=_RESTART,
+    )
+    partitions: int = setting(
+        12,
+        "Partitions of `topic` that messages are spread over. Equal on all nodes; a change while messages wait "
+        "makes them unreachable for cancels.",
+        reload=_RESTART,
+        ge=1,
+        le=1000,
+    )
+    max_delay_sec: int = setting(
+        400 * 86_400,
+        "How far ahead a message may be due, in seconds.",
+        reload=_RESTART,
+        ge=1,
+        le=10 * 366 * 86_400,
+    )
+    remember_sec: int = setting(
+        7 * 86_400,
+        "How long a delivered or cancelled message is known by its id, in seconds: for repeats and cancels.",
+        reload=_RESTART,
+        ge=3_600,
+        le=366 * 86_400,
+    )
+    max_pending_per_topic: int = setting(
+        0, "Maximum messages of a topic that wait at a time; 0 means no limit.", reload=_RESTART, ge=0
+    )
+    max_pending_per_principal: int = setting(
+        0, "Maximum messages of a principal that wait at a time; 0 means no limit.", reload=_RESTART, ge=0
+    )
 
 
 class KafkaClusterConfig(Model):
@@ -192,7 +245,7 @@ class KafkaClusterConfig(Model):
         ge=1,
         le=60_000,
     )
-    commit_topic: Annotated[str, AfterValidator(_check_commit_topic)] = setting(
+    commit_topic: Annotated[str, AfterValidator(_check_topic)] = setting(
         COMMIT_TOPIC,
         "A compacted topic for metadata that does not fit into a commit (D53); created in Kafka. If it is "
         "missing, the rest of such a commit is dropped and counted.",
@@ -204,6 +257,13 @@ class KafkaClusterConfig(Model):
         reload=_RESTART,
         ge=0,
         le=MAX_POLL_INTERVAL_MS // 3 - 1,
+    )
+    waiting: KafkaWaitingConfig | None = setting(
+        None,
+        "Delays, timers and loops of this cluster's topics: `{}` for the defaults. Both topics must exist "
+        "([how](kafka.md#delays-timers-and-loops)).",
+        reload=_RESTART,
+        absent="delays are refused",
     )
     librdkafka: dict[str, Annotated[LibrdkafkaValue, BeforeValidator(_read_value)]] = setting(
         {},

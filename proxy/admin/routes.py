@@ -394,6 +394,14 @@ class Routes:
         return await self._searched(request, lambda: run_async(transactions.search(node, asked, now_ms=now_ms)))
 
     async def _timers(self, request: web.Request) -> web.Response:
+        if topic := request.query.get("topic"):
+            given, limit = dict(request.query), min(_limit(request), timers.LIMIT_MAX)
+            try:
+                found = self._node.waiting_in_kafka.timers(topic, given, limit=limit, now_ms=self._node.clock.wall_ms())
+            except QueryRefused as error:
+                raise web.HTTPBadRequest(text=_sentence(error)) from error
+            if found is not None:
+                return _json(found)
         search = partial(
             timers.search,
             given=dict(request.query),

@@ -316,6 +316,7 @@ def producer_handlers(parts: Parts, *, state: Callable[[], str]) -> dict[str, Ha
         guard,
         opened.loops,
         opened.timers,
+        kafka=kafka,
         runtime=runtime,
         interval_max=node.timer_max_delay_sec,
     )

@@ -26,10 +26,14 @@ from upstream.kafka.link import GroupMember, KafkaClient, KafkaFailure, KafkaPro
 from upstream.kafka.membership import LEAVE_SECONDS
 from upstream.kafka.partitions import MemberSettings
 from upstream.kafka.subscriptions import is_expression
+from upstream.kafka.waiting.cluster import KafkaWaiting
+from upstream.kafka.waiting.topics import settings_of
 from upstream.kafka_client.package import KafkaUnusable
 
 _log = structlog.get_logger(__name__)
 
+WAITING_SESSION_MS = 6_000
+"""Brokers' default lower bound (group.min.session.timeout.ms)."""
 SECONDS = 5.0
 """What a stop waits at most until its groups have left Kafka, once what is finished is committed, and for what is
 sent there."""
@@ -52,6 +56,7 @@ class KafkaClients:
 
     Attributes:
         sends: What the producer port has under way; None where there is no cluster, or the port has not begun.
+        waiting: Delays, timers and loops, by clusters that have them.
     """
 
     def __init__(
@@ -76,6 +81,38 @@ class KafkaClients:
         self._clients: dict[str, KafkaClient] = {}
         self._producers: dict[str, LastingProducer] = {}
         self.sends: KafkaSends | None = None
+        self.waiting: dict[str, KafkaWaiting] = {}
+
+    def start_waiting(self, config: Config, new_id: Callable[[], bytes], folder: str) -> None:
+        """Take part in delivering what waits on each cluster that is configured so.
+
+        Args:
+            config: The node's.
+            new_id: Makes a message id.
+            folder: Of the caches; "": they are in memory.
+        """
+        for name, cluster in config.kafka.items():
+            settings = settings_of(config, name, folder)
+            if settings is None:
+                continue
+            # A dead owner is to be followed within seconds, whatever the session of groups.
+            quick = cluster.model_copy(
+                update={"session_timeout": WAITING_SESSION_MS, "group_protocol": "classic", "membership": "always"}
+            )
+            try:
+                with _told():
+                    client = self._make(name, quick)
+                made = KafkaWaiting(settings, client, self.producer_of(name), self._runtime, new_id)
+            except KafkaFailure as failure:
+                _log.error("kafka_waiting_unusable", cluster=name, error=str(failure))
+                continue
+            self.waiting[name] = made
+            made.start()
+
+    def waiting_troubles(self) -> dict[str, list[str]]:
+        """Return what is wrong with messages that wait, by cluster."""
+        found = {name: each.troubles() for name, each in self.waiting.items()}
+        return {name: texts for name, texts in found.items() if texts}
 
     @property
     def unsettled(self) -> bool:
@@ -297,17 +334,20 @@ class KafkaGroups:
         To the first comes what a last commit may have to wait for (`upstream.kafka.commits.commits`).
         """
         seconds = SECONDS + max((each.leave_seconds for each in self._brokers.values()), default=0.0)
-        if still := await self._leave(seconds):
+        if still := await self._leave(seconds, self._clients.waiting):
             _log.warning("kafka_groups_not_left", groups=still, seconds=seconds)
         await self._clients.close_beside(SECONDS, threads=threads, loop=loop)
 
-    async def _leave(self, seconds: float) -> list[str]:
-        """Return the groups that have not left after so long."""
+    async def _leave(self, seconds: float, parts: Mapping[str, KafkaWaiting]) -> list[str]:
+        """Return the groups that have not left after so long; `parts` are those in what waits."""
         waiting: dict[str, asyncio.Event] = {}
         for name, broker in self._brokers.items():
             waiting[name] = asyncio.Event()
             broker.leave(waiting[name].set)
         self._brokers.clear()
+        for name, part in parts.items():
+            left = waiting[f"{part.settings.topic} of {name}"] = asyncio.Event()
+            part.leave(left.set)
         if waiting:
             await asyncio.wait([asyncio.ensure_future(each.wait()) for each in waiting.values()], timeout=seconds)
         return [name for name, each in waiting.items() if not each.is_set()]

@@ -165,6 +165,7 @@ class Node(Parts, CommitDriver):
             opened.progress.groups_started()
             for part in (opened.delays, opened.timers, opened.transactions):
                 part.start()
+            self._start_waiting_on_kafka(opened.store)
             self._run_timers()
             opened.consumer_service.resume(held.release())
         except BaseException:
@@ -355,7 +356,7 @@ class Node(Parts, CommitDriver):
                 "waiting", opening_waiting(self, store, loops=loops, steps=waiting, offsets=offsets_of(progress))
             )
             deduplication = await startup.run("waiting", opening_deduplication(store, node, runtime))
-            ports = TopicPorts(store, runtime, producer_of=self.kafka.producer_of)
+            ports = TopicPorts(store, runtime, producer_of=self.kafka.producer_of, waiting_of=self.kafka.waiting.get)
             await startup.run("topics", ports.making(self.config))
             ports.publish(self.config)
             store.retention.holds += retention_holds(delays, timers, transactions, deduplication, self.metrics)
@@ -387,6 +388,12 @@ class Node(Parts, CommitDriver):
             store.close()
             raise
         return opened
+
+    def _start_waiting_on_kafka(self, store: Store) -> None:
+        clock = self.runtime.clock
+        # Of a cluster in memory the caches are, too.
+        folder = "" if self.seams.kafka is not None else f"{self.config.node.data}/pyddmq/waiting"
+        self.kafka.start_waiting(self.config, lambda: store.unique_keys.take(1, clock.wall_ms())[0], folder)
 
     def _starting_groups(self) -> Generator[None, None, None]:
         """Make and start all groups, with a step for about QUEUES_AT_ONCE queues."""

@@ -90,6 +90,7 @@ class NodeTroubles:
         kafka_producers: Clusters whose producer has ended by a fault, each with what it said.
         kafka_topics: Likewise of single topics: sentences, each with the groups that it concerns.
         kafka_classic: Why groups of `groupProtocol: auto` are classic, likewise.
+        kafka_waiting: What is wrong with messages that wait on Kafka: by cluster, sentences.
         tls: The encrypted ports.
         limited: Clients that were held to a limit of theirs within the last minute.
         lag_webhook: Why the last change of a verdict was not posted; None: it was.
@@ -123,6 +124,7 @@ class NodeTroubles:
     kafka_producers: Mapping[str, str] = field(default_factory=dict)
     kafka_topics: Mapping[str, Sequence[str]] = field(default_factory=dict)
     kafka_classic: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    kafka_waiting: Mapping[str, Sequence[str]] = field(default_factory=dict)
     tls: TlsView = TlsView()
     limited: Sequence[HeldClient] = ()
     lag_webhook: str | None = None

@@ -38,6 +38,7 @@ from proxy.operate.lookups.lag import lag_queues
 from proxy.operate.lookups.lag_history import course_steps, event_view, objectives_steps, trend_steps
 from proxy.operate.lookups.message_way import MessageInGroup
 from proxy.operate.lookups.settings import Settings, settings_of
+from proxy.operate.lookups.waiting_in_kafka import WaitingInKafka
 from proxy.operate.moments import moment_text
 from proxy.operate.views.changes import GroupLoss, LossesAnswer
 from proxy.operate.views.lag_history import EventView, LagCourse, LagTrend, ObjectivesAnswer
@@ -282,6 +283,11 @@ class LiveNode:
             for name in sorted(config.topics)
             if (cluster := config.cluster_of(name)) is not None
         ]
+
+    @property
+    def waiting_in_kafka(self) -> WaitingInKafka:
+        """What waits on Kafka."""
+        return WaitingInKafka(self._node.config, self._node.kafka.waiting)
 
     @property
     def in_kafka(self) -> InKafka:

@@ -16,7 +16,7 @@ from typing import Any
 
 from broker.deduplication.deduplication import NumberedRun
 from broker.errors import StoreError
-from broker.format.java import queue_of_key
+from broker.format.java import queue_of_key, string_hash
 from broker.log.durability import AwaitedSteps
 from broker.log.owner import owned
 from broker.log.put import LogPosition, Put
@@ -25,7 +25,7 @@ from broker.runtime.steps import StepRunner
 from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.recurring import metrics as counted
 from broker.scheduled.recurring.cancel import cancelling_delay
-from broker.scheduled.recurring.loops import Loops
+from broker.scheduled.recurring.loops import Loops, delivered
 from broker.scheduled.recurring.occurrence import Occurrence
 from broker.scheduled.timer.timers import Timers
 from proxy.port.connection import Connection
@@ -34,6 +34,8 @@ from proxy.port.server import Handler
 from proxy.services.access.guard import Guard, owner_of
 from proxy.services.client_counts import check_pending, ending, last_due_ms, note_pending
 from proxy.services.delay_rules import CANCEL, check_action, check_add, check_cancel
+from proxy.services.kafka.ports import KafkaPort, Until
+from proxy.services.kafka.sends import KafkaSends
 from proxy.services.keyed_sends import Again, KeyedSends, delay_id, keyed
 from proxy.services.limited_sends import LimitedSends
 from proxy.services.message_checks import MessageChecks, give_tokens_back, store_refusal
@@ -46,12 +48,16 @@ from proxy.wire.replies import encode_delay_result_reply
 from proxy.wire.scanning.scan import scan_delay
 from proxy.wire.values import SendMessage
 from pyddmq.codes import Repeat, ResultCode
+from upstream.kafka.waiting.records import CANCELLED, TOO_LATE, Identity
 
 RECENT_MAX = 16_384
 """Adds that are known by their id if they come again."""
 MARK = "from_chronos"
 """Property of a delivered delay message (R93; DDMQ's scheduler of delays is called chronos)."""
 _ANY_LEVEL = 1
+CANCEL_MS = 5_000
+"""How long the owner of a message in Kafka is waited for, where the call has no timeout."""
+_KAFKA_OUTCOMES = {CANCELLED: CancelEffect.CANCELLED, TOO_LATE: CancelEffect.TOO_LATE}
 _Add = tuple[str, str, str | None]
 """Its topic, its id, and whose it is: what another principal adds under the same id is another message."""
 _OUTCOMES = {CancelEffect.CANCELLED: 1, CancelEffect.TOO_LATE: 2, CancelEffect.UNKNOWN: 3}
@@ -74,6 +80,7 @@ class DelayService:
         guard: Looks at rights, where there are rules.
         loops: Makes what waits.
         timers: What waits, where it is cancelled.
+        kafka: Takes what is for Kafka; None where there is no cluster.
         runtime: Wall clock; runs the steps of cancels; counts.
         interval_max: Longest interval of a loop, seconds.
     """
@@ -88,6 +95,7 @@ class DelayService:
         loops: Loops,
         timers: Timers,
         *,
+        kafka: KafkaSends | None,
         runtime: Runtime,
         interval_max: int,
     ) -> None:
@@ -98,6 +106,8 @@ class DelayService:
         self._guard = guard
         self._loops = loops
         self._timers = timers
+        self._kafka = kafka
+        self._random = runtime.random
         metrics = self._metrics = runtime.metrics
         self._clock = runtime.clock
         self._scheduler = runtime.scheduler
@@ -151,12 +161,12 @@ class DelayService:
                 said = message.get("uniqDelayMsgId", "")
                 cancelled = check_cancel(message)
                 self._checks.charge(port)
-                self._cancel(connection, call, port, cancelled, slot)
+                self._cancel(connection, call, port, cancelled, slot, timeout_ms)
                 return
             now_s = self._clock.wall_ms() // 1000
             occurrence = check_add(message, now_s=now_s, interval_max=self._interval_max)
             self._checks.charge(port)
-            self._add(connection, call, put, port, occurrence, judged, slot=slot)
+            self._add(connection, call, put, port, occurrence, judged, timeout_ms, slot=slot)
         except Refusal as refusal:
             retry = partial(self._take, connection, call, message, timeout_ms, again=False)
             if not (
@@ -184,13 +194,15 @@ class DelayService:
         """Ask what every message is asked, but for its rate, which is its topic's (R105). Raises Refusal."""
         # What consumers of DDMQ know a delayed message by, on every delivery of it.
         properties = {**message.get("properties", {}), MARK: "true"}
+        topic = message.get("topic", "").encode()
         sent = SendMessage(
-            topic=message.get("topic", "").encode(),
+            topic=topic,
             key=None,
             value=None,
             hash_id=0,
             tags=message["tags"].encode() if message.get("tags") else None,
-            partition_id=0,
+            # Where its partitions need not be known: a cancel has none.
+            partition_id=-1 if self._checks.is_in_kafka(topic) else 0,
             body=memoryview(message.get("body", b"")),
             version=None,
             properties=_encoded(properties),
@@ -212,6 +224,7 @@ class DelayService:
         port: TopicPort,
         occurrence: Occurrence,
         judged: NumberedRun | None,
+        timeout_ms: int | None,
         *,
         slot: ReplySlot | None,
     ) -> None:
@@ -227,6 +240,23 @@ class DelayService:
             except Refusal:
                 give_tokens_back([port])
                 raise
+        if isinstance(port, KafkaPort):
+            port, put = self._until(port, put, occurrence, owner)
+            self._kafka_sends.append(
+                [put if judged is None else keyed(put, judged.key)],
+                [port],
+                connection,
+                call,
+                stored=partial(self._stored, key),
+                judged=judged,
+                timeout_ms=timeout_ms,
+                slot=slot,
+                refused=partial(self._not_stored, key),
+            )
+            if connection.quota is not None:
+                note_pending(connection, [last_due_ms(occurrence)])
+            self._remember(key)
+            return
         # All occurrences of a loop in one queue: consumers get them in their order.
         queue_id = queue_of_key(occurrence.uuid, port.queue_count)
         try:
@@ -249,6 +279,28 @@ class DelayService:
             note_pending(connection, [last_due_ms(occurrence)])
         if judged is not None:
             self._keyed.stored(judged, positions)
+        self._remember(key)
+
+    @property
+    def _kafka_sends(self) -> KafkaSends:
+        assert self._kafka is not None, "a port of Kafka's has a cluster"
+        return self._kafka
+
+    def _until(self, port: KafkaPort, put: Put, occurrence: Occurrence, owner: str | None) -> tuple[KafkaPort, Put]:
+        """Have a message of a Kafka topic wait there; a single one whose moment has passed does not. Raises Refusal."""
+        try:
+            # All occurrences of a loop in one partition: consumers get them in their order.
+            loop_hash = (string_hash(occurrence.uuid) or 1) if occurrence.is_loop else 0
+            queue_id = port.place(-1, loop_hash, self._random)
+            until = Until(occurrence.at_s * 1000, "loop", owner or "", occurrence.id, occurrence.id, occurrence.is_loop)
+            port = port.until(until, self._clock.wall_ms())
+        except Refusal:
+            give_tokens_back([port])
+            raise
+        return port, delivered(put._replace(queue_id=queue_id), occurrence)
+
+    def _remember(self, key: _Add) -> None:
+        """Know an add that is under way, if it comes again."""
         if len(self._recent) >= RECENT_MAX:
             stored = [each for each, waiters in self._recent.items() if waiters is None]
             for old in stored[: RECENT_MAX // 2]:
@@ -278,8 +330,14 @@ class DelayService:
             slot.answer(_refused("", other, code, text))
         return _refused("", call, code, text, retry_after_ms=retry_after_ms)
 
-    def _cancel(
-        self, connection: Connection, call: Call, port: TopicPort, occurrence: Occurrence, slot: ReplySlot | None
+    def _cancel(  # noqa: PLR0917 - what was found out of one message
+        self,
+        connection: Connection,
+        call: Call,
+        port: TopicPort,
+        occurrence: Occurrence,
+        slot: ReplySlot | None,
+        timeout_ms: int | None,
     ) -> None:
         """Begin to cancel; what arrived before is flushed and visible when the first step runs (D18)."""
         try:
@@ -289,9 +347,24 @@ class DelayService:
             raise
         if slot is None:
             slot = connection.later()
+        if isinstance(port, KafkaPort):
+            answer = partial(self._cancelled_in_kafka, slot, call.header(), occurrence, ending(connection, occurrence))
+            identity = Identity(port.topic.name, owner_of(connection) or "", occurrence.first.id)
+            port.waiting.ask(identity, 0, (timeout_ms or CANCEL_MS) / 1000, answer)
+            return
         steps = cancelling_delay(self._timers, port.topic.name, occurrence, owner=owner_of(connection))
         ended = ending(connection, occurrence)
         self._scheduler.call_later(0, self._runner.run, self._answering(steps, slot, call.header(), occurrence, ended))
+
+    def _cancelled_in_kafka(
+        self, slot: ReplySlot, call: Call, occurrence: Occurrence, ended: Callable[[], None], said: str
+    ) -> None:
+        outcome = _KAFKA_OUTCOMES.get(said, CancelEffect.UNKNOWN)
+        self._metrics.counter(counted.CANCELS, outcome.value).add()
+        if outcome is CancelEffect.CANCELLED:
+            ended()
+        text = _OUTCOME_TEXTS[outcome]
+        slot.answer(encode_delay_result_reply(call, ResultCode.OK, text, occurrence.id, _OUTCOMES[outcome]))
 
     def _answering(
         self,

@@ -22,7 +22,7 @@ from broker.scheduled.delay.puts import DelayedPuts
 from broker.scheduled.timer.puts import TimedPuts
 from broker.store import Store
 from conf.moments import check_moment
-from proxy.services.kafka.ports import KafkaPort
+from proxy.services.kafka.ports import KafkaPort, Until
 from proxy.services.message_rules import Limited, PropertyRules, Refusal
 from proxy.services.topic_port import TopicPort
 from proxy.wire.texts import shown
@@ -173,7 +173,7 @@ class MessageChecks:
                 port = self._new_port(topic)
             queues = port.queue_count
             if isinstance(port, KafkaPort):
-                _check_kafka(port, transactional=transactional, waits=bool(level or deliver_at or delay))
+                _check_kafka(port, transactional=transactional)
                 queue_id = port.place(partition_id, hash_id, self._random)
             elif partition_id >= 0:
                 queue_id = partition_id % queues
@@ -198,8 +198,10 @@ class MessageChecks:
             ports.append(port)
         return delays
 
-    def delay(self, puts: list[Put], ports: list[TopicPort], delays: Mapping[int, Delay]) -> dict[int, int]:
-        """Turn puts, by place, into ones that wait; due times are fixed now (D35).
+    def delay(
+        self, puts: list[Put], ports: list[TopicPort], delays: Mapping[int, Delay], owner: str | None = None
+    ) -> dict[int, int]:
+        """Turn puts, by place, into ones that wait; due times are fixed now (D35). Those of Kafka wait by their port.
 
         Returns:
             The places of those that wait (a timer whose time has passed does not), with the TIMER_OUT_MS of timers and
@@ -211,7 +213,18 @@ class MessageChecks:
         now_ms = self._clock.wall_ms()
         waiting: dict[int, int] = {}
         for place, (level, deliver_at_ms, delay_ms) in delays.items():
-            put = puts[place]
+            put, port = puts[place], ports[place]
+            if isinstance(port, KafkaPort):
+                due_ms = now_ms + self._delayed.levels.ms(level) if level else deliver_at_ms or now_ms + delay_ms
+                try:
+                    ports[place] = port.until(Until(due_ms, "level" if level else "timer", owner or ""), now_ms)
+                except Refusal:
+                    give_tokens_back(ports[place:])
+                    del puts[place:], ports[place:]
+                    raise
+                if ports[place] is not port:
+                    waiting[place] = 0 if level else due_ms
+                continue
             try:
                 if level:
                     delayed = self._delayed.put(put, level)
@@ -234,6 +247,10 @@ class MessageChecks:
             now_ms + levels.ms(level) if level else deliver_at_ms or now_ms + delay_ms
             for level, deliver_at_ms, delay_ms in delays
         ]
+
+    def is_in_kafka(self, topic: bytes) -> bool:
+        """Whether a published topic is in Kafka."""
+        return isinstance(self._ports.get(topic), KafkaPort)
 
     @property
     def now_ms(self) -> int:
@@ -300,15 +317,11 @@ class MessageChecks:
         return Refusal(ResultCode.FAIL_TOPIC_NOT_ALLOWED, why)
 
 
-def _check_kafka(port: KafkaPort, *, transactional: bool, waits: bool) -> None:
+def _check_kafka(port: KafkaPort, *, transactional: bool) -> None:
     """Check that a message is of a kind that a topic of Kafka takes. Raises Refusal."""
-    if transactional or waits:
-        code = ResultCode.FAIL_TOPIC_IS_NOT_DELAY if waits else ResultCode.FAIL_ILLEGAL_MSG
-        text = (
-            f"topic {port.topic.name} is in Kafka, and delays, timers and transactions on Kafka topics are not "
-            "supported yet"
-        )
-        raise Refusal(code, text)
+    if transactional:
+        text = f"topic {port.topic.name} is in Kafka, and transactions on Kafka topics are not supported yet"
+        raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
 
 
 def _mixed_refusal() -> Refusal:

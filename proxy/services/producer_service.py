@@ -16,7 +16,7 @@ from broker.scheduled.timer.handle import RecallHandle
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler
-from proxy.services.access.guard import Guard
+from proxy.services.access.guard import Guard, owner_of
 from proxy.services.client_counts import check_pending, note_pending
 from proxy.services.encoders import Stored
 from proxy.services.kafka.ports import KafkaPort
@@ -138,6 +138,7 @@ class ProducerService:
                     self._keyed.answer(connection, call, [key], judged, encode, refused=encode_result_reply, slot=slot)
                     return
             delays = self._checks.check([message], puts, ports, keyed=judged is not None)
+            waiting = _NONE_WAITS
             if delays:
                 waiting = self._wait(connection, puts, ports, delays)
                 if waiting:
@@ -148,7 +149,7 @@ class ProducerService:
                     ports,
                     connection,
                     call,
-                    stored=partial(self._stored_mixed, ports, _NONE_WAITS, False),
+                    stored=partial(self._stored_mixed, ports, waiting, False),
                     judged=judged,
                     timeout_ms=timeout_ms,
                     slot=slot,
@@ -250,7 +251,7 @@ class ProducerService:
     ) -> dict[int, int]:
         """Turn puts into ones that wait, where their client may have more of these; see `MessageChecks.delay`."""
         if connection.quota is None:
-            return self._checks.delay(puts, ports, delays)
+            return self._checks.delay(puts, ports, delays, owner_of(connection))
         dues_ms = self._checks.dues_ms(delays.values())
         try:
             check_pending(connection, len(dues_ms), self._checks.now_ms)
@@ -259,7 +260,7 @@ class ProducerService:
             give_tokens_back(ports[place:])
             del puts[place:], ports[place:]
             raise
-        waiting = self._checks.delay(puts, ports, delays)
+        waiting = self._checks.delay(puts, ports, delays, owner_of(connection))
         # What is refused after this counts all the same until it would be due: the disk is full then, or worse.
         note_pending(connection, dues_ms)
         return waiting
@@ -347,12 +348,15 @@ class ProducerService:
                 receipts.append(Receipt(key, f"{prefix}{queue_id}", offset))
         if is_batch:
             return encode_result_reply(call, _OK, "OK", receipts=receipts)
-        [(key, qid, offset, _)] = receipts
+        [(key, qid, offset, handle)] = receipts
+        if not qid:
+            return encode_result_reply(call, _OK, "OK", msg_id=key, handle=handle)
         return encode_result_reply(call, _OK, "OK", msg_id=key, qid=qid, offset=offset)
 
     def _handle(self, port: TopicPort, out_ms: int, unique_key: str) -> str | None:
         """Return what names a timer; messages of a delay level have no handle (reference 5.6)."""
-        return str(RecallHandle(port.topic.name, self._broker_name, out_ms + 1, unique_key)) if out_ms else None
+        name = port.cluster if isinstance(port, KafkaPort) else self._broker_name
+        return str(RecallHandle(port.topic.name, name, out_ms + 1, unique_key)) if out_ms else None
 
 
 def _of_batch(place: int, count: int, text: str) -> str:

@@ -10,7 +10,7 @@ from broker.runtime.steps import run_now
 from broker.store import Store
 from conf import Config, SubscriptionConfig, TopicConfig
 from conf.base import is_topic_pattern
-from proxy.services.kafka.ports import KafkaPort, ProducerOf
+from proxy.services.kafka.ports import KafkaPort, KafkaWays, ProducerOf, WaitingOf
 from proxy.services.topic_port import TopicPort
 from upstream.waiting.limits import TokenBucket
 
@@ -35,19 +35,27 @@ class TopicPorts:
         by_name: Port by topic, in UTF-8; one dictionary for the node's life, which the producers' service holds.
     """
 
-    def __init__(self, store: Store, runtime: Runtime, *, producer_of: ProducerOf) -> None:
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        *,
+        producer_of: ProducerOf,
+        waiting_of: WaitingOf = lambda _: None,
+    ) -> None:
         """Have none; `publish` makes them.
 
         Args:
             store: Where topics are that are in no cluster of Kafka.
             runtime: The node's; its clock refills limits.
             producer_of: Returns the producer of a cluster.
+            waiting_of: Returns what delays of a cluster go by.
         """
         self.by_name: dict[bytes, TopicPort] = {}
         self._store = store
         self._clock = runtime.clock
         self._metrics = runtime.metrics
-        self._producer_of = producer_of
+        self._ways = KafkaWays(producer_of, waiting_of)
         self._node_limit: TokenBucket | None = None
 
     def making(self, config: Config) -> AwaitedSteps[None]:
@@ -121,7 +129,7 @@ class TopicPorts:
         return KafkaPort(
             name,
             cluster,
-            self._producer_of,
+            self._ways,
             limit,
             self._metrics,
             message_type=kind,

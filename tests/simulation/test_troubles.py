@@ -13,13 +13,14 @@ ELSEWHERE = {
     "kafka_trouble",
     "kafka_topic_trouble",
     "kafka_producer_broken",
+    "kafka_waiting",
     "lag_webhook",
     "tls_expiring",
     "tls_crl_expiring",
     "tls_reload_refused",
 }
-"""Staged where there is what they need: tests/unit/upstream/calls, tests/unit/upstream/kafka, tests/tls, and
-test_node_verdicts."""
+"""Staged where there is what they need: tests/unit/upstream/calls, tests/unit/upstream/kafka, tests/tls,
+test_node_verdicts and test_waiting_in_kafka."""
 
 
 def test_every_kind_of_finding_is_staged() -> None:

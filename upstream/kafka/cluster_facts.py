@@ -16,6 +16,7 @@ class TopicFacts(NamedTuple):
         in_sync: Copies that are in sync, of the partition that has the fewest.
         settings: By Kafka's names (`retention.ms`); empty where they may not be seen.
         allowed: What this user may do with it (`READ`, `WRITE`, ...); None: the cluster does not say.
+        id: The topic's own, which one that is created again does not have; "": the cluster does not say.
     """
 
     partitions: int
@@ -24,6 +25,7 @@ class TopicFacts(NamedTuple):
     in_sync: int
     settings: Mapping[str, str]
     allowed: frozenset[str] | None
+    id: str = ""
 
 
 class ClusterFacts(NamedTuple):
@@ -37,6 +39,7 @@ class ClusterFacts(NamedTuple):
         groups: Of each group what this user may do with it; None: the cluster does not say.
         settings: Of a broker, by Kafka's names; empty where they may not be seen.
         brokers: How many there are.
+        id: The cluster's own; "": it does not say.
     """
 
     trouble: str = ""
@@ -46,3 +49,4 @@ class ClusterFacts(NamedTuple):
     groups: Mapping[str, frozenset[str] | None] = {}
     settings: Mapping[str, str] = {}
     brokers: int = 0
+    id: str = ""

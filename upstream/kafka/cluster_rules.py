@@ -16,6 +16,7 @@ from upstream.kafka.commits.metadata import TEXT_MAX
 from upstream.kafka.group_protocol import AUTO, found_by
 from upstream.kafka.membership import KEEP_SECONDS
 from upstream.kafka.subscriptions import fits, is_expression
+from upstream.kafka.waiting.topics import problem_of, settings_of
 
 _DLQ = ".DLQ"
 _DAY_MS = 86_400_000
@@ -41,6 +42,8 @@ def wanted_of(config: Config, cluster: str) -> tuple[set[str], set[str]]:
     topics = {name for name in config.topics if config.cluster_of(name) == cluster and not is_expression(name)}
     topics |= {each.topic for name in groups for each in config.groups[name].enabled_topics}
     topics |= {f"{name}{_DLQ}" for name in groups}
+    if (waits := config.kafka[cluster].waiting) is not None:
+        topics |= {waits.topic, waits.answers_topic}
     return topics | ({config.kafka[cluster].commit_topic} if groups else set()), groups
 
 
@@ -72,9 +75,29 @@ def mismatches(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[Cl
         yield from _of_sends(path, found, config)
     for name in sorted(groups):
         yield from _of_group(config, config.groups[name], cluster, facts)
+    yield from _of_waiting(config, cluster, facts)
     if groups:
         yield from _of_commit_topic(config, cluster, facts)
         yield from _of_commit_texts(cluster, facts)
+
+
+def _of_waiting(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[ClusterMismatch]:
+    """What keeps delays from being taken, or takes their ground."""
+    settings = settings_of(config, cluster)
+    if settings is None:
+        return
+    path = ("kafka", cluster, "waiting")
+    topic = facts.topics.get(settings.topic)
+    problem = problem_of(settings, topic, settings.answers_topic in facts.topics, facts.hidden)
+    if problem:
+        yield ClusterMismatch(path, True, problem)
+    for name in (settings.topic, settings.answers_topic):
+        if (found := facts.topics.get(name)) is not None:
+            yield from _of_copies(path, name, found, facts)
+            if not (_may(found, "READ") and _may(found, "WRITE")):
+                yield ClusterMismatch(
+                    path, True, f"this user may not read and write {name}; grant Read and Write on it"
+                )
 
 
 def _advice(trouble: str) -> str:

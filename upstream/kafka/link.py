@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from upstream.kafka.cluster_facts import ClusterFacts
+
 NOT_SENT = "NOT_SENT"
 """Code of a record that never left the node, since its cluster did not answer in time. librdkafka has no such code."""
 
@@ -309,6 +311,42 @@ class KafkaProducer(Protocol):
         ...
 
 
+class OutgoingRecord(NamedTuple):
+    """A record to be written; `partition` None: by the key, as `Producer.produce`."""
+
+    topic: str
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+Written = Callable[[KafkaFailure | None, Mapping[str, KafkaFailure], Sequence[int]], None]
+"""Called, in the loop's thread, when a transaction has ended: what failed, None: it is committed; which topics refused
+their records, where it was aborted for that; and the offsets of its records in their order, where it is committed."""
+
+
+class KafkaTransactions(Protocol):
+    """Writes records under one transactional id: those of a call count together, or none does.
+
+    Called in the loop's thread, one call after the other has ended. A failure of `write` is `fenced` where another has
+    the id now; `unknown` where the transaction may be committed or not: then only `begin` may follow; else it was
+    aborted, and another may be written.
+    """
+
+    def begin(self, done: Done) -> None:
+        """Take the id: who had it before is fenced, and its open transaction aborted, when `done` is called."""
+        ...
+
+    def write(self, records: Sequence[OutgoingRecord], done: Written) -> None:
+        """Write these as one transaction."""
+        ...
+
+    def close(self) -> None:
+        """End. Waits for nothing, and `done` of a call under way is not called."""
+        ...
+
+
 class KafkaClient(Protocol):
     """Makes the ways to one cluster."""
 
@@ -331,4 +369,12 @@ class KafkaClient(Protocol):
 
     def producer(self, broken: Broken) -> KafkaProducer:
         """Return a producer, one for all of a node; `broken` is called when it has ended by a fault."""
+        ...
+
+    def transactions(self, transactional_id: str) -> KafkaTransactions:
+        """Return what writes under a transactional id."""
+        ...
+
+    def look(self, topics: Sequence[str], told: Callable[[ClusterFacts], None]) -> None:
+        """Ask what there is of the cluster and of these topics; told in the loop's thread."""
         ...

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker.runtime.seams import Clock
 from conf.secrets import SecretUnreadable
 from conf.sections.kafka import KafkaClusterConfig
 from upstream.calls.seams import ThreadLoop
+from upstream.kafka.cluster_facts import ClusterFacts
 from upstream.kafka.link import Broken
 from upstream.kafka_client.cluster_inspection import look_beside
 from upstream.kafka_client.member import LibrdkafkaMember
@@ -22,6 +23,7 @@ from upstream.kafka_client.producer import LibrdkafkaProducer
 from upstream.kafka_client.query_thread import Askers, Asking
 from upstream.kafka_client.reader import LibrdkafkaReader
 from upstream.kafka_client.settings import Settings
+from upstream.kafka_client.transactions import LibrdkafkaTransactions
 
 _SESSION = "group.consumer.session.timeout.ms"
 _NUMBER = re.compile("[0-9]{1,18}")
@@ -97,6 +99,30 @@ class LibrdkafkaClient:
             asker=self._ask_by,
             broken=broken,
         )
+
+    def transactions(self, transactional_id: str) -> LibrdkafkaTransactions:
+        """Return what writes under a transactional id."""
+        return LibrdkafkaTransactions(
+            transactional_id,
+            self._client_id,
+            settings=self._settings,
+            loop=self._loop,
+            clock=self._clock,
+            asking=self._asking,
+            asker=self._ask_by,
+        )
+
+    def look(self, topics: Sequence[str], told: Callable[[ClusterFacts], None]) -> None:
+        """Ask what there is, by a process of its own."""
+
+        def ask() -> None:
+            try:
+                facts = look_beside(self._settings.cluster, self._settings.config, topics, ())
+            except (KafkaUnusable, SecretUnreadable) as error:
+                facts = ClusterFacts(trouble=str(error))
+            Post(self._loop)(told, facts)
+
+        threading.Thread(target=ask, daemon=True, name=f"kafka-look-{self._settings.cluster}").start()
 
     def session_ms(self, told: Callable[[int | None], None]) -> None:
         """Ask for the brokers' session time, by a process of its own, until the cluster answers."""

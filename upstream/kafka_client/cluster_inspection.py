@@ -125,6 +125,7 @@ def look_at(settings: Settings, topics: Collection[str], groups: Collection[str]
         groups=_groups(admin, sorted(groups)),
         settings=_broker_settings(admin, sorted(found.brokers)),
         brokers=len(found.brokers),
+        id=found.cluster_id or "",
     )
 
 
@@ -157,6 +158,7 @@ def _topics(admin: Any, names: Sequence[str], hidden: dict[str, str]) -> dict[st
             in_sync=min((len(each.isr) for each in told.partitions), default=0),
             settings=settings.get(name, {}),
             allowed=_allowed(told),
+            id=str(told.topic_id) if getattr(told, "topic_id", None) is not None else "",
         )
     return facts
 

@@ -167,6 +167,22 @@ class Settings:
             own |= {"batch.num.messages": 1, "linger.ms": 0}
         return self._make("Producer", {**free, **self._common, **own, **callbacks})
 
+    def transactional(self, client_id: str, transactional_id: str, seconds: int) -> Any:
+        """Return a `Producer` of transactions, which are aborted after so long. Raises KafkaUnusable."""
+        free: dict[str, Any] = {"message.max.bytes": _MESSAGE_BYTES_MAX, "topic.metadata.propagation.max.ms": 2_000}
+        own: dict[str, Any] = {
+            "client.id": client_id,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": seconds * 1000,
+            "message.timeout.ms": seconds * 1000 // 2,
+            "linger.ms": 0,
+            "acks": "all",
+            "partitioner": "murmur2_random",
+            "allow.auto.create.topics": "false",
+        }
+        common = {key: value for key, value in self._common.items() if key != "delivery.timeout.ms"}
+        return self._make("Producer", {**free, **common, **own})
+
     def _bounds(self) -> dict[str, Any]:
         """What librdkafka may keep in memory for a consumer, unless the configuration says otherwise."""
         return {"fetch.max.bytes": _QUEUED_KBYTES * 1024}

@@ -110,6 +110,10 @@ KINDS: dict[str, FindingKind] = {
         "a topic in Kafka cannot be read, or lost messages",
         "Check the topic that the finding names; the group's other topics are still read.",
     ),
+    "kafka_waiting": FindingKind(
+        "waiting messages on Kafka are late, or need an operator",
+        "Do what the finding says. Messages are kept, and delivered late once the cause is removed.",
+    ),
     "kafka_classic": FindingKind(
         "a group uses Kafka's classic group protocol",
         "Fix what the finding names, to use KIP-848; or write groupProtocol `classic` if this is intended.",

@@ -73,6 +73,9 @@ def _of_kafka(troubles: NodeTroubles) -> Iterator[Finding]:
         yield found("kafka_topic_trouble", True, f"Kafka, for {', '.join(names)}: {said}.")
     for why, names in troubles.kafka_classic.items():
         yield found("kafka_classic", False, f"groupProtocol auto is classic for {', '.join(names)}: {why}.")
+    for cluster, texts in troubles.kafka_waiting.items():
+        for text in texts:
+            yield found("kafka_waiting", True, f"Delays on Kafka cluster {cluster}: {text}.")
 
 
 def _of_state(node: LiveNode, troubles: NodeTroubles) -> Iterator[Finding]:

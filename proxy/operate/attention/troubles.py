@@ -37,6 +37,7 @@ def troubles_of(node: Node, configuration: ConfigurationView) -> NodeTroubles:
         kafka_producers=node.kafka.producer_troubles(),
         kafka_topics=node.kafka_groups.topic_troubles(),
         kafka_classic=node.kafka_groups.classic(),
+        kafka_waiting=node.kafka.waiting_troubles(),
         limited=node.limiter.held_now(),
         lag_webhook=node.recorder.verdicts.trouble,
         tls=TlsView(

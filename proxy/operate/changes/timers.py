@@ -25,6 +25,7 @@ from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
 from proxy.operate.changes.steps import CANCELS_MAX, OUTCOMES, MessageName, Name, run_steps, topics_of
 from proxy.operate.lookups.timer_lookup import UNKNOWN, TimerLookup, TimerState
+from proxy.operate.lookups.waiting_in_kafka import WaitingInKafka
 from proxy.operate.moments import moment_text
 from proxy.operate.views.changes import CancelResult, CancelsResult, RescheduleResult, StagesResult
 
@@ -84,10 +85,17 @@ class _Timers:
     def __init__(self, node: Node) -> None:
         self._node = node
 
+    @property
+    def _in_kafka(self) -> WaitingInKafka:
+        return WaitingInKafka(self._node.config, self._node.kafka.waiting)
+
     async def cancel(self, body: TimerCancelBody) -> CancelsResult:
         need_ready(self._node)
-        results = []
+        results: list[CancelResult] = []
         for name in body.timers:
+            if (named := self._in_kafka.named(name.id, name.topic)) is not None:
+                results.append(await self._in_kafka.change(named))
+                continue
             found = await self._look(name.id, name.topic)
             outcome = CancelEffect.UNKNOWN
             if found.topic:
@@ -123,6 +131,8 @@ class _Timers:
 
     async def reschedule(self, body: RescheduleBody) -> RescheduleResult:
         need_ready(self._node)
+        if (named := self._in_kafka.named(body.id, body.topic)) is not None:
+            return await self._in_kafka.change(named, body.deliver_at_ms)
         found = await self._look(body.id, body.topic)
         rescheduled = Rescheduled(CancelEffect.UNKNOWN, "")
         if found.topic:

@@ -7,8 +7,10 @@ producer's: murmur2 of the key, as Java's client has it, so that a key's records
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable
+from typing import NamedTuple
 
 from broker.format.java import queue_of_hash
 from broker.format.message_type import MessageType
@@ -19,6 +21,8 @@ from proxy.services.message_rules import Refusal
 from proxy.services.topic_port import TopicPort
 from pyddmq.codes import ResultCode
 from upstream.kafka.link import KafkaFailure, KafkaProducer
+from upstream.kafka.waiting.cluster import KafkaWaiting, WaitingRefused
+from upstream.kafka.waiting.records import Identity
 from upstream.waiting.limits import TokenBucket
 
 BY_KEY = -1
@@ -28,6 +32,42 @@ UNKNOWN_SECONDS = 10.0
 
 ProducerOf = Callable[[str], KafkaProducer]
 """Returns the producer of a cluster. Raises KafkaFailure: it cannot be made."""
+WaitingOf = Callable[[str], KafkaWaiting | None]
+"""Returns what delays of a cluster's topics go by; None: they are not configured."""
+
+_WAITING_CODES = {
+    "missing": ResultCode.FAIL_TOPIC_IS_NOT_DELAY,
+    "unknown": ResultCode.FAIL_NO_PRODUCER_FOR_CLUSTER,
+    "limited": ResultCode.FAIL_REFUSED_BY_RATE_LIMITER,
+    "far": ResultCode.FAIL_ILLEGAL_MSG,
+}
+
+
+class KafkaWays(NamedTuple):
+    """What ports of Kafka share."""
+
+    producer_of: ProducerOf
+    waiting_of: WaitingOf
+
+
+class Until(NamedTuple):
+    """How a message waits.
+
+    Attributes:
+        due_ms: Wall clock, ms since the epoch.
+        kind: "timer", "level" or "loop".
+        principal: Whose it is; "" where nobody signs in.
+        id: What names it; "": its UNIQ_KEY does.
+        loop: The id of its pending occurrence; "": it is not a delay message of DDMQ's.
+        repeats: It is a loop.
+    """
+
+    due_ms: int
+    kind: str
+    principal: str
+    id: str = ""
+    loop: str = ""
+    repeats: bool = False
 
 
 class KafkaPort(TopicPort):
@@ -37,6 +77,7 @@ class KafkaPort(TopicPort):
         cluster: Name of its cluster.
         qid_prefix: Text in front of the partition in a qid, "<cluster>_".
         unknown_until: Monotonic seconds until which its cluster is taken not to know the topic.
+        waits: Of a message that waits how; None: it is sent at once.
     """
 
     in_kafka = True
@@ -45,7 +86,7 @@ class KafkaPort(TopicPort):
         self,
         name: str,
         cluster: str,
-        producer_of: ProducerOf,
+        ways: KafkaWays,
         limit: TokenBucket | None,
         metrics: Metrics,
         *,
@@ -56,13 +97,40 @@ class KafkaPort(TopicPort):
         """Set up; see `TopicPort`."""
         topic = Topic(name, system=False)
         topic.message_type = message_type
-        self._producer_of = producer_of
+        self._producer_of = ways.producer_of
+        self._waiting_of = ways.waiting_of
         super().__init__(topic, limit, metrics, node_limit=node_limit, retry_ms=retry_ms)
         # A delay has to be refused, whatever else there is to pass.
         self.guarded = True
         self.cluster = cluster
         self.qid_prefix = f"{cluster}_"
         self.unknown_until = 0.0
+        self.waits: Until | None = None
+
+    @property
+    def waiting(self) -> KafkaWaiting:
+        """What delays go by. Raises Refusal: they are not configured."""
+        found = self._waiting_of(self.cluster)
+        if found is None:
+            text = (
+                f"topic {self.topic.name} is in Kafka, and delays on cluster {self.cluster} are not configured; add "
+                f"`waiting: {{}}` to kafka.{self.cluster} and create its topics (docs/kafka.md)"
+            )
+            raise Refusal(ResultCode.FAIL_TOPIC_IS_NOT_DELAY, text)
+        return found
+
+    def until(self, until: Until, now_ms: int) -> KafkaPort:
+        """Return the port of a message that waits, itself where it is due and no loop. Raises Refusal: it may not."""
+        waiting = self.waiting
+        if until.due_ms <= now_ms and not until.repeats:
+            return self
+        try:
+            waiting.check(Identity(self.topic.name, until.principal, until.id), until.due_ms)
+        except WaitingRefused as refused:
+            raise refusal_to_wait(refused) from refused
+        made = copy.copy(self)
+        made.waits = until
+        return made
 
     @property
     def producer(self) -> KafkaProducer:
@@ -89,3 +157,8 @@ class KafkaPort(TopicPort):
         if partition_id < -1:
             return randomness.randrange(partitions)
         return queue_of_hash(hash_id, partitions)
+
+
+def refusal_to_wait(refused: WaitingRefused) -> Refusal:
+    """Return what a producer hears of a message that may not wait."""
+    return Refusal(_WAITING_CODES[refused.why], str(refused))

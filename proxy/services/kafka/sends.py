@@ -27,10 +27,10 @@ from broker.runtime.later import Later
 from broker.runtime.metrics import declare
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
-from proxy.services.encoders import Stored
+from proxy.services.encoders import Refused, Stored
 from proxy.services.kafka.codes import is_unknown_topic, refusal_of
 from proxy.services.kafka.numbers import KafkaNumbers
-from proxy.services.kafka.ports import BY_KEY, UNKNOWN_SECONDS, KafkaPort
+from proxy.services.kafka.ports import BY_KEY, UNKNOWN_SECONDS, KafkaPort, refusal_to_wait
 from proxy.services.message_checks import give_tokens_back, store_refusal
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing
@@ -39,7 +39,9 @@ from proxy.wire.call import Call
 from proxy.wire.replies import encode_result_reply
 from pyddmq.codes import ResultCode
 from upstream.kafka.headers import encode
-from upstream.kafka.link import NOT_SENT, Headers, KafkaFailure, KafkaProducer, Produced
+from upstream.kafka.link import NOT_SENT, Headers, KafkaFailure, KafkaProducer, OutgoingRecord, Produced
+from upstream.kafka.waiting.cluster import WaitingRefused
+from upstream.kafka.waiting.records import Identity, WaitingRecord
 
 KAFKA_FAILURES = declare(
     "pyddmq_kafka_sends_failed_total",
@@ -86,6 +88,7 @@ class _Sending:
         "left",
         "numbered",
         "outcomes",
+        "refused",
         "slot",
         "stored",
         "timer",
@@ -99,6 +102,7 @@ class _Sending:
         *,
         numbered: bool,
         stored: Stored,
+        refused: Refused,
         timer: Callable[[_Sending], Later],
     ) -> None:
         self.call = call
@@ -106,6 +110,7 @@ class _Sending:
         self.keys = keys
         self.numbered = numbered
         self.stored = stored
+        self.refused = refused
         self.outcomes: list[LogPosition | Refusal | None] = [None] * len(keys)
         self.handed: list[tuple[int, KafkaProducer, Produced]] = []
         self.left = len(keys)
@@ -159,6 +164,7 @@ class KafkaSends:
         judged: NumberedRun | None,
         timeout_ms: int | None,
         slot: ReplySlot | None,
+        refused: Refused = encode_result_reply,
     ) -> None:
         """Send puts on their ways; the reply follows when all are decided, or at the call's timeout.
 
@@ -171,6 +177,7 @@ class KafkaSends:
             judged: What is known of their numbers; None when they have none.
             timeout_ms: How long its client waits; None or 0 without such a bound.
             slot: The call's place among its connection's requests; the next one when absent.
+            refused: Encodes the reply when not all are stored.
 
         Raises:
             Refusal: Nothing was sent; rate tokens were given back.
@@ -190,6 +197,7 @@ class KafkaSends:
             keys,
             numbered=judged is not None,
             stored=stored,
+            refused=refused,
             timer=lambda sending: Later(self._scheduler, partial(self._time_out, sending)),
         )
         places = [MISSING] * len(puts)
@@ -288,7 +296,7 @@ class KafkaSends:
     def _hand_over(self, sending: _Sending, at: int, put: Put, port: KafkaPort) -> None:
         """Give one record to its producer. Raises Refusal: it is not taken."""
         topic, producer = port.topic.name, port.producer
-        if port.unknown_until:
+        if port.unknown_until and port.waits is None:
             if producer.partitions(topic):
                 port.unknown_until = 0.0
             elif self._clock.monotonic() < port.unknown_until:
@@ -297,8 +305,11 @@ class KafkaSends:
         size = _size(put)
         done = partial(self._reported, sending, at, port, len(put.body), size)
         partition = None if put.queue_id == BY_KEY else put.queue_id
+        record = OutgoingRecord(topic, partition, key, bytes(put.body), headers)
+        if port.waits is not None:
+            record = _waiting(port, record, sending.keys[at])
         try:
-            producer.produce(topic, partition, key, bytes(put.body), headers, done)
+            producer.produce(*record, done)
         except KafkaFailure as failure:
             raise self._failed(port, failure) from failure
         sending.handed.append((at, producer, done))
@@ -360,7 +371,9 @@ class KafkaSends:
         if failure is None:
             _count(port, body_bytes)
             if sending.numbered:
-                self.numbers.stored(key, f"{port.qid_prefix}{partition}", offset)
+                # What waits has no place that a consumer would know.
+                waits = port.waits is not None
+                self.numbers.stored(key, *(("", -1) if waits else (f"{port.qid_prefix}{partition}", offset)))
             self._settle(sending, at, LogPosition(partition, offset, ELSEWHERE, key))
             return
         if is_unknown_topic(failure):
@@ -371,7 +384,8 @@ class KafkaSends:
 
     def _failed(self, port: KafkaPort, failure: KafkaFailure) -> Refusal:
         self._metrics.counter(KAFKA_FAILURES, port.cluster, failure.code.lower()).add()
-        return refusal_of(failure, port.cluster, port.topic.name)
+        topic = port.topic.name if port.waits is None else port.waiting.settings.topic
+        return refusal_of(failure, port.cluster, topic)
 
     def _settle(self, sending: _Sending, at: int, outcome: LogPosition | Refusal) -> None:
         """Note what became of one message, once; the last one ends its call."""
@@ -400,7 +414,7 @@ class KafkaSends:
             return
         code, text = self._verdict(sending, len(positions))
         self._publishing.tell_refused(code, text, sending.address, count - len(positions))
-        slot.answer(encode_result_reply(sending.call, code, text))
+        slot.answer(sending.refused(sending.call, code, text))
 
     def _verdict(self, sending: _Sending, stored: int) -> tuple[ResultCode, str]:
         """Return the code of a call that failed, and the sentence: of the first message that was refused for itself."""
@@ -432,7 +446,7 @@ class KafkaSends:
         count = len(sending.outcomes) - known
         self._publishing.tell_refused(ResultCode.FAIL_TIMEOUT, text, sending.address, count)
         assert sending.slot is not None
-        sending.slot.answer(encode_result_reply(sending.call, ResultCode.FAIL_TIMEOUT, text))
+        sending.slot.answer(sending.refused(sending.call, ResultCode.FAIL_TIMEOUT, text))
 
 
 def _seconds(timeout_ms: int | None) -> float:
@@ -446,6 +460,20 @@ def _size(put: Put) -> int:
 def _count(port: TopicPort, body_bytes: int) -> None:
     port.messages.value += 1
     port.body_bytes.value += body_bytes
+
+
+def _waiting(port: KafkaPort, record: OutgoingRecord, unique_key: bytes) -> OutgoingRecord:
+    """Return the record that has a message wait in its place. Raises Refusal."""
+    waits = port.waits
+    assert waits is not None, "the port of a message that waits"
+    message = WaitingRecord(
+        waits.due_ms, record.partition, record.key, record.value or b"", record.headers, waits.kind, waits.loop
+    )
+    try:
+        identity = Identity(port.topic.name, waits.principal, waits.id or unique_key.decode())
+        return port.waiting.record(identity, message)
+    except WaitingRefused as refused:
+        raise refusal_to_wait(refused) from refused
 
 
 def _record_of(put: Put, unique_key: bytes) -> tuple[bytes | None, Headers]:

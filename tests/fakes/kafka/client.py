@@ -10,6 +10,8 @@ from typing import NamedTuple
 from tests.fakes.kafka.cluster import SimKafka
 from tests.fakes.kafka.link import Answer, SimLink
 from tests.fakes.kafka.member import SimMember
+from tests.fakes.kafka.transactions import SimCoordinator, SimTransactions
+from upstream.kafka.cluster_facts import ClusterFacts, TopicFacts
 from upstream.kafka.link import Broken, Gap, Headers, KafkaFailure, KafkaPartition, Produced, RecordsRead
 
 _AGAIN_SECONDS = 0.1
@@ -30,6 +32,7 @@ class SimClient:
         self.link = cluster.link()
         self.members: list[SimMember] = []
         self.producers: list[SimProducer] = []
+        self.writers: list[SimTransactions] = []
 
     def member(self, group: str, client_id: str) -> SimMember:
         """Return a member."""
@@ -51,8 +54,31 @@ class SimClient:
         self.producers.append(producer)
         return producer
 
+    def transactions(self, transactional_id: str) -> SimTransactions:
+        """Return what writes under an id."""
+        made = SimTransactions(self._cluster, coordinator_of(self._cluster), self.link, transactional_id)
+        self.writers.append(made)
+        return made
+
+    def look(self, topics: Sequence[str], told: Callable[[ClusterFacts], None]) -> None:
+        """As the cluster is, some time later."""
+
+        def request(answer: Answer) -> None:
+            found = {name: self._cluster.topics[name] for name in topics if name in self._cluster.topics}
+            facts = {
+                name: TopicFacts(
+                    len(each), 0, 1, 1, self._cluster.settings.get(name, {"cleanup.policy": "compact"}), None, name
+                )
+                for name, each in found.items()
+            }
+            answer(told, ClusterFacts(names=frozenset(self._cluster.topics), topics=facts, brokers=1, id="sim"))
+
+        self.link.ask(request, lambda failure: told(ClusterFacts(trouble=str(failure))))
+
     def kill(self) -> None:
         """The node has died."""
+        for writer in self.writers:
+            writer.close()
         for member in self.members:
             member.kill()
         for producer in self.producers:
@@ -218,3 +244,12 @@ class SimProducer:
         return None, *self._cluster.append_once(
             self._name, sent.number, KafkaPartition(sent.topic, number % count), sent.record
         )
+
+
+def coordinator_of(cluster: SimKafka) -> SimCoordinator:
+    """Return the one coordinator of a cluster's transactions."""
+    if cluster.coordinator is None:
+        cluster.coordinator = SimCoordinator(cluster)
+    found = cluster.coordinator
+    assert isinstance(found, SimCoordinator), "made above"
+    return found

@@ -35,6 +35,8 @@ class SimKafka:
         metadata_max: Characters of a commit's text that the brokers take.
         refusals: What is said of topics that are denied, or without a leader.
         deleted: Topics that were deleted, with their partitions.
+        settings: Of topics, as Kafka names them.
+        coordinator: Of transactions (`tests.fakes.kafka.transactions`), once somebody needs it.
         on_append, on_owned, on_committed, on_refused, on_held: Told what happens, where somebody wants to know.
     """
 
@@ -61,6 +63,8 @@ class SimKafka:
         self.sent_seconds_max = 30.0
         self.missing: set[str] = set()
         self.deleted: dict[str, int] = {}
+        self.settings: dict[str, dict[str, str]] = {}
+        self.coordinator: object | None = None
         self.producers_denied: KafkaFailure | None = None
         self.limits: dict[str, int] = {}
         self.metadata_max = 4095

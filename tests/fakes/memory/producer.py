@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from broker.runtime.seams import Scheduler
+from upstream.kafka.cluster_facts import ClusterFacts
 from upstream.kafka.link import (
     Broken,
     GroupMember,
@@ -13,6 +14,7 @@ from upstream.kafka.link import (
     KafkaFailure,
     KafkaPartition,
     KafkaRecord,
+    KafkaTransactions,
     PartitionReader,
     Produced,
 )
@@ -61,6 +63,13 @@ class MemoryProducer:
         self._scheduler = scheduler
         self._held: list[Callable[[], None]] = []
         self.unsent: list[Produced] = []
+
+    def transactions(self, transactional_id: str) -> KafkaTransactions:
+        """Nothing waits here."""
+        raise NotImplementedError
+
+    def look(self, topics: Sequence[str], told: Callable[[ClusterFacts], None]) -> None:
+        """Never answered."""
 
     def produce(  # noqa: PLR0917 - as the protocol says
         self,

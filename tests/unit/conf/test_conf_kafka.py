@@ -140,9 +140,12 @@ def test_topics_say_where_they_stand() -> None:
     [
         ("t: {brokerCluster: man}", "topics.t.brokerCluster: 'man' is not a cluster; did you mean main?"),
         ("t: {brokerCluster: main, queues: 8}", "topics.t.queues: the queues of a topic in Kafka are its partitions"),
-        ("t: {brokerCluster: main, messageType: DELAY}", "delays, timers and transactions on Kafka topics are not in"),
-        ("t: {brokerCluster: main, messageType: TRANSACTION}", "write NORMAL or FIFO, or omit it"),
-        ("t: {brokerCluster: main, messageType: MIXED}", "write NORMAL or FIFO, or omit it"),
+        (
+            "t: {brokerCluster: main, messageType: DELAY}",
+            "delays of a topic in Kafka need `waiting: {}` under its cluster",
+        ),
+        ("t: {brokerCluster: main, messageType: TRANSACTION}", "write NORMAL, FIFO or DELAY, or omit it"),
+        ("t: {brokerCluster: main, messageType: MIXED}", "write NORMAL, FIFO or DELAY, or omit it"),
         ("t%u: {brokerCluster: main}", "'t%u' is not a valid Kafka topic name"),
         ("'^(': {brokerCluster: main}", "is not a valid regular expression"),
         (

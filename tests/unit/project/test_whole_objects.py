@@ -30,6 +30,7 @@ ASKED = {
     "broker/log/durability.py::_expect": "of its two constructors",
     "broker/consumer/orderly.py::_dead_letter": "what goes on after this call's messages",
     "upstream/kafka_client/member.py::leave": "told once the member has left",
+    "upstream/kafka/waiting/owner.py::end": "called once what is being written has ended",
 }
 """Methods that keep a callback for the end of what they were called for, as `call_later` does."""
 
@@ -43,6 +44,7 @@ MANY = {
     "broker/selectors.py::put_selected": "likewise",
     "broker/query.py::__init__": "what a listing may be narrowed by, by keyword",
     "proxy/services/publishing.py::append": "what each kind of send says of its reply, by keyword",
+    "proxy/services/kafka/sends.py::append": "likewise",
     "upstream/delivery/subscription.py::__init__": "what one subscription works with; its group makes it, in one place",
     "proxy/services/consumer_service.py::__init__": "what one service works with; the node makes it, in one place",
     "proxy/services/delay_service.py::__init__": "likewise",

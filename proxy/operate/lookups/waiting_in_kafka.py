@@ -1,0 +1,143 @@
+"""What waits on Kafka for a topic there, and its cancels and moves: as `/api/timers` has them of the store.
+
+A node lists the partitions that it owns; a cancel reaches every owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from broker.query import QueryRefused
+from broker.scheduled.recurring.occurrence import parse_id
+from broker.scheduled.timer.handle import RecallHandle, parse_handle
+from broker.views import LoopView, TimerView, TopicTimers
+from conf.models import Config
+from proxy.operate.lookups.parameters import check_names, time_span
+from proxy.operate.moments import moment_text
+from proxy.operate.views.changes import RescheduleResult
+from proxy.operate.views.waiting import TimersAnswer
+from upstream.kafka.waiting import records
+from upstream.kafka.waiting.batches import identity_of
+from upstream.kafka.waiting.cache import CachedRecord
+from upstream.kafka.waiting.cluster import KafkaWaiting
+from upstream.kafka.waiting.records import Identity, WaitingRecord
+
+_CURSOR = re.compile(r"(\d{1,18})-((?:[0-9a-f]{2})+)")
+_ANSWER_SECONDS = 10.0
+_OUTCOMES = {
+    records.CANCELLED: "cancelled",
+    records.MOVED: "rescheduled",
+    records.TOO_LATE: "tooLate",
+    records.UNKNOWN_ID: "unknown",
+}
+_TEXTS = {
+    records.CANCELLED: "cancelled",
+    records.TOO_LATE: "too late: it was delivered, or cancelled before",
+    records.UNKNOWN_ID: "no such message waits, or its owner has not responded; try again",
+}
+
+
+class _Named(NamedTuple):
+    waiting: KafkaWaiting
+    topic: str
+    id: str
+
+
+class WaitingInKafka:
+    """That of one node's clusters."""
+
+    def __init__(self, config: Config, waiting: Mapping[str, KafkaWaiting]) -> None:
+        self._config = config
+        self._waiting = waiting
+
+    def named(self, name: str, topic: str | None) -> _Named | None:
+        """Return which message is named by an id or a handle; None: it is the store's."""
+        handle = parse_handle(name)
+        if handle is not None and handle.broker_name in self._waiting:
+            topic, name = handle.topic, handle.unique_key
+        cluster = None if topic is None else self._config.cluster_of(topic)
+        if topic is None or cluster is None or cluster not in self._waiting:
+            return None
+        occurrence = parse_id(name)
+        return _Named(self._waiting[cluster], topic, name if occurrence is None else occurrence.first.id)
+
+    async def change(self, named: _Named, due_ms: int = 0) -> RescheduleResult:
+        """Cancel a message, or move it; whoever it belongs to."""
+        outcome = records.UNKNOWN_ID
+        waiting = named.waiting
+        for principal in waiting.principals(named.topic):
+            answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+            waiting.ask(Identity(named.topic, principal, named.id), due_ms, _ANSWER_SECONDS, answer.set_result)
+            outcome = await answer
+            if outcome != records.UNKNOWN_ID:
+                break
+        text = _TEXTS.get(outcome) or f"rescheduled to {moment_text(due_ms)}"
+        moved = outcome == records.MOVED
+        cluster = waiting.settings.cluster
+        return RescheduleResult(
+            id=named.id,
+            topic=named.topic,
+            outcome=_OUTCOMES[outcome],
+            due_ms=due_ms or None,
+            new_id=named.id if moved else None,
+            text=f"{named.id}: {text}",
+            handle=str(RecallHandle(named.topic, cluster, due_ms + 1, named.id)) if moved else None,
+        )
+
+    def timers(self, topic: str, given: Mapping[str, str], *, limit: int, now_ms: int) -> TimersAnswer | None:
+        """Return a page of what waits for a topic, of all kinds; None: the topic is not in Kafka.
+
+        Raises:
+            QueryRefused: A parameter makes no sense.
+        """
+        cluster = self._config.cluster_of(topic) if topic in self._config.topics else None
+        waiting = None if cluster is None else self._waiting.get(cluster)
+        if waiting is None:
+            return None
+        check_names(given, ("topic", "from", "to", "limit", "cursor"))
+        begin_ms, end_ms = time_span(given, now_ms, span_is_age=False)
+        after = (begin_ms - 1, b"\xff") if begin_ms else (0, b"")
+        if "cursor" in given:
+            cursor = _CURSOR.fullmatch(given["cursor"])
+            if cursor is None:
+                raise QueryRefused(f"invalid cursor {given['cursor']!r}; use the cursor returned by the previous page")
+            after = int(cursor[1]), bytes.fromhex(cursor[2])
+        rows = [each for each in waiting.page(after, limit, topic) if each.at < end_ms]
+        pending = waiting.pending(topic)
+        return TimersAnswer(
+            now_ms=now_ms,
+            pending_total=pending,
+            topics=[TopicTimers(topic=topic, pending=pending)],
+            timers=[_view(each) for each in rows],
+            cursor=f"{rows[-1].at}-{rows[-1].key.hex()}" if limit and len(rows) == limit else None,
+        )
+
+
+def _view(row: CachedRecord) -> TimerView:
+    message = records.decode(row.value)
+    assert isinstance(message, WaitingRecord), "a row that waits has a message"
+    occurrence = parse_id(message.loop) if message.loop else None
+    loop = None
+    if occurrence is not None and occurrence.is_loop:
+        loop = LoopView(
+            id=occurrence.first.id,
+            made=occurrence.made,
+            left=occurrence.left,
+            interval=occurrence.interval,
+            expire_ms=occurrence.expire_s * 1000,
+        )
+    return TimerView(
+        topic=row.topic,
+        queue=message.partition,
+        id=identity_of(row).id,
+        key="" if message.key is None else message.key.decode("utf-8", "replace"),
+        stored_ms=message.at_ms,
+        due_ms=row.at,
+        delay_id=message.loop or None,
+        rolls=0,
+        loop=loop,
+        physical=row.position,
+    )

@@ -1,0 +1,97 @@
+"""What operators see and do of messages that wait on Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, cast
+
+from actions.registry import Registry
+from conf import loads
+from proxy.node.reload import Reloader
+from proxy.operate.attention.findings import judged
+from proxy.operate.live_node import LiveNode
+from proxy.operate.lookups.waiting_in_kafka import WaitingInKafka
+from tests.contract.test_time import UUID
+from tests.contract.time_grounds import BareKafkaGround, KafkaTimeGround
+from upstream.kafka.link import KafkaPartition
+from upstream.kafka.waiting.cluster import OWNED, PENDING
+
+
+class Desk:
+    """An operator of one node."""
+
+    def __init__(self, ground: KafkaTimeGround) -> None:
+        self.ground = ground
+        self.node = LiveNode(ground.node, Reloader(ground.node, lambda: loads(ground.yaml, actions=Registry())))
+        self.waiting = WaitingInKafka(ground.config, ground.node.kafka.waiting)
+
+    def change(self, name: str, due_ms: int = 0, *, topic: str | None = "orders") -> Any:
+        """Cancel or move."""
+        named = self.waiting.named(name, topic)
+        assert named is not None
+        task = self.ground.loop.create_task(cast(Coroutine[Any, Any, Any], self.waiting.change(named, due_ms)))
+        self.ground.loop.run(task.done, seconds=20)
+        return task.result()
+
+    def list(self, **given: str) -> Any:
+        """A page."""
+        return self.waiting.timers("orders", given, limit=2, now_ms=self.ground.now_ms)
+
+
+def test_waiting_messages_are_listed_by_due_time() -> None:
+    """Page after page, of every kind; other topics are the store's."""
+    ground = KafkaTimeGround()
+    desk = Desk(ground)
+    at = ground.now_ms // 1000 + 500
+    ids = [ground.send(b"x", delayMs=100_000 * (3 - number), key=f"k{number}").msgId for number in range(3)]
+    loop = ground.delay(b"a", UUID, timestamp=at, dmsgtype=3, interval=4, times=9, expire=at + 1_000).uniqDelayMsgId
+    ground.wait(3)
+    first = desk.list()
+    assert (first.pending_total, len(first.timers)) == (4, 2)
+    second = desk.list(cursor=first.cursor)
+    found = [*first.timers, *second.timers]
+    assert [each.id for each in found] == [*reversed(ids), loop]
+    assert [each.key for each in found] == ["k2", "k1", "k0", loop]
+    assert found[-1].loop.left == 9
+    assert WaitingInKafka(ground.config, {}).timers("orders", {}, limit=1, now_ms=0) is None
+
+
+def test_operator_cancels_and_moves_by_id_or_handle() -> None:
+    """A move keeps the id; each outcome is said."""
+    ground = KafkaTimeGround()
+    desk = Desk(ground)
+    kept, moved = (ground.send(b, delayMs=60_000) for b in (b"kept", b"moved"))
+    due = ground.now_ms + 5_000
+    answer = desk.change(moved.handle, due, topic=None)
+    assert (answer.outcome, answer.new_id) == ("rescheduled", moved.msgId)
+    assert desk.change(kept.msgId).outcome == "cancelled"
+    ground.wait(8)
+    assert ground.bodies == [b"moved"]
+    assert desk.change(answer.handle, topic=None).outcome == "tooLate"
+    assert desk.change("0" * 32).outcome == "unknown"
+
+
+def test_metrics_and_findings_say_how_it_stands() -> None:
+    """Pending and owned partitions; a finding while a target refuses its messages."""
+    ground = KafkaTimeGround()
+    desk = Desk(ground)
+    ground.send(b"x" * 100, delayMs=2_000)
+    ground.send(b"y", delayMs=60_000)
+    ground.wait(1.5)
+    counter = ground.node.metrics.counter
+    assert (counter(PENDING, "main").value, counter(OWNED, "main").value) == (2, 3)
+    ground.kafka.limits["orders"] = 10
+    ground.wait(5)
+    [finding] = [each for each in judged(desk.node).findings if each.finding == "kafka_waiting"]
+    assert "topic orders takes no waiting messages" in finding.text
+    ground.kafka.partitions("orders.WAITING.DLQ", 1)
+    ground.wait(40)
+    assert [each.finding for each in judged(desk.node).findings if each.finding == "kafka_waiting"] == []
+    assert ground.kafka.partition(KafkaPartition("orders.WAITING.DLQ", 0)).records
+
+
+def test_missing_topics_are_a_finding_with_the_command() -> None:
+    """What creates them."""
+    ground = BareKafkaGround()
+    [finding] = [each for each in judged(Desk(ground).node).findings if each.finding == "kafka_waiting"]
+    assert "kafka-topics.sh" in finding.text

@@ -1,0 +1,553 @@
+"""A node's part in the waiting topic of one cluster: what it owns, what it appends, what it asks other owners."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Literal, NamedTuple
+
+from broker.runtime.bundle import Runtime
+from broker.runtime.later import Later, Repeated
+from broker.runtime.metrics import declare
+from upstream.kafka.cluster_facts import ClusterFacts, TopicFacts
+from upstream.kafka.link import (
+    Assignment,
+    Commit,
+    GroupMember,
+    KafkaClient,
+    KafkaFailure,
+    KafkaPartition,
+    KafkaProducer,
+    KafkaRecord,
+    LogBounds,
+    OutgoingRecord,
+    TopicSubscription,
+)
+from upstream.kafka.waiting import records
+from upstream.kafka.waiting.batches import Batches
+from upstream.kafka.waiting.cache import CachedRecord, Checkpoint, PartitionCache
+from upstream.kafka.waiting.owner import OwnerWays, PartitionOwner
+from upstream.kafka.waiting.records import Identity, PartitionStatus, WaitingRecord, WaitingRequest
+from upstream.kafka.waiting.topics import WaitingSettings, problem_of
+
+PENDING = declare(
+    "pyddmq_kafka_waiting_pending", "Waiting messages in the partitions that this node owns", ("cluster",), kind="gauge"
+)
+OWNED = declare(
+    "pyddmq_kafka_waiting_partitions", "Partitions of the waiting topic that this node serves", ("cluster",),
+    kind="gauge",
+)  # fmt: skip
+LATE = declare(
+    "pyddmq_kafka_waiting_late_seconds", "Age of the oldest overdue message of the partitions that this node owns",
+    ("cluster",), kind="gauge",
+)  # fmt: skip
+TAKEOVER = declare(
+    "pyddmq_kafka_waiting_takeover_seconds", "Longest last takeover of a partition that this node owns", ("cluster",),
+    kind="gauge",
+)  # fmt: skip
+
+STATUS_SECONDS = 1.0
+_SILENT_SECONDS = 15.0
+"""A partition of which nothing was heard for so long has no owner."""
+_LOOK_SECONDS, _LOOK_AGAIN_SECONDS = 600.0, 15.0
+_JOIN_AGAIN_SECONDS = 5.0
+_COMMIT_SECONDS, _STANDS_SECONDS = 5.0, 20.0
+_LATE_MS_MAX = 30_000
+"""An owner that is later takes no further messages."""
+_SKEW_MS_MAX = 500
+_TOMBSTONES_MS = 86_400_000
+"""How long Kafka keeps tombstones, where a topic does not say."""
+_DAY_MS = 86_400_000
+
+
+class WaitingRefused(Exception):
+    """A message cannot wait in Kafka.
+
+    Attributes:
+        why: "missing": not set up; "unknown": the cluster has not answered yet; "limited": above a limit or late;
+            "far": due too far ahead.
+    """
+
+    def __init__(self, why: Literal["missing", "unknown", "limited", "far"], text: str) -> None:
+        super().__init__(text)
+        self.why = why
+
+
+class _Seat:
+    """A member of one group that is always there; listens, and passes on."""
+
+    def __init__(self, make: Callable[[], GroupMember], topic: str, hears: object, runtime: Runtime) -> None:
+        self._make = make
+        self._topic = topic
+        self._hears = hears
+        self._again = Later(runtime.scheduler, self.join)
+        self.member: GroupMember | None = None
+
+    def join(self) -> None:
+        self.member = self._make()
+        self.member.join(self._hears, [TopicSubscription(self._topic)])  # type: ignore[arg-type]
+
+    def anew(self, seconds: float) -> None:
+        self.member = None
+        self._again.after(seconds)
+
+    def end(self, done: Callable[[], None]) -> None:
+        self._again.cancel()
+        member, self.member = self.member, None
+        if member is None:
+            done()
+        else:
+            member.leave(done)
+
+
+class _PendingRequest(NamedTuple):
+    done: Callable[[str], None]
+    timer: Later
+
+
+class KafkaWaiting:
+    """The part of one node.
+
+    Args:
+        settings: As configured.
+        client: Makes members and transactions; its session is short.
+        producer: Appends requests and statuses.
+        runtime: Clock, timers, randomness, counts.
+        new_id: Makes a message id.
+
+    Attributes:
+        settings: As given.
+        owners: What it owns.
+        statuses: The last one of each partition, with when it was heard (monotonic).
+    """
+
+    def __init__(
+        self,
+        settings: WaitingSettings,
+        client: KafkaClient,
+        producer: KafkaProducer,
+        runtime: Runtime,
+        new_id: Callable[[], bytes],
+    ) -> None:
+        self.settings = settings
+        self.owners: dict[KafkaPartition, PartitionOwner] = {}
+        self.statuses: dict[int, tuple[PartitionStatus, float]] = {}
+        self._client = client
+        self._producer = producer
+        self._runtime = runtime
+        self._clock = runtime.clock
+        self._new_id = new_id
+        self._facts: TopicFacts | None = None
+        self._log_id = ""
+        self._problem: tuple[Literal["missing", "unknown"], str] | None = (
+            "unknown",
+            "the cluster has not responded yet; send again",
+        )
+        self._trouble = ""
+        self._skew = ""
+        self._closed = False
+        self._started_at = runtime.clock.monotonic()
+        self._committed_at = self._commit_at = runtime.clock.monotonic()
+        self._asked: dict[str, _PendingRequest] = {}
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._look = Later(runtime.scheduler, self._look_now)
+        self._tick = Repeated(runtime.scheduler, STATUS_SECONDS, self._tell_status)
+        drawn = f"{runtime.random.getrandbits(64):016x}"
+        self._owned = _Seat(
+            partial(client.member, settings.topic, f"pyddmq-{settings.node}"), settings.topic, self, runtime
+        )
+        # Nothing is committed for it, so its group ends with it.
+        self._answers = _Seat(
+            partial(client.member, f"{settings.answers_topic}-{settings.node}-{drawn}", f"pyddmq-{settings.node}"),
+            settings.answers_topic,
+            _Answers(self),
+            runtime,
+        )
+
+    def start(self) -> None:
+        """Look at the topics, and take part once they are as they have to be."""
+        self._look_now()
+
+    def leave(self, done: Callable[[], None]) -> None:
+        """Give all partitions up and leave."""
+        self._closed = True
+        self._look.cancel()
+        self._tick.end()
+        for asked in list(self._asked.values()):
+            asked.timer.cancel()
+            asked.done(records.UNKNOWN_ID)
+        self._asked.clear()
+        left = 2
+
+        def one() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                self._close_all()
+                done()
+
+        self._owned.end(one)
+        self._answers.end(one)
+
+    # Appending
+
+    def record(self, identity: Identity, message: WaitingRecord) -> OutgoingRecord:
+        """Return the record that has a message wait.
+
+        Raises:
+            WaitingRefused: It may not.
+        """
+        self.check(identity, message.due_ms)
+        key = identity.key(f"{self._runtime.random.getrandbits(64):016x}")
+        value = records.encode(message._replace(at_ms=self._clock.wall_ms()))
+        settings = self.settings
+        return OutgoingRecord(settings.topic, identity.partition(settings.partitions), key, value)
+
+    def check(self, identity: Identity, due_ms: int) -> None:
+        """Check that a message may wait until then. Raises WaitingRefused."""
+        settings = self.settings
+        if self._problem is not None:
+            raise WaitingRefused(*self._problem)
+        if due_ms - self._clock.wall_ms() > settings.ahead_ms:
+            days = (due_ms - self._clock.wall_ms()) / _DAY_MS
+            limit = settings.ahead_ms / _DAY_MS
+            text = f"the message is due in {days:,.1f} days; the limit is {limit:,.1f} (waiting.maxDelaySec)"
+            raise WaitingRefused("far", text)
+        known = self.statuses.get(identity.partition(settings.partitions))
+        if known is not None and known[0].late_ms > _LATE_MS_MAX:
+            text = f"waiting messages are delivered {known[0].late_ms / 1000:.0f} s late; send more slowly"
+            raise WaitingRefused("limited", text)
+        if settings.topic_pending:
+            count = self.pending(identity.topic)
+            if count >= settings.topic_pending:
+                text = f"{count} messages of topic {identity.topic} wait; the limit is waiting.maxPendingPerTopic"
+                raise WaitingRefused("limited", text)
+        if settings.principal_pending and identity.principal:
+            count = sum(count for (_, owner), count in self._counts.items() if owner == identity.principal)
+            if count >= settings.principal_pending:
+                text = f"{count} messages of {identity.principal} wait; the limit is waiting.maxPendingPerPrincipal"
+                raise WaitingRefused("limited", text)
+
+    def ask(self, identity: Identity, due_ms: int, seconds: float, done: Callable[[str], None]) -> None:
+        """Have a message cancelled, or moved to `due_ms`, by its owner; `done` is called with the outcome.
+
+        That is "unknown" also where the owner does not answer within the time: the request stays, and may be decided
+        later; asked again, the owner says what became of it.
+        """
+        request = f"{self.settings.node}-{self._runtime.random.getrandbits(64):016x}"
+        timer = Later(self._runtime.scheduler, partial(self._answered, request, records.UNKNOWN_ID))
+        self._asked[request] = _PendingRequest(done, timer)
+        timer.after(seconds)
+        if self._problem is not None:
+            timer.after(0)
+            return
+        key = identity.key(f"{self._runtime.random.getrandbits(64):016x}", request)
+        value = records.encode(WaitingRequest(request, due_ms))
+        place = identity.partition(self.settings.partitions)
+
+        def written(failure: KafkaFailure | None, _: int, __: int) -> None:
+            if failure is not None and not failure.unknown:
+                self._answered(request, records.UNKNOWN_ID)
+
+        try:
+            self._producer.produce(self.settings.topic, place, key, value, (), written)
+        except KafkaFailure:
+            timer.after(0)
+
+    def heard(self, value: bytes | None) -> None:
+        """Take an answer or a status."""
+        answer = records.decode_answer(value)
+        if isinstance(answer, PartitionStatus):
+            self._note_status(answer)
+        elif answer is not None:
+            self._answered(*answer)
+
+    def _answered(self, request: str, outcome: str) -> None:
+        asked = self._asked.pop(request, None)
+        if asked is not None:
+            asked.timer.cancel()
+            asked.done(outcome)
+
+    # The topics
+
+    def _look_now(self) -> None:
+        self._client.look([self.settings.topic, self.settings.answers_topic], self._looked)
+
+    def _looked(self, facts: ClusterFacts) -> None:
+        if self._closed:
+            return
+        settings = self.settings
+        if facts.trouble:
+            # What was known before is still the best that is known.
+            if self._facts is None:
+                self._problem = "unknown", f"Kafka cluster {settings.cluster} cannot be reached: {facts.trouble}"
+            self._look.after(_LOOK_AGAIN_SECONDS)
+            return
+        topic = facts.topics.get(settings.topic)
+        text = problem_of(settings, topic, settings.answers_topic in facts.topics, facts.hidden)
+        self._problem = ("missing", text) if text else None
+        if topic is not None:
+            self._log_id = f"{facts.id}/{topic.id}" if facts.id and topic.id else ""
+            begins = self._facts is None and not text
+            if not text:
+                self._facts = topic
+            if begins:
+                self._owned.join()
+                self._answers.join()
+                self._tick.begin()
+        self._look.after(_LOOK_AGAIN_SECONDS if text else _LOOK_SECONDS)
+
+    # Owning: `upstream.kafka.link.MemberListener`
+
+    def assigned(self, assignments: Sequence[Assignment]) -> None:
+        """Take partitions over."""
+        for each in assignments:
+            old = self.owners.pop(each.place, None)
+            if old is not None:
+                old.close()
+            self.owners[each.place] = owner = self._owner(each.place)
+            owner.begin(each, self._checkpoint(each))
+
+    def revoked(self, places: Sequence[KafkaPartition], done: Callable[[], None]) -> None:
+        """Give partitions up, each after what is being written."""
+        left = 1
+
+        def one() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                done()
+
+        for place in places:
+            owner = self.owners.pop(place, None)
+            if owner is not None:
+                left += 1
+                owner.end(one)
+        one()
+
+    def lost(self, places: Sequence[KafkaPartition]) -> None:
+        """Forget partitions."""
+        for place in places:
+            owner = self.owners.pop(place, None)
+            if owner is not None:
+                owner.close()
+
+    def records(self, found: Sequence[KafkaRecord]) -> None:
+        """Hand records to their owners."""
+        by_place: dict[KafkaPartition, list[KafkaRecord]] = {}
+        for each in found:
+            by_place.setdefault(KafkaPartition(each.topic, each.partition), []).append(each)
+        for place, each_records in by_place.items():
+            if (owner := self.owners.get(place)) is not None:
+                owner.records(each_records)
+
+    def at_end(self, place: KafkaPartition, offset: int) -> None:
+        """Likewise of an end."""
+        if (owner := self.owners.get(place)) is not None:
+            owner.at_end(offset)
+
+    def trouble_told(self, failure: KafkaFailure | None) -> None:
+        """Note that the cluster is in trouble, or well."""
+        self._trouble = "" if failure is None else str(failure)
+
+    def broken(self, failure: KafkaFailure) -> None:
+        """Have another member."""
+        self._trouble = str(failure)
+        self._close_all()
+        if not self._closed:
+            self._owned.anew(_JOIN_AGAIN_SECONDS)
+
+    def _owner(self, place: KafkaPartition) -> PartitionOwner:
+        settings = self.settings
+        member = self._owned.member
+        assert member is not None, "a member was assigned it"
+        cache = PartitionCache(self._cache_path(place), self._runtime.disk)
+        batches = Batches(
+            cache,
+            topic=settings.topic,
+            answers_topic=settings.answers_topic,
+            partition=place.partition,
+            remember_ms=settings.remember_ms,
+            new_id=self._new_id,
+        )
+
+        def ends(told: Callable[[LogBounds], None]) -> None:
+            def answered(found: Sequence[LogBounds], _: Mapping[KafkaPartition, KafkaFailure]) -> None:
+                for each in found:
+                    told(each)
+
+            member.ends([place], answered)
+
+        return PartitionOwner(
+            place,
+            cache,
+            batches,
+            ways=OwnerWays(
+                cluster=settings.cluster,
+                node=settings.node,
+                transactions=self._client.transactions(f"{settings.topic}-{place.partition}"),
+                ends=ends,
+                read_from=partial(member.read_from, place),
+                unusable=self._unusable,
+            ),
+            runtime=self._runtime,
+        )
+
+    def _cache_path(self, place: KafkaPartition) -> str:
+        if not self.settings.folder:
+            return ":memory:"
+        self._runtime.disk.make_folder(self.settings.folder, durable=False)
+        return f"{self.settings.folder}/{self.settings.cluster}-{place.partition}.db"
+
+    def _checkpoint(self, assignment: Assignment) -> Checkpoint:
+        keeps = (self._facts.settings if self._facts else {}).get("delete.retention.ms", "")
+        keeps_ms = int(keeps) if keeps.isdecimal() else _TOMBSTONES_MS
+        return Checkpoint(
+            self._log_id,
+            round(self._clock.wall_ms() / 1000 - self._clock.since_boot()),
+            assignment.low,
+            assignment.high,
+            self._clock.wall_ms() - keeps_ms // 2,
+        )
+
+    def _unusable(self, error: Exception) -> None:
+        """Leave all partitions to others: this node cannot keep what it reads."""
+        self._trouble = f"the cache of waiting messages cannot be written: {error}"
+        self._runtime.limited_log.note("kafka_waiting_cache_failed", self.settings.cluster, error=str(error))
+        member, self._owned.member = self._owned.member, None
+        if member is not None:
+            member.leave(lambda: None)
+        self._owned.anew(_LOOK_AGAIN_SECONDS)
+
+    def _close_all(self) -> None:
+        owners, self.owners = list(self.owners.values()), {}
+        for each in owners:
+            each.close()
+
+    # For operators
+
+    def _tell_status(self) -> None:
+        """Say what becomes of each partition, and look whether its log became shorter."""
+        found = [each.status() for each in self.owners.values()]
+        for status in found:
+            self._note_status(status)
+            try:
+                self._producer.produce(
+                    self.settings.answers_topic, None, None, records.encode_status(status), (), lambda *_: None
+                )
+            except KafkaFailure:
+                break
+        for owner in self.owners.values():
+            owner.look()
+        self._commit()
+        metrics, cluster = self._runtime.metrics, self.settings.cluster
+        metrics.counter(PENDING, cluster).value = sum(each.pending for each in found)
+        metrics.counter(OWNED, cluster).value = sum(each.state == "serving" for each in found)
+        metrics.counter(LATE, cluster).value = max((each.late_ms for each in found), default=0) // 1000
+        metrics.counter(TAKEOVER, cluster).value = max((each.takeover_ms for each in found), default=0) // 1000
+
+    def _commit(self) -> None:
+        """Show Kafka's tools how far the owners have read; a member that cannot commit is not one any more (D80)."""
+        now = self._clock.monotonic()
+        member = self._owned.member
+        if member is None or not self.owners:
+            self._committed_at = now
+        elif now - self._committed_at > _STANDS_SECONDS:
+            self.broken(KafkaFailure("TIMED_OUT", "no commit has succeeded, so the member is replaced"))
+            member.abandon()
+            self._committed_at = now
+        elif now >= self._commit_at:
+            self._commit_at = now + _COMMIT_SECONDS
+
+            def done(failure: KafkaFailure | None) -> None:
+                if failure is None:
+                    self._committed_at = self._clock.monotonic()
+
+            member.commit([Commit(*place, owner.cache.position, "") for place, owner in self.owners.items()], done)
+
+    def _note_status(self, status: PartitionStatus) -> None:
+        now = self._clock.monotonic()
+        self.statuses[status.partition] = status, now
+        skew = abs(self._clock.wall_ms() - status.wall_ms)
+        # An answer is under way for a while; a clock that is behind is seen by the other node.
+        if status.wall_ms - self._clock.wall_ms() > _SKEW_MS_MAX:
+            self._skew = f"the clock of node {status.node} is {skew} ms ahead of this node's"
+        self._counts = Counter()
+        for each, _ in self.statuses.values():
+            for topic, owner, count in each.counts:
+                self._counts[topic, owner] += count
+
+    def troubles(self) -> list[str]:
+        """Return what is wrong, as sentences."""
+        found = [] if self._problem is None else [self._problem[1]]
+        if self._trouble:
+            found.append(self._trouble)
+        if self._skew:
+            found.append(self._skew)
+        now = self._clock.monotonic()
+        if self._facts is not None and now - self._started_at > 2 * _SILENT_SECONDS:
+            silent = [
+                number
+                for number in range(self.settings.partitions)
+                if number not in self.statuses or now - self.statuses[number][1] > _SILENT_SECONDS
+            ]
+            if silent:
+                names = ", ".join(map(str, silent))
+                found.append(f"no node serves partition {names} of {self.settings.topic}; its messages are late")
+        for status, heard_at in self.statuses.values():
+            if now - heard_at <= _SILENT_SECONDS:
+                found += [f"partition {status.partition} (node {status.node}): {each}" for each in status.troubles]
+        return found
+
+    def page(self, after: tuple[int, bytes], limit: int, topic: str) -> list[CachedRecord]:
+        """Return waiting messages of a topic by due time, from behind one, of the partitions that this node owns."""
+        found = [row for owner in self._open_owners() for row in owner.cache.page(after, limit, topic)]
+        return sorted(found, key=lambda row: (row.at, row.key))[:limit]
+
+    def _open_owners(self) -> list[PartitionOwner]:
+        return [each for each in self.owners.values() if each.state != "closed"]
+
+    def pending(self, topic: str) -> int:
+        """Return how many messages of a topic wait, in all partitions, as last heard."""
+        return sum(count for (name, _), count in self._counts.items() if name == topic)
+
+    def principals(self, topic: str) -> list[str]:
+        """Return whose messages of a topic wait; "" first."""
+        return ["", *sorted({owner for name, owner in self._counts if name == topic and owner})]
+
+    def partitions(self) -> Iterable[PartitionStatus]:
+        """The last status of each partition."""
+        return [each for _, (each, _) in sorted(self.statuses.items())]
+
+
+class _Answers:
+    """`upstream.kafka.link.MemberListener` of the answers topic: what is new in it."""
+
+    def __init__(self, waiting: KafkaWaiting) -> None:
+        self._waiting = waiting
+
+    def assigned(self, assignments: Sequence[Assignment]) -> None:
+        member = self._waiting._answers.member
+        for each in assignments:
+            assert member is not None, "a member was assigned it"
+            member.read_from(each.place, each.high)
+
+    def revoked(self, places: Sequence[KafkaPartition], done: Callable[[], None]) -> None:
+        done()
+
+    def lost(self, places: Sequence[KafkaPartition]) -> None:
+        pass
+
+    def records(self, found: Sequence[KafkaRecord]) -> None:
+        for each in found:
+            self._waiting.heard(each.value)
+
+    def at_end(self, place: KafkaPartition, offset: int) -> None:
+        pass
+
+    def trouble_told(self, failure: KafkaFailure | None) -> None:
+        pass
+
+    def broken(self, failure: KafkaFailure) -> None:
+        self._waiting._answers.anew(_JOIN_AGAIN_SECONDS)

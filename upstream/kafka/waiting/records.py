@@ -1,0 +1,205 @@
+"""Keys and values of the waiting topic, and of the answers: what is written, and read again by any node."""
+
+from __future__ import annotations
+
+import json
+import struct
+from base64 import b64decode, b64encode
+from enum import IntEnum
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from upstream.kafka.link import Headers
+
+VERSION = 1
+_SIZE = struct.Struct(">BI")
+
+DELIVERED = "delivered"
+CANCELLED = "cancelled"
+REFUSED = "refused"
+"""Outcomes of an ended message: in its topic, cancelled, or in the dead-letter topic of its target."""
+MOVED = "moved"
+TOO_LATE = "too late"
+UNKNOWN_ID = "unknown"
+"""Further answers to a request."""
+
+
+class NewerRecord(Exception):
+    """A record of a newer version of pyddmq: its partition cannot be served by this one."""
+
+
+class Damaged(Exception):
+    """A record that no version of pyddmq wrote."""
+
+
+class KeyState(IntEnum):
+    """What a key of the waiting topic has."""
+
+    WAITING = 0
+    ENDED = 1
+    REQUEST = 2
+    REPEAT = 3
+
+
+class Identity(NamedTuple):
+    """What names a waiting message; `principal` is "" where nobody signs in."""
+
+    topic: str
+    principal: str
+    id: str
+
+    @property
+    def text(self) -> bytes:
+        """What stands in keys, and chooses the partition."""
+        return json.dumps(list(self), ensure_ascii=True, separators=(",", ":")).encode()
+
+    def partition(self, count: int) -> int:
+        """Return its partition of so many."""
+        return crc32(self.text) % count
+
+    def key(self, nonce: str, request: str = "") -> bytes:
+        """Return the key of an attempt, or of a request."""
+        return json.dumps([*self, nonce, *([request] if request else [])], separators=(",", ":")).encode()
+
+
+def parse_key(key: bytes | None) -> tuple[Identity, bool]:
+    """Return whose a key is, and whether it is a request's. Raises Damaged."""
+    try:
+        parts = json.loads(key or b"")
+        topic, principal, name, _, *rest = parts
+    except (ValueError, TypeError) as error:
+        raise Damaged(f"{(key or b'')[:80]!r} is not a key of this topic") from error
+    return Identity(str(topic), str(principal), str(name)), bool(rest)
+
+
+class WaitingRecord(NamedTuple):
+    """A message that waits.
+
+    Attributes:
+        due_ms: Wall clock, ms since the epoch.
+        partition: Of its target topic; None: by the key.
+        key, body, headers: Of the record that is delivered.
+        kind: "timer", "level" or "loop", for listings.
+        loop: The id of the pending occurrence of a delay message of DDMQ's; "": it is none.
+        owned: The owner wrote it: a move, or a loop's next occurrence.
+        at_ms: When it was first written.
+    """
+
+    due_ms: int
+    partition: int | None
+    key: bytes | None
+    body: bytes
+    headers: Headers
+    kind: str = "timer"
+    loop: str = ""
+    owned: bool = False
+    at_ms: int = 0
+
+
+class EndedMessage(NamedTuple):
+    """How a message ended, and when."""
+
+    outcome: str
+    at_ms: int
+
+
+class WaitingRequest(NamedTuple):
+    """A cancel, or a move to `due_ms` where that is above 0; `request` names it in its answer."""
+
+    request: str
+    due_ms: int = 0
+
+
+Content = WaitingRecord | EndedMessage | WaitingRequest
+
+
+def encode(content: Content) -> bytes:
+    """Return the value of a record."""
+    body = b""
+    if isinstance(content, WaitingRecord):
+        facts: dict[str, Any] = content._asdict()
+        body = facts.pop("body")
+        facts["key"] = _text(content.key)
+        facts["headers"] = [[name, _text(value)] for name, value in content.headers]
+        facts["what"] = "waiting"
+    elif isinstance(content, EndedMessage):
+        facts = {**content._asdict(), "what": "ended"}
+    else:
+        facts = {**content._asdict(), "what": "request"}
+    head = json.dumps(facts, separators=(",", ":")).encode()
+    return b"".join((_SIZE.pack(VERSION, len(head)), head, body))
+
+
+def decode(value: bytes) -> Content:
+    """Return what a value says. Raises Damaged, NewerRecord."""
+    try:
+        version, size = _SIZE.unpack_from(value)
+        if version > VERSION:
+            raise NewerRecord(f"version {version}")
+        facts = json.loads(value[_SIZE.size : _SIZE.size + size])
+        what = facts.pop("what")
+        if what == "ended":
+            return EndedMessage(**facts)
+        if what == "request":
+            return WaitingRequest(**facts)
+        facts["key"] = _bytes(facts["key"])
+        facts["headers"] = tuple((name, _bytes(text)) for name, text in facts["headers"])
+        return WaitingRecord(body=value[_SIZE.size + size :], **facts)
+    except (struct.error, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise Damaged(f"not a record of this topic: {error}") from error
+
+
+def encode_answer(request: str, outcome: str) -> bytes:
+    """Return the value of an answer."""
+    return json.dumps({"version": VERSION, "request": request, "outcome": outcome}).encode()
+
+
+class PartitionStatus(NamedTuple):
+    """What an owner says of its partition every second.
+
+    Attributes:
+        partition: Which.
+        node: Its owner.
+        state: As in the package's docstring.
+        wall_ms: The owner's wall clock.
+        pending: Messages that wait.
+        late_ms: How long the first one is overdue.
+        takeover_ms: How long the last takeover took.
+        counts: Of each topic and principal how many wait.
+        troubles: Sentences.
+    """
+
+    partition: int
+    node: str
+    state: str
+    wall_ms: int
+    pending: int
+    late_ms: int
+    takeover_ms: int
+    counts: list[tuple[str, str, int]]
+    troubles: list[str]
+
+
+def encode_status(status: PartitionStatus) -> bytes:
+    """Return its value in the answers topic."""
+    return json.dumps({"version": VERSION, "status": status._asdict()}).encode()
+
+
+def decode_answer(value: bytes | None) -> tuple[str, str] | PartitionStatus | None:
+    """Return request and outcome, or a status; None: neither is in it."""
+    try:
+        facts = json.loads(value or b"")
+        if "status" in facts:
+            status = PartitionStatus(**facts["status"])
+            return status._replace(counts=[(topic, owner, count) for topic, owner, count in status.counts])
+        return str(facts["request"]), str(facts["outcome"])
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else b64encode(value).decode()
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else b64decode(text)
