@@ -193,7 +193,7 @@ def _node(messages: int) -> tuple[Store, ManualClock, Progress, ConsumerGroup, _
         guard=open_guard(runtime),
         runtime=runtime,
     )
-    server.serve(server.service_of_pulls.handlers())
+    server.serve(server.service_of_pulls.handlers(), server.service_of_pulls.line)
     group.start()
     return store, clock, progress, group, server
 

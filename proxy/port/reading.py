@@ -60,10 +60,11 @@ class Reading(Replying):
         if not self.closed:
             self._read_frames()
 
-    def work(self, steps: Generator[None, None, None]) -> None:
+    def work(self: Self, steps: Generator[None, None, None]) -> None:
         """Have the request being handled worked off in steps, one per turn; later frames wait for the last one."""
         assert self._steps is None, "no frame is handled while another one is worked off"
         self._steps = steps
+        self._server.resume_soon(self)
 
     def rest(self: Self, seconds: float) -> None:
         """Handle no further frame for so long, and read none: the client waits for the node as for a slow network."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Self
+from typing import TYPE_CHECKING, Self, cast
 
 from proxy.limits.quota import Quota
 from proxy.port.accepting import Accepting
@@ -19,6 +19,9 @@ from proxy.port.network import NoPeer, Peer
 from proxy.port.reply_slot import SLOT_BYTES, Leased, Lost, ReplySlot
 from proxy.tls.channel import TlsTransport
 from proxy.wire.frames import FrameSplitter
+
+if TYPE_CHECKING:
+    from proxy.port.connection import Connection
 
 READ_BYTES_MIN = 64 * 1024
 """What a slow peer has to read within `write_seconds_max`, unless less waits for it."""
@@ -119,7 +122,7 @@ class Replying:
             if lost is not None:
                 lost()
         elif self._slots:
-            slot = ReplySlot(self)
+            slot = ReplySlot(cast("Connection", self))
             slot.data = data
             slot.lost = lost
             self._slots.append(slot)
@@ -151,7 +154,7 @@ class Replying:
 
     def later(self) -> ReplySlot:
         """Keep the place of the request being handled; its answer comes through the slot."""
-        slot = ReplySlot(self)
+        slot = ReplySlot(cast("Connection", self))
         self._slots.append(slot)
         self._counted += SLOT_BYTES
         self._server.budget.used += SLOT_BYTES
@@ -163,9 +166,9 @@ class Replying:
             self._counted += count
             self._server.budget.add(count)
 
-    def promise(self) -> None:
-        """Note that the reply to the request being handled will stand for results that were taken."""
-        self._promised = self.requests
+    def promise(self, number: int) -> None:
+        """Note that the reply to the request of that number will stand for results that were taken."""
+        self._promised = max(self._promised, number)
 
     def has_promised(self, number: int) -> bool:
         """Whether the request of that number was the last one whose reply stands for results."""
@@ -184,9 +187,18 @@ class Replying:
         """Whether a reply with messages waits to be written."""
         return any(lost is not None for _, lost in self._out)
 
-    def may_start(self) -> bool:
-        """Whether a pull may take messages now: no earlier request unanswered, and the peer reads its replies."""
-        return not self._slots and self._out_bytes <= self._server.limits.output_bytes_max
+    def may_start(self, slot: ReplySlot | None = None) -> bool:
+        """Whether a call (that of a slot, or the one being handled) may take messages now.
+
+        No earlier request is unanswered, and the peer reads its replies.
+        """
+        is_next = not self._slots if slot is None else bool(self._slots) and self._slots[0] is slot
+        return is_next and self._out_bytes <= self._server.limits.output_bytes_max
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request is unanswered."""
+        return bool(self._slots)
 
     @property
     def doing(self) -> str:

@@ -25,9 +25,11 @@ from proxy.access.access import Access, Policy
 from proxy.limits.limiter import Limiter
 from proxy.limits.quota import Over, Quota
 from proxy.port.accepting import ServerLimits
+from proxy.port.calls_pass import CallsPass, Line
 from proxy.port.connection import Connection
 from proxy.port.gate import SURPLUS_SECONDS, Gate
 from proxy.port.network import Listener, Network, NoPeer, Peer
+from proxy.port.reply_slot import ReplySlot
 from proxy.port.shares import Shares
 from proxy.port.too_long import answer_too_long
 from proxy.tls.channel import TlsTransport
@@ -160,6 +162,7 @@ class ThriftServer:
         self._over = False
         self._open = metrics.counter(CONNECTIONS, service)
         self._handlers: dict[str, tuple[Handler, Counter]] = {}
+        self.calls_pass: CallsPass | None = None
         self.serve(handlers)
 
     @property
@@ -178,8 +181,16 @@ class ThriftServer:
         """Host and port of the TLS port; None where there is none."""
         return None if self._encrypted is None else self._encrypted.address
 
-    def serve(self, handlers: Mapping[str, Handler]) -> None:
-        """Have calls from now on handled by these (method name to handler), on open connections too."""
+    def serve(self, handlers: Mapping[str, Handler], line: Line | None = None) -> None:
+        """Have calls from now on handled by these, on open connections too.
+
+        Args:
+            handlers: Method name to handler, of calls that are handled one by one, as they come.
+            line: Handles the others, those of a turn at once.
+        """
+        if line is not None:
+            self.calls_pass = CallsPass(line, self._fail_call, self._request_turn)
+            handlers = {**dict.fromkeys(line.methods, self.calls_pass.add), **handlers}
         self._handlers = {
             name: (handler, self._metrics.counter(REQUESTS, self.service, name)) for name, handler in handlers.items()
         }
@@ -320,6 +331,11 @@ class ThriftServer:
             connection.abort()
             connection.closed = True
             return
+        calls_pass = self.calls_pass
+        if calls_pass is not None and calls_pass.ends_before(connection, call):
+            calls_pass.run()
+            if connection.closed:
+                return
         if self._access is not None and connection.rights is None:
             # Not when it is accepted: a certificate is known after the handshake.
             connection.rights = self._access.rights_of(connection.host, connection.certificate)
@@ -338,21 +354,31 @@ class ThriftServer:
         self.requests += 1
         try:
             handler(connection, call)
-        except WireError as error:
-            self._fail(connection, call, APPLICATION_PROTOCOL_ERROR, str(error))
         except Exception as error:
-            # A fault of ours must not take the connection's other requests with it; it is logged with its cause.
-            self._limited_log.fault(
-                "call_failed",
-                error,
-                kind=f"{self.service} {call.method}",
-                service=self.service,
-                method=call.method,
-                client=connection.address,
-            )
-            self._metrics.counter(CALLS_FAILED, self.service, str(APPLICATION_INTERNAL_ERROR)).add()
-            text = f"internal error: {error}"
-            connection.answer(encode_application_exception(call, APPLICATION_INTERNAL_ERROR, text))
+            connection.answer(self._failure(connection, call, error))
+
+    def _fail_call(self, slot: ReplySlot, call: Call, error: Exception) -> None:
+        """Answer a call of a pass that could not be handled."""
+        slot.answer(self._failure(slot.connection, call, error))
+
+    def _failure(self, connection: Connection, call: Call, error: Exception) -> bytes:
+        """Count and tell of a call that could not be handled, and return its answer.
+
+        A fault of ours must not take other requests with it; it is logged with its cause.
+        """
+        if isinstance(error, WireError):
+            self._refuse_call(connection, call, str(APPLICATION_PROTOCOL_ERROR), str(error))
+            return encode_application_exception(call, APPLICATION_PROTOCOL_ERROR, str(error))
+        self._limited_log.fault(
+            "call_failed",
+            error,
+            kind=f"{self.service} {call.method}",
+            service=self.service,
+            method=call.method,
+            client=connection.address,
+        )
+        self._metrics.counter(CALLS_FAILED, self.service, str(APPLICATION_INTERNAL_ERROR)).add()
+        return encode_application_exception(call, APPLICATION_INTERNAL_ERROR, f"internal error: {error}")
 
     def step_failed(self, connection: Connection, error: Exception) -> None:
         """A fault of ours met a request that was worked off in steps: nobody knows how far, so no answer says so."""
@@ -368,6 +394,11 @@ class ThriftServer:
             return
         self._refuse_call(connection, call, "too_long", frame.problem)
         connection.answer(reply)
+
+    def run_pass(self) -> None:
+        """Handle the calls that were gathered in this turn."""
+        if self.calls_pass is not None:
+            self.calls_pass.run()
 
     def flush(self) -> None:
         """Write the replies of this turn."""
@@ -431,6 +462,8 @@ class ThriftServer:
         """
         access = self._access
         assert access is not None, "there is a policy"
+        # What arrived before the change is handled before it.
+        self.run_pass()
         for connection in list(self.connections):
             rights = connection.rights
             if rights is None:

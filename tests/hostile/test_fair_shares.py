@@ -207,8 +207,8 @@ def test_call_that_breaks_in_the_middle_of_its_steps_ends_its_connection(monkeyp
     def steps(connection: Connection, call: Call) -> None:
         connection.work(broken())
 
-    handlers = {**world.node.opened.consumer_service.handlers(), "submit": steps}
-    world.node.consumer.serve(handlers)
+    service = world.node.opened.consumer_service
+    world.node.consumer.serve({**service.handlers(), "submit": steps}, service.line)
     client.transport.write(client.codec.call("submit", 2, result=consumer_idl.ConsumeResult()))
     world.run(1.0)
     assert client.lost
