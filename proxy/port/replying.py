@@ -139,15 +139,25 @@ class Replying:
             self._slot_bytes += slot.kept_bytes
             self.hold(slot.kept_bytes)
 
-    def answered(self, slot: ReplySlot, data: bytes, lost: Lost | None) -> None:
+    def answered(self: Self, slot: ReplySlot, data: bytes, lost: Lost | None) -> None:
         """Take the answer that a slot just got."""
         slots = self._slots
         if len(slots) == 1 and self._reading and not (self.unread_bytes or self.ended or self._advancing):
-            # `advance`, inline, for the one request of a client that waits for its reply.
+            # `advance` and `_queue`, inline, for the one request of a client that waits for its reply.
             slots.clear()
-            self._counted -= SLOT_BYTES
-            self._server.budget.used -= SLOT_BYTES
-            self._queue(data, lost)
+            server, size = self._server, len(data)
+            self._out.append((data, lost))
+            self._out_bytes += size
+            self._counted += size - SLOT_BYTES
+            budget = server.budget
+            budget.used += size - SLOT_BYTES
+            if budget.used >= budget.next_at:
+                budget.recount()
+            if self.quota is not None:
+                self.quota.sent(size)
+            if not self.dirty:
+                self.dirty = True
+                server.touch(self)
         else:
             self.keep(slot)
             self.advance()
@@ -286,6 +296,21 @@ class Replying:
         if transport is None or self.closed:
             return
         out = self._out
+        is_writable = self._writable
+        if len(out) == 1 and out[0][1] is None and is_writable and not (self.ended or transport.is_closing()):
+            # One reply without messages that the kernel takes whole, as nearly all do.
+            data, _ = out.popleft()
+            size = self._out_bytes
+            self._out_bytes = 0
+            self._sent += size
+            transport.write(data)
+            self._counted -= size
+            self._server.budget.used -= size
+            if self._writable:
+                self.stuck_since = None
+            else:
+                self._note_stuck(transport, 1, size)
+            return
         count, size = self._stuck_replies, self._stuck_bytes
         while out and self._writable and not transport.is_closing():
             data, lost = out.popleft()
@@ -318,13 +343,16 @@ class Replying:
         if self._writable:
             self.stuck_since = None
         else:
-            # What was written last is not all with the kernel: the transport keeps the whole of it until it is.
-            self._stuck_replies = count
-            stuck = max(size, transport.get_write_buffer_size())
-            self.hold(stuck - self._stuck_bytes)
-            self._stuck_bytes = stuck
+            self._note_stuck(transport, count, size)
         if self.ended:
             self._close_when_done()
+
+    def _note_stuck(self, transport: asyncio.Transport, count: int, size: int) -> None:
+        """Note that what was written last is not all with the kernel: the transport keeps it whole until it is."""
+        self._stuck_replies = count
+        stuck = max(size, transport.get_write_buffer_size())
+        self.hold(stuck - self._stuck_bytes)
+        self._stuck_bytes = stuck
 
     def _queue(self: Self, data: bytes, lost: Lost | None) -> None:
         size = len(data)

@@ -307,8 +307,9 @@ class ThriftServer:
 
     def touch(self, connection: Connection) -> None:
         """A connection has something to write at the end of this turn."""
+        if not self._dirty:
+            self._request_turn()
         self._dirty.append(connection)
-        self._request_turn()
 
     def resume_soon(self, connection: Connection) -> None:
         """Read on from a connection when its turn comes."""

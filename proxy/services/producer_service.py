@@ -45,8 +45,8 @@ from proxy.services.topic_port import TopicPort
 from proxy.services.write_service import WriteService
 from proxy.wire.call import Call
 from proxy.wire.errors import MessageError
-from proxy.wire.replies import encode_result_reply
-from proxy.wire.scanning.scan import scan_send, scan_send_batch
+from proxy.wire.replies import encode_result_reply, encode_stored_replies
+from proxy.wire.scanning.scan import scan_send, scan_send_batch, scan_sends
 from proxy.wire.values import Receipt, SendMessage
 from pyddmq.codes import Repeat, ResultCode
 
@@ -119,6 +119,7 @@ class ProducerService:
         self._writes = writes
         self._guard = guard
         self._qid_prefix = qid_prefix
+        self._qid_bytes = qid_prefix.encode()
         self._broker_name = broker_name
         self.line = Line(("sendSync", "sendAsync", "sendBatchSync"), self.take)
 
@@ -142,7 +143,8 @@ class ProducerService:
     # Scan
 
     def _scanned(self, slots: Sequence[ReplySlot], fail: Fail) -> Iterator[Send]:
-        for slot in slots:
+        usual = scan_sends([slot.call for slot in slots if slot.call is not None])
+        for slot, found in zip(slots, usual, strict=True):
             call, connection = slot.asked, slot.connection
             try:
                 if call.method == "sendBatchSync":
@@ -151,7 +153,7 @@ class ProducerService:
                         connection.note_client(messages[0].version)
                     yield _new_send(Send, (slot, call, messages, None, receipts))
                     continue
-                message, timeout_ms = scan_send(call)
+                message, timeout_ms = found or scan_send(call)
                 if not connection.client:
                     connection.note_client(message.version)
                 if message.topic == HEARTBEAT_TOPIC:
@@ -473,7 +475,9 @@ class ProducerService:
         positions: Sequence[Position],
     ) -> list[bytes]:
         """Encode the replies of a run."""
-        replies = [self._stored(slot.asked, (position,)) for slot, position in zip(slots, positions, strict=True)]
+        replies = encode_stored_replies(
+            [slot.call for slot in slots if slot.call is not None], list(positions), self._qid_bytes
+        )
         for place, (stored, _) in special.items():
             if stored is not None:
                 replies[place] = stored(slots[place].asked, (positions[place],))

@@ -217,7 +217,7 @@ class Publishing:
             )
         except StoreError:
             return None
-        self.budget.stage(sum([len(slot.asked.frame) for slot in slots]))
+        self.budget.stage(sum([len(slot.call.frame) for slot in slots if slot.call is not None]))
         return told.positions
 
     def stored_run(self, slots: Sequence[ReplySlot], puts: Sequence[Put], ports: Sequence[TopicPort]) -> None:
