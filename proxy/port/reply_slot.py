@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from proxy.wire.call import Call
+from proxy.wire.call import COMPACT, Call
 
 if TYPE_CHECKING:
     from proxy.port.connection import Connection
@@ -35,13 +35,16 @@ SLOT_BYTES = 2 * 1024
 """What a request takes that waits for its answer, as a parked pull does: the closures, the timer and its place."""
 
 
+NO_CALL = Call(COMPACT, "", 0, 0, b"")
+
+
 class ReplySlot:
     """The place of one unanswered request in its connection's order of replies.
 
     Attributes:
         connection: Whose.
-        call: What a pass is to handle (`proxy.port.calls_pass`); without its frame once it waits. None of a request
-            that was handled when it came.
+        call: What a pass is to handle (`proxy.port.calls_pass`); without its frame once it waits. `NO_CALL` of a
+            request that was handled when it came.
         heard: The connection's `heard` when the request was read.
     """
 
@@ -60,7 +63,7 @@ class ReplySlot:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.call: Call | None = None
+        self.call = NO_CALL
         self.heard = 0
         self.number = connection.requests
         """Which of the connection's replies is its: each request has one."""
@@ -76,15 +79,9 @@ class ReplySlot:
         """Run when the client is gone or sends no more: a parked pull leaves its queue; with the end of file it
         answers empty."""
 
-    @property
-    def asked(self) -> Call:
-        """The call, of one that a pass is to handle."""
-        assert self.call is not None, "the calls of a pass are there"
-        return self.call
-
     def wait(self) -> None:
         """Keep the frame of the call no longer: its answer takes its time."""
-        self.call = self.asked.header()
+        self.call = self.call.header()
 
     def answer(self, data: bytes, lost: Lost | None = None) -> None:
         """Give the reply, once.

@@ -123,21 +123,21 @@ class ConsumerService:
         pulls: list[_Pull] = []
         for slot in slots:
             try:
-                if slot.asked.method == "submit":
+                if slot.call.method == "submit":
                     self._submit(slot)
                 elif (pull := self._results_of(slot)) is not None:
                     pulls.append(pull)
             except Exception as error:
-                fail(slot, slot.asked, error)
+                fail(slot, slot.call, error)
         for slot, request, refused in pulls:
             try:
                 self._pull(slot, request, refused)
             except Exception as error:
-                fail(slot, slot.asked, error)
+                fail(slot, slot.call, error)
 
     def _results_of(self, slot: ReplySlot) -> _Pull | None:
         """Scan a pull, look at its rights and apply the results that ride on it; None: it is not to be served now."""
-        call, connection = slot.asked, slot.connection
+        call, connection = slot.call, slot.connection
         request = scan_pull(call)
         if not connection.client:
             connection.note_client(request.version)
@@ -194,13 +194,13 @@ class ConsumerService:
         groups = unsettled(request.results, self._groups)
         if not groups:
             return False
-        connection, rest, header = slot.connection, request._replace(results=[]), slot.asked.header()
+        connection, rest, header = slot.connection, request._replace(results=[]), slot.call.header()
         when_settled(groups, connection, lambda slot: self._resume_pull(HeldCall(connection, slot, header), rest), slot)
         return True
 
     def _pull(self, slot: ReplySlot, request: PullRequest, refused: ProgressFailed | None) -> None:
         """Have a pull take messages, or wait for its turn or for them."""
-        call, connection = slot.asked, slot.connection
+        call, connection = slot.call, slot.connection
         group = self._groups.get(request.group)
         if (
             group is None
@@ -217,7 +217,7 @@ class ConsumerService:
 
     def _submit(self, slot: ReplySlot) -> None:
         """Apply a chain of results; false only when it took nothing (D13)."""
-        call, connection = slot.asked, slot.connection
+        call, connection = slot.call, slot.connection
         results = scan_submit(call)
         holds_offsets = carries_results(results)
         header = call.header()
@@ -419,13 +419,13 @@ class ConsumerService:
         # A call that waits keeps neither its frame nor its results, which are as large as the client likes.
         slot.wait()
         slot.start = partial(self._start, slot, request._replace(results=[]), group)
-        slot.withdraw = partial(slot.answer, encode_empty_pull_reply(slot.asked))
+        slot.withdraw = partial(slot.answer, encode_empty_pull_reply(slot.call))
 
     def _start(self, slot: ReplySlot, request: PullRequest, group: ConsumerGroup) -> None:
         """Serve a pull whose turn on its connection has come (D18); behind the end of its client it takes nothing."""
         connection = slot.connection
         if connection.ended or connection.closed:
-            slot.answer(encode_empty_pull_reply(slot.asked))
+            slot.answer(encode_empty_pull_reply(slot.call))
             return
         batch = group.pull(request.topic, request.count_max, connection)
         if batch is not None:
@@ -436,7 +436,7 @@ class ConsumerService:
     def _park(self, slot: ReplySlot, request: PullRequest, group: ConsumerGroup) -> None:
         """Wait for messages until the linger ends, the client goes, or a batch comes."""
         slot.wait()
-        call, connection = slot.asked, slot.connection
+        call, connection = slot.call, slot.connection
         quota = connection.quota
         if quota is not None and (over := quota.full(group.name, group.parked_free)) is not None:
             quota.refused(over)
@@ -455,7 +455,7 @@ class ConsumerService:
 
     def _send(self, slot: ReplySlot, group: ConsumerGroup, batch: Batch) -> None:
         """Assemble the reply from slices of the messages."""
-        call, connection = slot.asked, slot.connection
+        call, connection = slot.call, slot.connection
         delivery = batch.jobs[0].delivery
         assert delivery is not None, "it was handed out just now"
         delivery.reply = connection.carried = slot.number

@@ -143,9 +143,9 @@ class ProducerService:
     # Scan
 
     def _scanned(self, slots: Sequence[ReplySlot], fail: Fail) -> Iterator[Send]:
-        usual = scan_sends([slot.call for slot in slots if slot.call is not None])
+        usual = scan_sends([slot.call for slot in slots])
         for slot, found in zip(slots, usual, strict=True):
-            call, connection = slot.asked, slot.connection
+            call, connection = slot.call, slot.connection
             try:
                 if call.method == "sendBatchSync":
                     messages, receipts = scan_send_batch(call)
@@ -422,7 +422,7 @@ class ProducerService:
             return
         for place, (slot, put, port) in enumerate(zip(slots, puts, ports, strict=True)):
             stored, judged = special.get(place, (None, None))
-            call = slot.asked
+            call = slot.call
             try:
                 staged = self._publishing.append(
                     [put], [port], slot.connection, call, stored=stored or self._stored, slot=slot
@@ -475,12 +475,10 @@ class ProducerService:
         positions: Sequence[Position],
     ) -> list[bytes]:
         """Encode the replies of a run."""
-        replies = encode_stored_replies(
-            [slot.call for slot in slots if slot.call is not None], list(positions), self._qid_bytes
-        )
+        replies = encode_stored_replies([slot.call for slot in slots], list(positions), self._qid_bytes)
         for place, (stored, _) in special.items():
             if stored is not None:
-                replies[place] = stored(slots[place].asked, (positions[place],))
+                replies[place] = stored(slots[place].call, (positions[place],))
         return replies
 
     def _stored(self, call: Call, positions: Sequence[Position]) -> bytes:

@@ -109,7 +109,7 @@ class _Told:
             return
         refusal = Refusal(ResultCode.FAIL_UNKNOWN, str(error))
         for slot in slots:
-            self._publishing.refuse(slot.connection, slot.asked, refusal, 1, slot=slot)
+            self._publishing.refuse(slot.connection, slot.call, refusal, 1, slot=slot)
 
 
 class Publishing:
@@ -217,7 +217,7 @@ class Publishing:
             )
         except StoreError:
             return None
-        self.budget.stage(sum([len(slot.call.frame) for slot in slots if slot.call is not None]))
+        self.budget.stage(sum([len(slot.call.frame) for slot in slots]))
         return told.positions
 
     def stored_run(self, slots: Sequence[ReplySlot], puts: Sequence[Put], ports: Sequence[TopicPort]) -> None:

@@ -71,7 +71,7 @@ class WaitingPull:
         self._lingers.remove(self)
         self._group.unpark(parked)
         if not slot.connection.closed:
-            slot.answer(encode_empty_pull_reply(slot.asked))
+            slot.answer(encode_empty_pull_reply(slot.call))
 
 
 class Lingers:
