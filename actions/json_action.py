@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from actions.tombstones import is_tombstone
-from actions.transform.exact import decode_exact
+from actions.transform.exact_json import decode_exact
 from pyddmq.actions import Action, Job, MessageUnreadable, Status, Unprocessable
 
 _CONTINUE = Status.CONTINUE

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from actions.outside import OutsideAction
+from actions.client_factories import OutsideAction
 from pyddmq.actions import Action, Job, Status, TimedOut
 from upstream.calls.child_process import ChildProcess
 from upstream.calls.modes import answers_many

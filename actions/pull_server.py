@@ -1,7 +1,7 @@
 """PullServer: put the job into the group's pull buffer, from where pull clients take it (R37).
 
 Clients get the body as it was published (R29), or the one that the pipeline made of it, which DDMQ cannot: the bytes
-that an action left in `job.data`, or its parsed data written as JSON (`actions.transform.exact`).
+that an action left in `job.data`, or its parsed data written as JSON (`actions.transform.exact_json`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Literal, cast
 
 from actions.tombstones import is_tombstone
-from actions.transform.exact import encode
+from actions.transform.exact_json import encode
 from conf.base import Model, Reload, setting
 from pyddmq.actions import Action, Job, Status
 from upstream.job import UpstreamJob

@@ -15,8 +15,8 @@ from dataclasses import replace
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
+from actions.client_factories import Outside, OutsideAction
 from actions.functions import as_action
-from actions.outside import Outside, OutsideAction
 from conf.actions import ActionError, ActionSpec, BlockingOptions, CallOptions
 from conf.models import LOW_LEVEL, SubscriptionConfig
 from pyddmq.actions import Action
@@ -25,7 +25,7 @@ from upstream.calls.modes import Mode, mode_of
 from upstream.calls.user_code import described
 
 if TYPE_CHECKING:
-    from actions.sinks.keep import Keep
+    from actions.sinks.local_state import Keep
 
 
 # Options that an action has by the way it is called, beside its own: `timeLimit`, and `process` of a blocking one.

@@ -52,7 +52,7 @@ WHERE = {
     "pull: read ahead": "upstream/jobs_accelerator.pyx",
     "pull: take": "upstream/jobs_accelerator.pyx",
     "pull: acks": "upstream/jobs_accelerator.pyx",
-    "timers: take": "broker/scheduled/timer/taking_accelerator.pyx",
+    "timers: take": "broker/scheduled/timer/log_units_accelerator.pyx",
     "timers: release": "broker/scheduled/release_accelerator.pyx",
     "unique keys": "broker/format/unique_key_accelerator.pyx",
     "locate": "broker/format/locate_accelerator.pyx",

@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from broker.runtime.disk import RealDisk
-from broker.runtime.steps import Ended, step
+from broker.runtime.steps import StepsEnd, step
 from lag.journal.columns import Key
 from lag.journal.files import Tier
 from lag.journal.reader import JournalReader, QueueRow
 from lag.journal.tiers import TierLimits, Tiers
-from lag.journal.writer import JournalWriter, Origin, WriterLimits
+from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
 from lag.samples import QueueSample
 
 INTERVAL_MS = 10_000
@@ -126,7 +126,9 @@ def measure(folder: str, *, queues: int, snapshots: int, moving: float, polled: 
     """
     random = Random(7)
     disk = RealDisk()
-    writer = JournalWriter(disk, folder, Origin(cluster="c", node="n", epoch=1), WriterLimits(file_bytes=1 << 30))
+    writer = JournalWriter(
+        disk, folder, JournalOrigin(cluster="c", node="n", epoch=1), WriterLimits(file_bytes=1 << 30)
+    )
     rows = begun(queues, random)
     sizes, seconds = [], 0.0
     for number in range(snapshots):
@@ -197,7 +199,7 @@ def _timed(tiers: Tiers, *, now_ms: int) -> list[float]:
     steps = tiers.round(now_ms, None)
     while True:
         start = time.process_time()
-        if isinstance(step(steps), Ended):
+        if isinstance(step(steps), StepsEnd):
             return found
         found.append(time.process_time() - start)
 

@@ -31,7 +31,7 @@ from lag.export.export import export
 from lag.export.names import ExportFile
 from lag.export.place import ExportPlace
 from lag.export.tables import GROUP_ROWS, schema_of
-from lag.journal.writer import JournalWriter, Origin, WriterLimits
+from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
 
 BEGIN_MS: Final = 1_769_990_400_000
 """A midnight, UTC."""
@@ -133,7 +133,7 @@ def _write_day(place: str, day: int, queues: int) -> None:
 
 def write_journal(folder: str, rows: int, queues: int = 1_000) -> int:
     """Write a lag journal of so many samples or a few more; return how many."""
-    writer = JournalWriter(RealDisk(), folder, Origin(cluster="c", node="n", epoch=1), WriterLimits())
+    writer = JournalWriter(RealDisk(), folder, JournalOrigin(cluster="c", node="n", epoch=1), WriterLimits())
     random = Random(7)
     samples = begun(queues, random)
     count = -(-rows // queues)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from broker.runtime.steps import run_now
 from lag.samples import QueueKey, QueueSample
-from lag.verdicts.windows import Windows
+from lag.verdicts.windows import NodeWindows
 from proxy.admin.lag_metrics import lag_text
 from proxy.operate.attention.findings import judging, verdicts
 from proxy.operate.attention.judgement import Judgement
@@ -48,7 +48,7 @@ class Cost(NamedTuple):
 class _Node(PlainNode):
     """A node whose queues are those of some windows."""
 
-    def __init__(self, windows: Windows, clock: ManualClock) -> None:
+    def __init__(self, windows: NodeWindows, clock: ManualClock) -> None:
         super().__init__()
         self.clock = clock
         judge = QueueJudge(windows, clock, lambda _: None)
@@ -90,7 +90,7 @@ def sample_of(queue: int, is_busy: bool, second: int, now_ms: int) -> QueueSampl
 
 def measure(queues: int, busy: float, minutes: int) -> Cost:
     """Return what a node with these queues costs."""
-    clock, windows = _CpuClock(BEGIN_MS), Windows()
+    clock, windows = _CpuClock(BEGIN_MS), NodeWindows()
     node = _Node(windows, clock)
     keys = [
         QueueKey(

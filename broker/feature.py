@@ -117,7 +117,7 @@ class Feature:
     make_waiting: MakeWaiting | None = None
 
 
-class Given:
+class OpenedFeatures:
     """The features that a store is opened with, looked up once: what is asked for each record is a dict or a set.
 
     Attributes:
@@ -167,7 +167,7 @@ def unit_code(topic: bytes, properties: bytes, store_ms: int, codes: Mapping[byt
         topic: Of the record.
         properties: Its property block.
         store_ms: Its store timestamp.
-        codes: `Given.unit_codes`.
+        codes: `OpenedFeatures.unit_codes`.
     """
     own = codes.get(topic)
     if own is not None:

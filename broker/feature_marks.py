@@ -13,7 +13,7 @@ from typing import NamedTuple
 from broker.runtime.seams import Disk
 
 
-class Marks(NamedTuple):
+class FeatureMarks(NamedTuple):
     """What a store has when a feature was used in it.
 
     Attributes:
@@ -30,21 +30,21 @@ class Marks(NamedTuple):
 
 
 MARKS = (
-    Marks("delay", topics=("SCHEDULE_TOPIC_XXXX", "rmq_sys_delay_cancels")),
-    Marks("timer", topics=("rmq_sys_wheel_timer",)),
-    Marks("loop", files=("pyddmq/loops.json",)),
-    Marks(
+    FeatureMarks("delay", topics=("SCHEDULE_TOPIC_XXXX", "rmq_sys_delay_cancels")),
+    FeatureMarks("timer", topics=("rmq_sys_wheel_timer",)),
+    FeatureMarks("loop", files=("pyddmq/loops.json",)),
+    FeatureMarks(
         "transaction",
         topics=("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"),
     ),
-    Marks(
+    FeatureMarks(
         "retry",
         prefixes=("%RETRY%", "%DLQ%"),
         files=("pyddmq/consumer_finished.json", "pyddmq/redrives.json"),
     ),
-    Marks("consumer", files=("pyddmq/consumer_retries.json", "pyddmq/broadcast")),
-    Marks("deduplication", files=("pyddmq/deduplication", "pyddmq/writes.json")),
-    Marks("pop", prefixes=("rmq_sys_REVIVE_LOG_",)),
+    FeatureMarks("consumer", files=("pyddmq/consumer_retries.json", "pyddmq/broadcast")),
+    FeatureMarks("deduplication", files=("pyddmq/deduplication", "pyddmq/writes.json")),
+    FeatureMarks("pop", prefixes=("rmq_sys_REVIVE_LOG_",)),
 )
 """Where the log decides, as with delays, timers and transactions, the topic is the mark: their files can be missing,
 and RocketMQ writes its own before anything waits."""

@@ -7,8 +7,8 @@ from broker.feature import Feature
 from broker.retry.puts import RETRY_FEATURE
 from broker.scheduled.delay.levels import STANDARD_LEVELS
 from broker.scheduled.delay.puts import delay_feature
-from broker.scheduled.popped import POP_FEATURE
-from broker.scheduled.recurring.interrupted import LOOP_FEATURE
+from broker.scheduled.pop_records import POP_FEATURE
+from broker.scheduled.recurring.ended_loops import LOOP_FEATURE
 from broker.scheduled.timer.names import TimerOptions
 from broker.scheduled.timer.puts import timer_feature
 from broker.transaction.names import TRANSACTION_FEATURE

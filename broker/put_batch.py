@@ -13,7 +13,7 @@ from broker.errors import MessageRefused
 from broker.format.properties import find_property
 from broker.format.record import SYS_TRANSACTION_MASK
 from broker.log.batch import check_batch_topic, check_plain, decode_batch
-from broker.log.put import Position, Put
+from broker.log.put import LogPosition, Put
 from broker.queues.topics import Topic
 from broker.runtime.seams import Buffer
 from broker.runtime.store_metrics import REFUSED
@@ -29,7 +29,7 @@ class BatchStored(NamedTuple):
             hex digits), joined by commas.
     """
 
-    positions: list[Position]
+    positions: list[LogPosition]
     offset_message_ids: str
 
 

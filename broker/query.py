@@ -13,8 +13,8 @@ from collections.abc import Generator, Iterator, Mapping
 from typing import Protocol, Self
 
 from broker.errors import DamagedRecord, RecordGone, StoreError
-from broker.format.message import Message, message_of, physical_of_id
-from broker.format.record import Entry
+from broker.format.message import LogMessage, message_of, physical_of_id
+from broker.format.record import RecordSummary
 from broker.index.file import IndexDamaged, IndexFile
 from broker.index.index import Index
 from broker.index.keys import keys_of, may_keys_of, unique_keys_of
@@ -63,7 +63,7 @@ class Searchable(Protocol):
 # One message
 
 
-def at_offset(store: Searchable, topic: str, queue: int, offset: int) -> Message:
+def at_offset(store: Searchable, topic: str, queue: int, offset: int) -> LogMessage:
     """Return the message at a queue's offset.
 
     Raises:
@@ -85,7 +85,7 @@ def at_offset(store: Searchable, topic: str, queue: int, offset: int) -> Message
         raise NotFound(f"the message at offset {offset} of {where} cannot be read: {error}") from error
 
 
-def at_physical(store: Searchable, physical: int) -> Message:
+def at_physical(store: Searchable, physical: int) -> LogMessage:
     """Return the message whose record begins at a commit-log offset.
 
     Raises:
@@ -100,7 +100,7 @@ def at_physical(store: Searchable, physical: int) -> Message:
     return message_of(store.read(entry.physical, entry.size))
 
 
-def after_in_batch(store: Searchable, message: Message) -> Message | None:
+def after_in_batch(store: Searchable, message: LogMessage) -> LogMessage | None:
     """Return the message that was stored behind this one in the same atomic batch; None when there is none."""
     entry = _valid(store, message.physical)
     if entry is None or entry.batch is None or entry.batch[0] + 1 >= entry.batch[1]:
@@ -111,7 +111,7 @@ def after_in_batch(store: Searchable, message: Message) -> Message | None:
         return None
 
 
-def by_id(store: Searchable, message_id: str) -> Message:
+def by_id(store: Searchable, message_id: str) -> LogMessage:
     """Return the message of an offsetMsgId: 32 or 56 hex digits, store host and commit-log offset.
 
     Raises:
@@ -146,7 +146,7 @@ def topic_of(store: Searchable, name: str) -> Topic:
     return topic
 
 
-def _valid(store: Searchable, physical: int) -> Entry | None:
+def _valid(store: Searchable, physical: int) -> RecordSummary | None:
     log = store.index.log
     try:
         entry = record_at(log, physical)
@@ -167,7 +167,7 @@ class Query(ABC):
     """
 
     def __init__(self) -> None:
-        self.found: list[Message] = []
+        self.found: list[LogMessage] = []
         self.damaged = 0
 
     @abstractmethod
@@ -246,7 +246,7 @@ class KeyQuery(Query):
         self._end_ms = end_ms
         self._limit = limit
         self._unique = unique
-        self._places: dict[int, Entry] = {}
+        self._places: dict[int, RecordSummary] = {}
 
     def steps(self) -> Generator[None, None, None]:
         """Search; see `Query.steps`."""

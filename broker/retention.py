@@ -36,8 +36,8 @@ import structlog
 from broker.errors import DamagedRecord, StoreFailed
 from broker.format.record import store_timestamp
 from broker.log.arrivals import Arrivals
-from broker.log.awaited import AwaitedSteps, WritesFiles, saved, writing_nothing
 from broker.log.commit_log import CommitLog
+from broker.log.durability import AwaitedSteps, WritesFiles, saved, writing_nothing
 from broker.log.scan import scan
 from broker.log.segment_space import SegmentSpace
 from broker.opening.checkpointer import Checkpointer
@@ -46,7 +46,7 @@ from broker.queues.topics import DEAD_LETTER_PREFIX, Topic, Topics
 from broker.runtime.bundle import Runtime
 from broker.runtime.file_writes import FileWrite
 from broker.runtime.file_writes import at_once as run_at_once
-from broker.runtime.steps import Ended, run_now, step
+from broker.runtime.steps import StepsEnd, run_now, step
 from broker.runtime.store_metrics import DEAD_LETTERS_DELETED, RETAINED_OUT, RETENTION_WAITS
 
 RELOCATED_PER_STEP = 256
@@ -91,7 +91,7 @@ class ExpiringSegment:
     reason: str = ""
 
 
-class Left(NamedTuple):
+class RetentionLeft(NamedTuple):
     """What is left until a record goes; None where no such limit is set.
 
     `seconds` is a lower bound, `bytes` what may be written to the disk until then, `share` the smaller of the two as a
@@ -239,7 +239,7 @@ class Retention:
             waited, loses = False, False
             for hold in self.holds:
                 steps = hold.relocate(expiring, RELOCATED_PER_STEP)
-                while not isinstance(made := step(steps), Ended):
+                while not isinstance(made := step(steps), StepsEnd):
                     waited = True
                     yield made
                     if self._is_over:
@@ -440,7 +440,7 @@ class Retention:
 
     # What is left
 
-    def left(self, physical: int, stored_ms: int) -> Left:
+    def left(self, physical: int, stored_ms: int) -> RetentionLeft:
         """Tell how long a record stays.
 
         Args:
@@ -467,4 +467,4 @@ class Retention:
         for room, limit in rooms:
             shares.append(min(1.0, max(0.0, room / limit)) if limit > 0 else 0.0)
         room_left = max(0, min(room for room, _ in rooms)) if rooms else None
-        return Left(seconds, room_left, min(shares) if shares else None)
+        return RetentionLeft(seconds, room_left, min(shares) if shares else None)

@@ -17,14 +17,14 @@ from broker.queues.message_queue import BROKER_NAME, MessageQueue, queue_names
 from broker.runtime.seams import Buffer
 
 if TYPE_CHECKING:
-    from broker.log.put import Position
+    from broker.log.put import LogPosition
     from broker.store import Store
 
 _INT_BITS = 31
 _LONG_BITS = 63
 
 
-class Outgoing(NamedTuple):
+class SelectedMessage(NamedTuple):
     """A message as its selector sees it."""
 
     topic: str
@@ -34,7 +34,7 @@ class Outgoing(NamedTuple):
     properties: Mapping[str, str] | None = None
 
 
-Selector = Callable[[Sequence[MessageQueue], Outgoing, object], MessageQueue]
+Selector = Callable[[Sequence[MessageQueue], SelectedMessage, object], MessageQueue]
 
 
 def java_hash(value: object) -> int:
@@ -63,7 +63,7 @@ def java_hash(value: object) -> int:
     return (folded + 0x80000000 & 0xFFFFFFFF) - 0x80000000
 
 
-def select_by_hash(queues: Sequence[MessageQueue], message: Outgoing, arg: object) -> MessageQueue:
+def select_by_hash(queues: Sequence[MessageQueue], message: SelectedMessage, arg: object) -> MessageQueue:
     """Take the queue at |hash of `arg`| modulo their number (RocketMQ: SelectMessageQueueByHash).
 
     Java's remainder keeps the sign and the absolute value is taken afterwards, so -7 of 4 queues is 3 (reference 6.1).
@@ -81,7 +81,7 @@ class SelectByRandom:
     def __init__(self, random: Random) -> None:
         self._random = random
 
-    def __call__(self, queues: Sequence[MessageQueue], message: Outgoing, arg: object) -> MessageQueue:
+    def __call__(self, queues: Sequence[MessageQueue], message: SelectedMessage, arg: object) -> MessageQueue:
         """Take any of them."""
         return queues[self._random.randrange(len(queues))]
 
@@ -97,7 +97,7 @@ def put_selected(
     tags: str = "",
     properties: Mapping[str, str] | None = None,
     broker_name: str = BROKER_NAME,
-) -> Position:
+) -> LogPosition:
     """Append one message to the queue that a selector takes, and flush: `Store.put` with a selector.
 
     A refused message goes nowhere: there is no other queue to fail over to (order before availability).
@@ -109,7 +109,7 @@ def put_selected(
         Exception: Whatever the selector raised.
     """
     queues = queue_names(topic, broker_name, range(len(store.topics[topic].queues)))
-    chosen = selector(queues, Outgoing(topic, body, key, tags, properties), arg)
+    chosen = selector(queues, SelectedMessage(topic, body, key, tags, properties), arg)
     if chosen not in queues:
         raise ValueError(f"the selector returned {chosen!r}, which is not one of the {len(queues)} queues of {topic!r}")
     return store.put(topic, body, key=key, tags=tags, properties=properties, queue_id=chosen.queue_id)

@@ -9,11 +9,11 @@ from broker.errors import MessageRefused, StoreFailed
 from broker.format.java import queue_of_key
 from broker.format.properties import check_given, encode_properties
 from broker.format.wait_properties import NAMES, Wait, wait_of
-from broker.log.put import Position, Put
+from broker.log.put import LogPosition, Put
 from broker.options import StoreOptions
 from broker.queues.topics import Topic
 from broker.runtime.seams import Buffer, Clock
-from broker.waits import Waits
+from broker.waits import StoreWaits
 
 
 class PutStore(Protocol):
@@ -23,7 +23,7 @@ class PutStore(Protocol):
     topics: Mapping[str, Topic]
     failed: StoreFailed | None
 
-    def append(self, puts: Sequence[Put], *, born_ms: int, born_host: bytes) -> list[Position]:
+    def append(self, puts: Sequence[Put], *, born_ms: int, born_host: bytes) -> list[LogPosition]:
         """Stage messages."""
         ...
 
@@ -35,7 +35,7 @@ class PutStore(Protocol):
 class SinglePuts:
     """Puts one message at a time into a store."""
 
-    def __init__(self, store: PutStore, waits: Waits, clock: Clock) -> None:
+    def __init__(self, store: PutStore, waits: StoreWaits, clock: Clock) -> None:
         self._store = store
         self._waits = waits
         self._clock = clock
@@ -53,7 +53,7 @@ class SinglePuts:
         delay_level: int = 0,
         deliver_at_ms: int = 0,
         delay_ms: int = 0,
-    ) -> Position:
+    ) -> LogPosition:
         """Append one message and flush: the short way for programs that use the broker alone.
 
         The queue is the key's (Java's hash), without a key the next one in turn, unless `queue_id` says otherwise.

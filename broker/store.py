@@ -31,18 +31,18 @@ from broker.errors import (
     StoreFailed,
     StoreUnwritable,
 )
-from broker.feature import Feature, Given
+from broker.feature import Feature, OpenedFeatures
 from broker.format.locating import Place
-from broker.format.record import Entry, Located, Locator, locate, store_timestamp
+from broker.format.record import Located, Locator, RecordSummary, locate, store_timestamp
 from broker.format.unique_key import UniqueKeys
 from broker.log.arrivals import Arrivals
 from broker.log.decisions import Decided, decisions
 from broker.log.encoder import Encoder, stamp_of
 from broker.log.group_commit import CommitDriver, GroupCommit
-from broker.log.put import Done, Position, Put
+from broker.log.put import Done, LogPosition, Put
 from broker.log.scan import record_at
 from broker.log.stored_time import usual_stored_ms
-from broker.opening.damage import Damage
+from broker.opening.damage import DamagedPlaces
 from broker.opening.opening import take_lock
 from broker.opening.recovery import RecoveryFacts, RecoveryProgress
 from broker.options import StoreOptions
@@ -55,7 +55,7 @@ from broker.runtime.steps import noted, run_now
 from broker.runtime.store_metrics import APPENDED, DAMAGED, FAILED, GONE, REFUSED
 from broker.single_puts import SinglePuts
 from broker.store_parts import StoreParts
-from broker.waits import Waits
+from broker.waits import StoreWaits
 
 logger = structlog.get_logger()
 
@@ -91,7 +91,7 @@ class Store:
         root: str,
         *,
         options: StoreOptions,
-        given: Given,
+        given: OpenedFeatures,
         lock: Lock,
         runtime: Runtime,
         driver: CommitDriver | None,
@@ -100,10 +100,10 @@ class Store:
         self.root = root
         self.options = options
         self._recovery: RecoveryFacts | None = None
-        self.damage = Damage()
+        self.damage = DamagedPlaces()
         self.failed: StoreFailed | None = None
         self.closed = False
-        self._waits = Waits(self, given, runtime)
+        self._waits = StoreWaits(self, given, runtime)
         self._clock = clock
         self.arrivals = Arrivals(clock)
         self.unique_keys = UniqueKeys(options.store_host, random)
@@ -183,7 +183,7 @@ class Store:
         Raises:
             StoreError: As `open`.
         """
-        given = Given(features)
+        given = OpenedFeatures(features)
         lock = take_lock(root, runtime.disk)
         store = cls(root, options=options, given=given, lock=lock, runtime=runtime, driver=driver)
         try:
@@ -252,7 +252,7 @@ class Store:
         atomic: bool = False,
         origins: Sequence[tuple[int, bytes]] | None = None,
         is_tentative: bool = False,
-    ) -> list[Position]:
+    ) -> list[LogPosition]:
         """Stage messages, all or none of them; nothing is visible or durable before `flush`.
 
         Args:
@@ -328,7 +328,7 @@ class Store:
         """Walk the visible log from an offset on for the records that replace others (`broker.log.decisions`)."""
         return decisions(self._log, start, self.end)
 
-    def record_at(self, physical: int) -> Entry | None:
+    def record_at(self, physical: int) -> RecordSummary | None:
         """Return the content of a valid record that begins at a commit-log offset; None without one."""
         return record_at(self._log, physical)
 

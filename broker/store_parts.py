@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Protocol
 
-from broker.feature import Given
+from broker.feature import OpenedFeatures
 from broker.log.arrivals import Arrivals
 from broker.log.commit_log import CommitLog
 from broker.log.segment_space import SegmentSpace
 from broker.log.walk import Walked, walk
 from broker.opening.checkpointer import Checkpointer
-from broker.opening.damage import Damage
+from broker.opening.damage import DamagedPlaces
 from broker.opening.opening import open_log, raised, recovered, report
 from broker.opening.recovery import RecoveryFacts, RecoveryProgress
 from broker.opening.store_json import AbortFile
@@ -31,7 +31,7 @@ class PartsStore(TopicStore, RetentionStore, Protocol):
 
     options: StoreOptions
     arrivals: Arrivals
-    damage: Damage
+    damage: DamagedPlaces
 
 
 class StoreParts:
@@ -49,7 +49,7 @@ class StoreParts:
         file_writes: State files of all parts that are saved in steps, one after the other.
     """
 
-    def __init__(self, store: PartsStore, *, given: Given, runtime: Runtime, lock: Lock) -> None:
+    def __init__(self, store: PartsStore, *, given: OpenedFeatures, runtime: Runtime, lock: Lock) -> None:
         """Make the parts; no file is touched before `recover`.
 
         Args:

@@ -10,8 +10,8 @@ import structlog
 
 from broker.errors import NO_SPACE, DiskFull, StoreError
 from broker.format.message_type import MessageType
-from broker.log.awaited import AwaitedSteps, Commits, WritesFiles, all_durable, saved, writing_nothing
 from broker.log.commit_log import CommitLog
+from broker.log.durability import AwaitedSteps, DurableStore, WritesFiles, all_durable, saved, writing_nothing
 from broker.opening.checkpointer import Checkpointer
 from broker.queues.topic_lives import NO_LIFE
 from broker.queues.topics import Topic, Topics, check_wanted, is_system
@@ -38,7 +38,7 @@ def _is_staged(topic: Topic) -> bool:
     return any(queue.next_offset > queue.max_offset for queue in topic.queues)
 
 
-class TopicStore(Commits, WritesFiles, Protocol):
+class TopicStore(DurableStore, WritesFiles, Protocol):
     """What is asked of the store."""
 
     root: str

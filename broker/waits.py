@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from broker.errors import MessageRefused
-from broker.feature import Given, Home, WaitingPuts
+from broker.feature import Home, OpenedFeatures, WaitingPuts
 from broker.format.wait_properties import Wait
 from broker.log.put import Put
 from broker.runtime.bundle import Runtime
@@ -13,10 +13,10 @@ from broker.runtime.bundle import Runtime
 W = TypeVar("W", bound=WaitingPuts)
 
 
-class Waits:
+class StoreWaits:
     """What makes the messages of one store wait, of all features that it is opened with."""
 
-    def __init__(self, owner: Home, given: Given, runtime: Runtime) -> None:
+    def __init__(self, owner: Home, given: OpenedFeatures, runtime: Runtime) -> None:
         makers = [feature.make_waiting for feature in given.features if feature.make_waiting is not None]
         self._ways = [make(owner, runtime) for make in makers]
 

@@ -18,7 +18,7 @@ from conf.base import DLQ_PREFIX
 from conf.foreign import GROOVY
 from conf.models import LOW_LEVEL, GroupConfig, SubscriptionConfig
 from conf.order_key import is_json_path
-from conf.places import Path, TextError, Within
+from conf.places import ConfigTextError, Path, Within
 from conf.sections.node import NodeConfig
 
 RECORD_OVERHEAD_BYTES = 64 * 1024
@@ -314,7 +314,7 @@ def _invalid(name: str, model: type[BaseModel], options: Mapping[str, object]) -
             steps = tuple(step for step in each["loc"] if step != "[key]")
             path: Path = ("options", name, *steps)
             reason = each.get("ctx", {}).get("error")
-            if isinstance(reason, TextError):
+            if isinstance(reason, ConfigTextError):
                 path = (*path, Within(reason.line, reason.column))
             yield path, _said(each, model)
     except BaseException as error:

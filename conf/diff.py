@@ -21,7 +21,7 @@ from conf.sections.tls import TlsConfig
 _RESTART_FOR_IT = "cannot change while the node runs; restart it for that, or leave it as it was"
 
 
-class Refusal(NamedTuple):
+class ReloadRefusal(NamedTuple):
     """Why nothing of a reload may be applied.
 
     Attributes:
@@ -69,7 +69,7 @@ class GroupChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class ConfigChanges:
     """All differences of two configurations. Groups and topics that are equal do not appear.
 
     Attributes:
@@ -79,7 +79,7 @@ class Changes:
         groups: Changed groups by name.
     """
 
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[ReloadRefusal, ...] = ()
     sections: dict[str, tuple[str, ...]] = field(default_factory=dict)
     topics: dict[str, TopicChange] = field(default_factory=dict)
     groups: dict[str, GroupChange] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class Changes:
         return lines
 
 
-def diff(old: Config, new: Config, *, queues: Mapping[str, int] | None = None) -> Changes:
+def diff(old: Config, new: Config, *, queues: Mapping[str, int] | None = None) -> ConfigChanges:
     """Compare the running configuration with the one that is to take its place.
 
     Args:
@@ -122,7 +122,7 @@ def diff(old: Config, new: Config, *, queues: Mapping[str, int] | None = None) -
     refusals += _come_or_gone_access(old, new)
     tls = _changed(old.tls, new.tls)
     fixed = [name for name, attribute in tls if reload_of(TlsConfig, attribute) is Reload.RESTART]
-    refusals += [Refusal(("tls", name), _RESTART_FOR_IT) for name in fixed]
+    refusals += [ReloadRefusal(("tls", name), _RESTART_FOR_IT) for name in fixed]
     refusals += _changed_clusters(old, new)
     refusals += _lowered_queues(old, new, queues or {})
     sections = {
@@ -133,7 +133,7 @@ def diff(old: Config, new: Config, *, queues: Mapping[str, int] | None = None) -
         "admin": _changed(old.admin, new.admin),
         "tls": [each for each in tls if each[0] not in fixed],
     }
-    return Changes(
+    return ConfigChanges(
         refusals=tuple(refusals),
         sections={name: tuple(alias for alias, _ in fields) for name, fields in sections.items() if fields},
         topics=_topic_changes(old, new),
@@ -141,13 +141,13 @@ def diff(old: Config, new: Config, *, queues: Mapping[str, int] | None = None) -
     )
 
 
-def _restart_needed(old: Config, new: Config, name: str, attribute: str) -> Refusal:
+def _restart_needed(old: Config, new: Config, name: str, attribute: str) -> ReloadRefusal:
     before, after = (_as_written(getattr(config.node, attribute)) for config in (old, new))
     text = f"cannot change while the node runs; restart it for {after}, or leave it at {before}"
-    return Refusal(("node", name), text)
+    return ReloadRefusal(("node", name), text)
 
 
-def _come_or_gone_access(old: Config, new: Config) -> list[Refusal]:
+def _come_or_gone_access(old: Config, new: Config) -> list[ReloadRefusal]:
     if (old.access is None) == (new.access is None):
         return []
     if new.access is None:
@@ -157,25 +157,25 @@ def _come_or_gone_access(old: Config, new: Config) -> list[Refusal]:
         )
     else:
         text = "cannot be added while the node runs; restart the node, or remove it"
-    return [Refusal(("access",), text)]
+    return [ReloadRefusal(("access",), text)]
 
 
-def _changed_clusters(old: Config, new: Config) -> list[Refusal]:
+def _changed_clusters(old: Config, new: Config) -> list[ReloadRefusal]:
     """All of `kafka` takes a restart, and so does a topic or a group that moves from one cluster to another."""
     refusals = []
     for name in old.kafka.keys() | new.kafka.keys():
         before, after = old.kafka.get(name), new.kafka.get(name)
         if before is None or after is None:
             text = "cannot be added or removed while the node runs; restart the node, or leave it unchanged"
-            refusals.append(Refusal(("kafka", name), text))
+            refusals.append(ReloadRefusal(("kafka", name), text))
             continue
         # Values are not shown: some say where secrets are.
-        refusals += [Refusal(("kafka", name, alias), _RESTART_FOR_IT) for alias, _ in _changed(before, after)]
+        refusals += [ReloadRefusal(("kafka", name, alias), _RESTART_FOR_IT) for alias, _ in _changed(before, after)]
     for name in old.topics.keys() & new.topics.keys():
         clusters = [config.cluster_of(name) or config.node.broker_cluster for config in (old, new)]
         if clusters[0] != clusters[1] and old.node.broker_cluster == new.node.broker_cluster:
             text = f"cannot move to {clusters[1]} while the node runs; restart the node, or leave it in {clusters[0]}"
-            refusals.append(Refusal(("topics", name, "brokerCluster"), text))
+            refusals.append(ReloadRefusal(("topics", name, "brokerCluster"), text))
     for name in old.groups.keys() & new.groups.keys():
         source, target = (config.cluster_of_group(name) or config.node.broker_cluster for config in (old, new))
         if source != target and old.node.broker_cluster == new.node.broker_cluster:
@@ -183,7 +183,7 @@ def _changed_clusters(old: Config, new: Config) -> list[Refusal]:
                 f"cannot change from {source} to {target} while the node runs; restart the node, or create "
                 "another group"
             )
-            refusals.append(Refusal(("groups", list(new.groups).index(name)), text))
+            refusals.append(ReloadRefusal(("groups", list(new.groups).index(name)), text))
     return sorted(refusals)
 
 
@@ -191,7 +191,7 @@ def _as_written(value: object) -> str:
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _lowered_queues(old: Config, new: Config, queues: Mapping[str, int]) -> list[Refusal]:
+def _lowered_queues(old: Config, new: Config, queues: Mapping[str, int]) -> list[ReloadRefusal]:
     refusals = []
     for name, topic in new.topics.items():
         before = old.queue_count(name) if name in old.topics else 0
@@ -199,7 +199,7 @@ def _lowered_queues(old: Config, new: Config, queues: Mapping[str, int]) -> list
         # A topic without `queues` takes what it has; only a number that was written can be too small.
         if topic.queues is not None and topic.queues < before:
             text = f"{topic.queues} is less than the present {before}; the number of queues can only grow"
-            refusals.append(Refusal(("topics", name, "queues"), text))
+            refusals.append(ReloadRefusal(("topics", name, "queues"), text))
     return refusals
 
 

@@ -18,7 +18,7 @@ from conf.sections.node import NodeConfig
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class DdmqField:
     """A field of DDMQ's: `harmless` ones warn with `text`; the others are errors unless their value is in `idle`.
 
     Where one of `actions` is in the pipeline, the field is that action's option `option` instead.
@@ -35,23 +35,23 @@ class Foreign:
         return not self.harmless and value not in (None, "", [], {}, *self.idle)
 
 
-def _warn(text: str) -> Foreign:
-    return Foreign(True, f"has no effect: {text}")
+def _warn(text: str) -> DdmqField:
+    return DdmqField(True, f"has no effect: {text}")
 
 
-def _refuse(text: str, *idle: Any) -> Foreign:
-    return Foreign(False, f"not in this version: {text}", idle)
+def _refuse(text: str, *idle: Any) -> DdmqField:
+    return DdmqField(False, f"not in this version: {text}", idle)
 
 
-def _removed(instead: str) -> Foreign:
-    return Foreign(False, f"was removed; {instead}")
+def _removed(instead: str) -> DdmqField:
+    return DdmqField(False, f"was removed; {instead}")
 
 
-def _option(option: str, *actions: str, harmless: bool = True, idle: tuple[Any, ...] = ()) -> Foreign:
+def _option(option: str, *actions: str, harmless: bool = True, idle: tuple[Any, ...] = ()) -> DdmqField:
     names = " or ".join(actions)
     effect = "has no effect" if harmless else "would have no effect"
     text = f"{effect}: it is the option `{option}` of {names}, which the pipeline does not have"
-    return Foreign(harmless, text, idle, option=option, actions=actions)
+    return DdmqField(harmless, text, idle, option=option, actions=actions)
 
 
 _THREADS = "one event loop serves all connections; remove it"
@@ -70,7 +70,7 @@ GROOVY = (
 )
 """Why there are no Groovy scripts, and what takes their place: docs/actions-script.md."""
 
-FOREIGN: dict[type[Model], dict[str, Foreign]] = {
+FOREIGN: dict[type[Model], dict[str, DdmqField]] = {
     NodeConfig: {
         "selectorThreads": _warn(_THREADS),
         "workerThreads": _warn(_THREADS),

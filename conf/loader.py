@@ -15,7 +15,7 @@ from conf import checks, kafka_checks, tls_checks
 from conf.actions import ActionSpec
 from conf.base import DLQ_PREFIX, Model
 from conf.file_faults import file_fault
-from conf.foreign import FOREIGN, TOP_LEVEL, Foreign
+from conf.foreign import FOREIGN, TOP_LEVEL, DdmqField
 from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
 from conf.places import Path, located
 from conf.problems import ConfigError, Problem
@@ -360,7 +360,7 @@ class _Reader:
             elif foreign.harmless:
                 self._warning((*path, key), foreign.text)
 
-    def _take_option(self, foreign: Foreign, path: Path, value: object, values: dict[str, object]) -> bool:
+    def _take_option(self, foreign: DdmqField, path: Path, value: object, values: dict[str, object]) -> bool:
         """Put a field of DDMQ's among the options of its action; false where the pipeline has no such action."""
         if value in (None, "", [], {}):
             return True

@@ -15,7 +15,7 @@ class Within(NamedTuple):
     column: int
 
 
-class TextError(ValueError):
+class ConfigTextError(ValueError):
     """What is wrong with a text of the configuration, and where in it; raised by validators of options."""
 
     def __init__(self, text: str, line: int, column: int) -> None:

@@ -4,7 +4,7 @@ What it guarantees, and which faults it survives:
 
 - A block that was written is in the page cache: it survives a kill. Half a block is told from a whole one by its length
   and its sum, and nothing behind it is believed.
-- A reader raises for nothing that a file holds: it gives the blocks before the damage, then names it (`Damage`).
+- A reader raises for nothing that a file holds: it gives the blocks before the damage, then names it (`BlockDamage`).
 - The first 16 bytes keep their form in every version, and carry a sum, so that a file of a newer version is told from a
   damaged one, and a file of another program from both.
 - A block's sum covers its position and the sum of the head: a block of another file, or of another place, is none.
@@ -97,7 +97,7 @@ class GapKind(Enum):
     """Nothing was recorded for longer than three intervals."""
 
 
-class Gap(NamedTuple):
+class BlockGap(NamedTuple):
     """What is missing where it stands among what is read.
 
     Attributes:
@@ -118,7 +118,7 @@ class Gap(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Damage:
+class BlockDamage:
     """Why a file was not read to its end.
 
     Attributes:
@@ -181,7 +181,7 @@ class BlockReader:
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.head: FileHead | None = None
-        self.damage: Damage | None = None
+        self.damage: BlockDamage | None = None
         self.position = 0
         self._path = path
         self._salt = 0
@@ -284,7 +284,7 @@ class BlockReader:
         return self._data[start : start + size]
 
     def _fail(self, kind: GapKind, reason: str, position: int | None = None) -> None:
-        self.damage = Damage(kind=kind, position=self.position if position is None else position, reason=reason)
+        self.damage = BlockDamage(kind=kind, position=self.position if position is None else position, reason=reason)
 
 
 def _decode_head(kind: FileKind, body: bytes) -> FileHead:

@@ -14,7 +14,7 @@ from broker.index import file, rows
 from broker.log import commit_log, encoder
 from broker.runtime.accelerators import AcceleratorState, compiled
 from broker.scheduled import release_plain
-from broker.scheduled.timer import taking
+from broker.scheduled.timer import log_units
 from proxy.services import message_checks
 from proxy.wire import pull_reply
 from proxy.wire.scanning import scan_pull, scan_send
@@ -47,11 +47,11 @@ PLACES = (
     Place(stretch, "message_keys", "broker.format.locate_accelerator", "keys", locating._keys_none),
     Place(source, "message_keys", "broker.format.locate_accelerator", "keys", locating._keys_none),
     Place(release_plain, "release", "broker.scheduled.release_accelerator", "release", release_plain._release),
-    Place(taking, "read_units", "broker.scheduled.timer.taking_accelerator", "read", taking._read_none),
-    Place(taking, "fitting", "broker.scheduled.timer.taking_accelerator", "fitting", taking._fitting),
-    Place(taking, "usual", "broker.scheduled.timer.taking_accelerator", "usual", taking._usual),
-    Place(taking, "completed", "broker.scheduled.timer.taking_accelerator", "completed", taking._completed),
-    Place(taking, "count_waiting", "broker.scheduled.timer.taking_accelerator", "waiting", taking._waiting),
+    Place(log_units, "read_units", "broker.scheduled.timer.log_units_accelerator", "read", log_units._read_none),
+    Place(log_units, "fitting", "broker.scheduled.timer.log_units_accelerator", "fitting", log_units._fitting),
+    Place(log_units, "usual", "broker.scheduled.timer.log_units_accelerator", "usual", log_units._usual),
+    Place(log_units, "completed", "broker.scheduled.timer.log_units_accelerator", "completed", log_units._completed),
+    Place(log_units, "count_waiting", "broker.scheduled.timer.log_units_accelerator", "waiting", log_units._waiting),
     Place(scan_pull, "_usual", "proxy.wire.pull_accelerator", "scan", scan_pull._usual_none),
     Place(scan_pull, "_usual_submit", "proxy.wire.pull_accelerator", "scan_submit", scan_pull._usual_submit_none),
     Place(pull_reply, "_usual", "proxy.wire.pull_accelerator", "reply", pull_reply._usual_none),

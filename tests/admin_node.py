@@ -17,9 +17,9 @@ from broker.store import Store
 from broker.transaction.transactions import Transactions
 from broker.views import QueueRange
 from conf import loads
-from lag.verdicts.changes import Verdict
+from lag.verdicts.changes import GroupVerdict
 from proxy.node.parts import AccessMode
-from proxy.node.trouble_facts import Troubles
+from proxy.node.trouble_facts import NodeTroubles
 from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.attention.findings import judged
 from proxy.operate.attention.judgement import LagQueues
@@ -83,7 +83,7 @@ class PlainNode(LiveNode):
         self.reloads = 0
         self.lag_view = LagQueues(now_ms=NOW_MS)
         self.messages: Searchable | None = None
-        self.troubles_view = Troubles()
+        self.troubles_view = NodeTroubles()
         self.memory_view = MemoryView(held_bytes=1_048_576, max_bytes=536_870_912)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -147,9 +147,9 @@ class PlainNode(LiveNode):
             objective_ms=target_ms, since_ms=since_ms, until_ms=NOW_MS, asked_ms=span_ms, shortened=False, kept=[]
         )
 
-    def verdicts(self) -> Sequence[tuple[str, Verdict, Sequence[str]]]:
+    def verdicts(self) -> Sequence[tuple[str, GroupVerdict, Sequence[str]]]:
         """One group in trouble, whose alarms are for two."""
-        return [("billing", Verdict(status="STOP", since_ms=0), ("on-call", "billing-team"))]
+        return [("billing", GroupVerdict(status="STOP", since_ms=0), ("on-call", "billing-team"))]
 
     def limits(self, *, limit: int, name: str | None) -> LimitsAnswer | None:
         return None if name else LimitsAnswer(now_ms=NOW_MS, clients_total=0, clients=())
@@ -175,7 +175,7 @@ class PlainNode(LiveNode):
     def store(self) -> StoreView | None:
         return self.store_view
 
-    def troubles(self) -> Troubles:
+    def troubles(self) -> NodeTroubles:
         return self.troubles_view
 
     def memory(self) -> MemoryView:

@@ -9,7 +9,7 @@ from typing import Any
 from broker.runtime.seams import SystemClock
 from conf.sections.kafka import KafkaClusterConfig
 from tests.patient import until
-from upstream.kafka.link import Assignment, Commit, KafkaFailure, KafkaRecord, Place, Subscribed
+from upstream.kafka.link import Assignment, Commit, KafkaFailure, KafkaPartition, KafkaRecord, TopicSubscription
 from upstream.kafka_client.client import LibrdkafkaClient
 from upstream.kafka_client.member import LibrdkafkaMember
 
@@ -59,10 +59,10 @@ class Heard:
         self.reads = reads
         self.holds = holds
         self.loud: list[tuple[str, Any]] = []
-        self.given: dict[Place, Assignment] = {}
+        self.given: dict[KafkaPartition, Assignment] = {}
         self.open: list[Callable[[], None]] = []
         self.got: list[KafkaRecord] = []
-        self.ended: dict[Place, int] = {}
+        self.ended: dict[KafkaPartition, int] = {}
         self.troubles: list[KafkaFailure | None] = []
 
     def assigned(self, assignments: Sequence[Assignment]) -> None:
@@ -76,7 +76,7 @@ class Heard:
                 assert self.member is not None
                 self.member.read_from(each.place, each.low if each.committed is None else each.committed)
 
-    def revoked(self, places: Sequence[Place], done: Callable[[], None]) -> None:
+    def revoked(self, places: Sequence[KafkaPartition], done: Callable[[], None]) -> None:
         """Remember, and let go."""
         self.loud.append(("revoked", tuple(places)))
 
@@ -90,7 +90,7 @@ class Heard:
         else:
             end()
 
-    def lost(self, places: Sequence[Place]) -> None:
+    def lost(self, places: Sequence[KafkaPartition]) -> None:
         """Remember."""
         self.loud.append(("lost", tuple(places)))
         for each in places:
@@ -99,11 +99,11 @@ class Heard:
     def records(self, records: Sequence[KafkaRecord]) -> None:
         """Remember."""
         for each in records:
-            assert Place(each.topic, each.partition) in self.given, f"{each} of a partition that is not given"
+            assert KafkaPartition(each.topic, each.partition) in self.given, f"{each} of a partition that is not given"
             self.got.append(each)
         self.loud.append(("records", [(each.partition, each.offset) for each in records]))
 
-    def at_end(self, place: Place, offset: int) -> None:
+    def at_end(self, place: KafkaPartition, offset: int) -> None:
         """Remember."""
         assert place in self.given, f"{place} is not given"
         self.ended[place] = offset
@@ -121,7 +121,7 @@ class Heard:
         """Bodies in their order."""
         return [each.value for each in self.got if partition in (None, each.partition)]
 
-    def lost_places(self) -> set[Place]:
+    def lost_places(self) -> set[KafkaPartition]:
         """All that was lost."""
         return {place for what, places in self.loud if what == "lost" for place in places}
 
@@ -145,18 +145,18 @@ class Clients:
         return client
 
     def join(
-        self, group: str, topics: Sequence[str | Subscribed], heard: Heard | None = None, **settings: Any
+        self, group: str, topics: Sequence[str | TopicSubscription], heard: Heard | None = None, **settings: Any
     ) -> tuple[LibrdkafkaMember, Heard]:
         """Return a member that joins, and who hears what it tells."""
         heard = heard or Heard()
         self._heards.append(heard)
         heard.member = member = self.client(**settings).member(group, "test")
         self._members.append(member)
-        member.join(heard, [Subscribed(each) if isinstance(each, str) else each for each in topics])
+        member.join(heard, [TopicSubscription(each) if isinstance(each, str) else each for each in topics])
         return member, heard
 
     def joined(
-        self, group: str, topics: Sequence[str | Subscribed], heard: Heard | None = None, **settings: Any
+        self, group: str, topics: Sequence[str | TopicSubscription], heard: Heard | None = None, **settings: Any
     ) -> tuple[LibrdkafkaMember, Heard]:
         """Likewise, once it has partitions."""
         member, heard = self.join(group, topics, heard, **settings)
@@ -167,7 +167,7 @@ class Clients:
         """Turn the loop until something holds."""
         self.loop.until(condition, what)
 
-    def ended(self, heard: Heard, place: Place, offset: int) -> None:
+    def ended(self, heard: Heard, place: KafkaPartition, offset: int) -> None:
         """Turn the loop until an end was told."""
         self.until(lambda: heard.ended.get(place) == offset, f"the end at {offset}")
 

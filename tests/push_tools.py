@@ -13,9 +13,9 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
+from actions.client_factories import Outside
 from actions.http.action import AsyncHttp
 from actions.http.options import AsyncHttpOptions
-from actions.outside import Outside
 from pyddmq.actions import Job, Message, Outgoing, Status
 
 

@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from conf.base import Model, Reload
-from conf.foreign import FOREIGN, Foreign
+from conf.foreign import FOREIGN, DdmqField
 from conf.models import GroupConfig, SubscriptionConfig, TopicConfig
 from conf.sections.access import AccessConfig, AccessRule, CertificateRule, JwtKey, NetworkRule
 from conf.sections.admin import AdminConfig
@@ -240,7 +240,7 @@ def _foreign() -> str:
     return "".join(lines)
 
 
-def _foreign_row(title: str, name: str, foreign: Foreign) -> str:
+def _foreign_row(title: str, name: str, foreign: DdmqField) -> str:
     kind = "option" if foreign.actions else "warning" if foreign.harmless else "error"
     text = f"`{foreign.option}` of {' and of '.join(foreign.actions)}" if foreign.actions else foreign.text
     return f"| {title} | `{name}` | {kind} | {text} |\n"

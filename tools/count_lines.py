@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
@@ -34,7 +33,6 @@ _WORD = re.compile(
 )
 _DOCSTRING = re.compile(r"(\A|:[ \t]*\n)\s*\0(?:\n\0)*[ \t]*$", re.MULTILINE)
 _LAMBDA = re.compile(r"\blambda\b")
-_CLASS = re.compile(r"^[ \t]*(?:cdef +)?class +(\w+)", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -46,19 +44,12 @@ class Counts:
         files: Source files and assets.
         small: Python files with fewer than `SMALL_LINES` lines of text; empty ones do not count.
         lambdas: Lambda expressions.
-        classes: How often each class name is defined.
     """
 
     code: int = 0
     files: int = 0
     small: int = 0
     lambdas: int = 0
-    classes: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def repeated(self) -> int:
-        """Class names that are defined more than once."""
-        return sum(times > 1 for times in self.classes.values())
 
     def add(self, other: Counts) -> None:
         """Add what another folder or file holds."""
@@ -66,7 +57,6 @@ class Counts:
         self.files += other.files
         self.small += other.small
         self.lambdas += other.lambdas
-        self.classes += other.classes
 
 
 def count_file(name: str, text: str) -> Counts:
@@ -76,7 +66,6 @@ def count_file(name: str, text: str) -> Counts:
         counts.small = int(0 < text.count("\n") < SMALL_LINES)
         text = _bare(text)
         counts.lambdas = len(_LAMBDA.findall(text))
-        counts.classes.update(_CLASS.findall(text))
     counts.code = sum(line != "" and not line.isspace() for line in text.splitlines())
     return counts
 
@@ -119,7 +108,7 @@ def count_folders(root: Path, names: Iterable[str]) -> dict[str, Counts]:
 
 def table(found: Mapping[str, Counts], *, folders: bool = False) -> str:
     """Return the counts as text, the sums with their ceilings; `folders`: with each room's folders."""
-    lines = [f"{'code':>8} {'files':>6} {'<' + str(SMALL_LINES):>5} {'lambdas':>8} {'repeated class names':>21}"]
+    lines = [f"{'code':>8} {'files':>6} {'<' + str(SMALL_LINES):>5} {'lambdas':>8}"]
     for name in (*ROOMS, "product", *BESIDE):
         shown = [name, *(sorted(each for each in found if each.startswith(f"{name}/")) if folders else ())]
         lines += [_row(each, found[each]) for each in shown if each in found]
@@ -132,7 +121,7 @@ def table(found: Mapping[str, Counts], *, folders: bool = False) -> str:
 
 def _row(name: str, counts: Counts) -> str:
     ceiling = f" of {CEILINGS[name]:,}" if name in CEILINGS else ""
-    figures = f"{counts.code:8,} {counts.files:6,} {counts.small:5,} {counts.lambdas:8,} {counts.repeated:21,}"
+    figures = f"{counts.code:8,} {counts.files:6,} {counts.small:5,} {counts.lambdas:8,}"
     return f"{figures}  {name}{ceiling}"
 
 

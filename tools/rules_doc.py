@@ -9,7 +9,7 @@ from inspect import getdoc
 
 from lag.rules.causes import CAUSES
 from lag.rules.facts import WINDOW_FACTS
-from lag.rules.limits import NO_LIMIT, Limits
+from lag.rules.limits import NO_LIMIT, LagLimits
 from lag.rules.quantities import ALL, TOPIC_QUANTITIES
 from lag.rules.statuses import STATUSES
 from lag.rules.waiting_rules import WAITING, WAITING_STATUSES
@@ -149,13 +149,13 @@ def _lines() -> Iterator[str]:
     yield "| limit | default | meaning |"
     yield "| --- | --- | --- |"
     texts = meanings_of_limits()
-    for field in fields(Limits):
-        value = getattr(Limits(), field.name)
+    for field in fields(LagLimits):
+        value = getattr(LagLimits(), field.name)
         yield f"| `{field.name}` | {'none' if value == NO_LIMIT else f'{value:,}'} | {texts[field.name]} |"
     yield _HISTORY.rstrip("\n")
 
 
 def meanings_of_limits() -> dict[str, str]:
-    """Return what each limit means, from the docstring of `Limits`."""
-    text = (getdoc(Limits) or "").partition("Attributes:")[2]
+    """Return what each limit means, from the docstring of `LagLimits`."""
+    text = (getdoc(LagLimits) or "").partition("Attributes:")[2]
     return {name: " ".join(words.split()) for name, words in re.findall(r"(?m)^    (\w+): (.+(?:\n {8}.+)*)", text)}

@@ -8,7 +8,7 @@ FAILING_ATTEMPTS = 5
 """Failed attempts from which on a message is told of as one that fails again and again."""
 
 
-class History:
+class JobHistory:
     """What went wrong with a job so far; only jobs in trouble have one.
 
     Attributes:
@@ -43,13 +43,13 @@ class History:
 class Troubled(Protocol):
     """What has a history: a job."""
 
-    history: History | None
+    history: JobHistory | None
 
 
-def noted(job: Troubled, reason: str, now: float) -> History:
+def noted(job: Troubled, reason: str, now: float) -> JobHistory:
     """Note why a job failed, at monotonic `now` seconds if it is for the first time; returns its history."""
     history = job.history
     if history is None:
-        history = job.history = History(now)
+        history = job.history = JobHistory(now)
     history.reason = reason
     return history

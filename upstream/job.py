@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from broker.runtime.accelerators import accelerated
 from pyddmq.actions import BodyUnprocessable, Failed, Message, Outgoing, Status
-from upstream.history import History
-from upstream.holder import CallOut, Holder, Made
-from upstream.state import State
+from upstream.history import JobHistory
+from upstream.message_holder import CallOut, Holder, Made
+from upstream.state import JobState
 
 if TYPE_CHECKING:
     from conf.models import SubscriptionConfig
     from upstream.progress.tracker import OffsetTracker
     from upstream.queues import QueueView
 
-_READ = State.READ
+_READ = JobState.READ
 _NULL = object()
 """Stands for data that an action made null; None is data that no action replaced."""
 
@@ -50,7 +50,7 @@ def text_of(key: OrderKey | None) -> str | None:
     return key.decode("utf-8", "replace") if isinstance(key, bytes) else key
 
 
-class Reply(NamedTuple):
+class PartialBatch(NamedTuple):
     """What a batch becomes when it cannot be sent as it is.
 
     Attributes:
@@ -105,7 +105,7 @@ class Generation(Protocol):
         """Return offsets and slices of a batch for its reply; None where `sort_out` has to look at each."""
         ...
 
-    def sort_out(self, jobs: Sequence[UpstreamJob], bytes_max: int) -> Reply:
+    def sort_out(self, jobs: Sequence[UpstreamJob], bytes_max: int) -> PartialBatch:
         """Look at the jobs of a batch one by one; those sent take at most `bytes_max` together, but for the first."""
         ...
 
@@ -133,7 +133,7 @@ class Generation(Protocol):
         """End a job that nobody has, for its log file goes."""
         ...
 
-    def handed_out(self, delivery: Delivery) -> None:
+    def handed_out(self, delivery: DeliveredBatch) -> None:
         """Watch a batch that was given to a client."""
         ...
 
@@ -142,7 +142,7 @@ class Generation(Protocol):
         ...
 
 
-class Delivery:
+class DeliveredBatch:
     """One batch that was handed out: all of its jobs share holder, start and deadline.
 
     Attributes:
@@ -171,9 +171,9 @@ class Delivery:
         self.reply = 0
         self.stored_ms: int | dict[int, int] | None = None
 
-    def moved_on(self, jobs: list[UpstreamJob]) -> Delivery:
+    def moved_on(self, jobs: list[UpstreamJob]) -> DeliveredBatch:
         """Return the same delivery as the next generation sees it, with those of its jobs that are left."""
-        moved = Delivery(self.holder, self.since, self.deadline, jobs)
+        moved = DeliveredBatch(self.holder, self.since, self.deadline, jobs)
         moved.number, moved.reply, moved.stored_ms = self.number, self.reply, self.stored_ms
         return moved
 
@@ -194,7 +194,8 @@ class JobFields:
         deliveries: How often this process handed it out; replies that never left do not count (D18).
         history: Failures so far, or None.
         record: What the source keeps with it while an action has the job: the whole record, a view into the log.
-        made: The body that its actions made, where the group's clients get that (`upstream.delivery.made_bodies`).
+        made: The body that its actions made, where the group's clients get that
+            (`upstream.delivery.transformed_bodies`).
     """
 
     __slots__ = (
@@ -236,9 +237,9 @@ class JobFields:
         self.state = _READ
         self.step = 0
         self.deliveries = 0
-        self.delivery: Delivery | None = None
+        self.delivery: DeliveredBatch | None = None
         self.successor: UpstreamJob | None = None
-        self.history: History | None = None
+        self.history: JobHistory | None = None
         self.record: memoryview | None = None
         self.made: Made | None = None
         self._message: Message | None = None
@@ -410,10 +411,10 @@ class GroupQueue:
     delivered_until: int = field(init=False)
     uncertain_until: int = field(init=False)
     check_until: int = field(init=False)
-    adopted: dict[int, Delivery] = field(default_factory=dict)
+    adopted: dict[int, DeliveredBatch] = field(default_factory=dict)
     apart: set[int] = field(default_factory=set)
     calls: dict[int, CallOut] = field(default_factory=dict)
-    unanswered: dict[int, list[Delivery]] = field(default_factory=dict)
+    unanswered: dict[int, list[DeliveredBatch]] = field(default_factory=dict)
     next: int = field(init=False)
     pending: list[Unit] = field(default_factory=list)
     waiting: deque[UpstreamJob] = field(default_factory=deque)
@@ -440,7 +441,7 @@ class GroupQueue:
         """Whether an offset need not be read: it is finished, and its key waits for nobody."""
         return self.tracker.is_finished(offset) and offset not in self.apart
 
-    def note_unanswered(self, offset: int, delivery: Delivery) -> None:
+    def note_unanswered(self, offset: int, delivery: DeliveredBatch) -> None:
         """Remember that a delivery of a message ended without an answer."""
         earlier = self.unanswered.setdefault(offset, [])
         if len(earlier) == EARLIER_MAX:

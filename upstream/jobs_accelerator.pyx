@@ -11,17 +11,17 @@ from cpython.object cimport PyObject, PyTypeObject
 
 from broker.runtime.accelerator_parts cimport ACCELERATOR_SOURCE
 
-from upstream.state import State
+from upstream.state import JobState
 
 SOURCE = ACCELERATOR_SOURCE.decode()
 
-cdef object _ready_state = State.READY
-cdef object _waiting_state = State.WAITING
-cdef object _running_state = State.RUNNING
-cdef object _buffered_state = State.BUFFERED
-cdef object _out_state = State.OUT
-cdef object _finished_state = State.FINISHED
-cdef object _read_state = State.READ
+cdef object _ready_state = JobState.READY
+cdef object _waiting_state = JobState.WAITING
+cdef object _running_state = JobState.RUNNING
+cdef object _buffered_state = JobState.BUFFERED
+cdef object _out_state = JobState.OUT
+cdef object _finished_state = JobState.FINISHED
+cdef object _read_state = JobState.READ
 cdef tuple _none_given = ()
 
 

@@ -66,7 +66,7 @@ class QueueView(Protocol):
         ...
 
 
-class TopicView(Protocol):
+class NodeTopic(Protocol):
     """One topic as this node sees it now.
 
     Attributes:

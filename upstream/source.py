@@ -28,15 +28,15 @@ from broker.errors import StoreError
 from broker.runtime.metrics import Counter
 from pyddmq.actions import Message
 from upstream.job import Generation, GroupQueue, Slices, UpstreamJob
-from upstream.progress.progress import Origin, Progress
-from upstream.queues import Queues, QueueView, TopicView
+from upstream.progress.progress import DeadLetterOrigin, Progress
+from upstream.queues import NodeTopic, Queues, QueueView
 
 Appended = Callable[[StoreError | None, str, int, int], None]
 """Called once an append is over: with None, or why nobody knows before a restart whether the message is there; and with
 topic, queue number and offset that it has or would have. Never called from within the append."""
 
 
-class Left(Protocol):
+class MessageTimeLeft(Protocol):
     """What is left until a message goes by itself; None where no such limit is set."""
 
     @property
@@ -55,10 +55,10 @@ class Stored(NamedTuple):
     """When a message was stored (wall clock), and how long it stays."""
 
     stored_ms: int
-    left: Left | None
+    left: MessageTimeLeft | None
 
 
-class Wanted(NamedTuple):
+class MessageFilter(NamedTuple):
     """Which messages a group is given.
 
     Attributes:
@@ -89,7 +89,7 @@ class Stretch(NamedTuple):
     passed: list[tuple[int, int, str]]
 
 
-class Counts(Protocol):
+class SourceCounts(Protocol):
     """What a source counts on behalf of its subscription."""
 
     def skipped(self, reason: str) -> Counter:
@@ -187,7 +187,7 @@ class Source(Protocol):
 class Claims(Protocol):
     """A group's right to read queues: nobody else has it meanwhile, but for what the broker itself takes away."""
 
-    def take(self, topic: TopicView) -> None:
+    def take(self, topic: NodeTopic) -> None:
         """Take all queues that a topic has now, or keep those held.
 
         Raises:
@@ -215,11 +215,11 @@ class Times(Queues, Protocol):
 class Broker(Times, Protocol):
     """What the groups of a node have in common."""
 
-    def topic(self, name: str) -> TopicView | None:
+    def topic(self, name: str) -> NodeTopic | None:
         """Return a topic; None when there is none of that name."""
         ...
 
-    def make_topic(self, name: str) -> TopicView:
+    def make_topic(self, name: str) -> NodeTopic:
         """Return a topic of a group's own, made where it is missing. Raises StoreError."""
         ...
 
@@ -251,7 +251,12 @@ class Broker(Times, Protocol):
         ...
 
     def open(
-        self, subscription: Generation, group_queues: Sequence[GroupQueue], *, counters: Counts, keeps_bodies: bool
+        self,
+        subscription: Generation,
+        group_queues: Sequence[GroupQueue],
+        *,
+        counters: SourceCounts,
+        keeps_bodies: bool,
     ) -> Source:
         """Open the source of one generation; it stands where its group queues do.
 
@@ -265,7 +270,7 @@ class Broker(Times, Protocol):
         ...
 
     def read_stretch(
-        self, queue: QueueView, start: int, count_max: int, bytes_max: int, wanted: Wanted, *, times: bool
+        self, queue: QueueView, start: int, count_max: int, bytes_max: int, wanted: MessageFilter, *, times: bool
     ) -> Stretch:
         """Read a queue for who keeps an offset of its own; no job is made, and nobody's position moves.
 
@@ -311,10 +316,10 @@ class Broker(Times, Protocol):
         """Return the queues where `append_retry` leaves records; those of other topics than the group's are shared."""
         ...
 
-    def replaced_by_dead_letters(self, queue: QueueView, start: int) -> Iterator[Origin]:
+    def replaced_by_dead_letters(self, queue: QueueView, start: int) -> Iterator[DeadLetterOrigin]:
         """Yield what the dead letters of a queue replace from an offset on; unreadable ones are left out."""
         ...
 
-    def replaced_by_retries(self, queue: QueueView, start: int) -> Iterator[Origin]:
+    def replaced_by_retries(self, queue: QueueView, start: int) -> Iterator[DeadLetterOrigin]:
         """Yield what the records of `append_retry` in a queue replace, likewise."""
         ...

@@ -11,7 +11,7 @@ import enum
 from typing import Protocol
 
 
-class State(enum.Enum):
+class JobState(enum.Enum):
     """Where a job stands."""
 
     # Members are single objects: hashing them by identity spares a Python call per look-up.
@@ -49,11 +49,11 @@ class State(enum.Enum):
     """Its generation ended; the message is read again by the next one."""
 
 
-WITHOUT_PERMIT = (State.READ, State.WAITING, State.READY, State.STOPPED, State.UNDECIDED)
+WITHOUT_PERMIT = (JobState.READ, JobState.WAITING, JobState.READY, JobState.STOPPED, JobState.UNDECIDED)
 """States in which a job holds no permit."""
 
 
-class Event(enum.Enum):
+class JobEvent(enum.Enum):
     """What happens to a job."""
 
     __hash__ = object.__hash__
@@ -106,98 +106,98 @@ class Event(enum.Enum):
 
 
 _NOBODY_HAS_IT = {
-    Event.SUCCEED: State.FINISHED,
-    Event.DEAD_LETTER: State.BURYING,
-    Event.SKIP: State.FINISHED,
-    Event.EXPIRE: State.FINISHED,
-    Event.ABANDON: State.ABANDONED,
+    JobEvent.SUCCEED: JobState.FINISHED,
+    JobEvent.DEAD_LETTER: JobState.BURYING,
+    JobEvent.SKIP: JobState.FINISHED,
+    JobEvent.EXPIRE: JobState.FINISHED,
+    JobEvent.ABANDON: JobState.ABANDONED,
 }
 """How a job may end that no client and no action has, wherever it waits."""
 
-TABLE: dict[State, dict[Event, State]] = {
-    State.READ: {
-        Event.QUEUE_BEHIND: State.WAITING,
-        Event.PASS_GATE: State.READY,
+TABLE: dict[JobState, dict[JobEvent, JobState]] = {
+    JobState.READ: {
+        JobEvent.QUEUE_BEHIND: JobState.WAITING,
+        JobEvent.PASS_GATE: JobState.READY,
         **_NOBODY_HAS_IT,
     },
-    State.WAITING: {
-        Event.RELEASE: State.READY,
-        Event.SUCCEED: State.FINISHED,
-        Event.EXPIRE: State.FINISHED,
-        Event.ABANDON: State.ABANDONED,
+    JobState.WAITING: {
+        JobEvent.RELEASE: JobState.READY,
+        JobEvent.SUCCEED: JobState.FINISHED,
+        JobEvent.EXPIRE: JobState.FINISHED,
+        JobEvent.ABANDON: JobState.ABANDONED,
     },
-    State.READY: {
-        Event.ADMIT: State.RUNNING,
-        Event.HOLD: State.HELD,
-        Event.LEAVE: State.UNDECIDED,
+    JobState.READY: {
+        JobEvent.ADMIT: JobState.RUNNING,
+        JobEvent.HOLD: JobState.HELD,
+        JobEvent.LEAVE: JobState.UNDECIDED,
         **_NOBODY_HAS_IT,
     },
-    State.RUNNING: {
-        Event.OFFER: State.BUFFERED,
-        Event.TAKE: State.OUT,
-        Event.SUCCEED: State.FINISHED,
-        Event.SUCCEED_LATE: State.HELD,
-        Event.RETRY: State.RETRYING,
-        Event.SEND_BACK: State.SENDING,
-        Event.DEAD_LETTER: State.BURYING,
-        Event.STOP: State.STOPPED,
-        Event.SKIP: State.FINISHED,
-        Event.ABANDON: State.ABANDONED,
+    JobState.RUNNING: {
+        JobEvent.OFFER: JobState.BUFFERED,
+        JobEvent.TAKE: JobState.OUT,
+        JobEvent.SUCCEED: JobState.FINISHED,
+        JobEvent.SUCCEED_LATE: JobState.HELD,
+        JobEvent.RETRY: JobState.RETRYING,
+        JobEvent.SEND_BACK: JobState.SENDING,
+        JobEvent.DEAD_LETTER: JobState.BURYING,
+        JobEvent.STOP: JobState.STOPPED,
+        JobEvent.SKIP: JobState.FINISHED,
+        JobEvent.ABANDON: JobState.ABANDONED,
     },
-    State.BUFFERED: {
-        Event.TAKE: State.OUT,
-        Event.WITHDRAW: State.READY,
+    JobState.BUFFERED: {
+        JobEvent.TAKE: JobState.OUT,
+        JobEvent.WITHDRAW: JobState.READY,
         **_NOBODY_HAS_IT,
     },
-    State.OUT: {
-        Event.SUCCEED: State.FINISHED,
-        Event.SUCCEED_LATE: State.HELD,
-        Event.RETRY: State.RETRYING,
-        Event.SEND_BACK: State.SENDING,
-        Event.COME_BACK: State.BUFFERED,
-        Event.DEAD_LETTER: State.BURYING,
-        Event.STOP: State.STOPPED,
-        Event.SKIP: State.FINISHED,
-        Event.EXPIRE: State.HELD,
-        Event.ABANDON: State.ABANDONED,
+    JobState.OUT: {
+        JobEvent.SUCCEED: JobState.FINISHED,
+        JobEvent.SUCCEED_LATE: JobState.HELD,
+        JobEvent.RETRY: JobState.RETRYING,
+        JobEvent.SEND_BACK: JobState.SENDING,
+        JobEvent.COME_BACK: JobState.BUFFERED,
+        JobEvent.DEAD_LETTER: JobState.BURYING,
+        JobEvent.STOP: JobState.STOPPED,
+        JobEvent.SKIP: JobState.FINISHED,
+        JobEvent.EXPIRE: JobState.HELD,
+        JobEvent.ABANDON: JobState.ABANDONED,
     },
-    State.RETRYING: {
-        Event.COME_BACK: State.BUFFERED,
-        Event.RERUN: State.RUNNING,
+    JobState.RETRYING: {
+        JobEvent.COME_BACK: JobState.BUFFERED,
+        JobEvent.RERUN: JobState.RUNNING,
         **_NOBODY_HAS_IT,
     },
-    State.STOPPED: {
-        Event.COME_BACK: State.BUFFERED,
-        Event.RERUN: State.RUNNING,
+    JobState.STOPPED: {
+        JobEvent.COME_BACK: JobState.BUFFERED,
+        JobEvent.RERUN: JobState.RUNNING,
         **_NOBODY_HAS_IT,
     },
-    State.BURYING: {
-        Event.COMPLETE: State.FINISHED,
-        Event.SUCCEED: State.FINISHED,
-        Event.SKIP: State.FINISHED,
-        Event.SYNC_FAILS: State.UNDECIDED,
-        Event.ABANDON: State.ABANDONED,
+    JobState.BURYING: {
+        JobEvent.COMPLETE: JobState.FINISHED,
+        JobEvent.SUCCEED: JobState.FINISHED,
+        JobEvent.SKIP: JobState.FINISHED,
+        JobEvent.SYNC_FAILS: JobState.UNDECIDED,
+        JobEvent.ABANDON: JobState.ABANDONED,
     },
-    State.SENDING: {
-        Event.COMPLETE: State.FINISHED,
-        Event.SYNC_FAILS: State.UNDECIDED,
-        Event.ABANDON: State.ABANDONED,
+    JobState.SENDING: {
+        JobEvent.COMPLETE: JobState.FINISHED,
+        JobEvent.SYNC_FAILS: JobState.UNDECIDED,
+        JobEvent.ABANDON: JobState.ABANDONED,
     },
-    State.UNDECIDED: {
-        Event.COMPLETE: State.FINISHED,
-        Event.SKIP: State.FINISHED,
-        Event.ABANDON: State.ABANDONED,
+    JobState.UNDECIDED: {
+        JobEvent.COMPLETE: JobState.FINISHED,
+        JobEvent.SKIP: JobState.FINISHED,
+        JobEvent.ABANDON: JobState.ABANDONED,
     },
-    State.HELD: {
-        Event.COMPLETE: State.FINISHED,
-        Event.ABANDON: State.ABANDONED,
+    JobState.HELD: {
+        JobEvent.COMPLETE: JobState.FINISHED,
+        JobEvent.ABANDON: JobState.ABANDONED,
     },
-    State.FINISHED: {},
-    State.ABANDONED: {},
+    JobState.FINISHED: {},
+    JobState.ABANDONED: {},
 }
 
 
-def next_state(state: State, event: Event) -> State:
+def next_state(state: JobState, event: JobEvent) -> JobState:
     """Return the state after `event`.
 
     Raises:
@@ -209,11 +209,11 @@ def next_state(state: State, event: Event) -> State:
 class Moved(Protocol):
     """What has a state here: a job."""
 
-    state: State
+    state: JobState
     offset: int
 
 
-def move(job: Moved, event: Event) -> None:
+def move(job: Moved, event: JobEvent) -> None:
     """Take a job to its next state; a step that is not in the table is a bug and trips an assertion."""
     following = TABLE[job.state].get(event)
     assert following is not None, f"offset {job.offset}: {event.name} in {job.state.name}"

@@ -15,16 +15,16 @@ import re
 import zlib
 from typing import TYPE_CHECKING, ClassVar
 
+from actions.client_factories import OutsideAction
 from actions.http import callback
-from actions.http.client import Client, PushFailed, Reply
+from actions.http.client import Client, HttpReply, PushFailed
+from actions.http.connection_options import AddressRefused, HttpWish
 from actions.http.options import AsyncHttpOptions
 from actions.http.pace import Pace
-from actions.http.reply import RETRY_MS, Meaning, Verdict, judge, printable, retry_after_ms
-from actions.http.request import Composer, Pairs, Request, joined, signed
+from actions.http.reply import RETRY_MS, ReplyMeaning, ReplyVerdict, judge, printable, retry_after_ms
+from actions.http.request import Composer, HttpRequest, Pairs, joined, signed
 from actions.http.signature import KEY_ID, SIGNATURE
 from actions.http.targets import Health, Targets, Ticket
-from actions.http.wish import AddressRefused, HttpWish
-from actions.outside import OutsideAction
 from conf.secrets import Secret, SecretUnreadable
 from pyddmq.actions import Failed, Job, RetryLater, Status, Unprocessable
 from upstream.views import PushView, TargetView
@@ -172,7 +172,7 @@ class AsyncHttp(OutsideAction):
             reply, url = await self._push_back(job, request, wanted)
         return self._answer(reply, url)
 
-    def _compose(self, job: Job) -> Request:
+    def _compose(self, job: Job) -> HttpRequest:
         composer = self._composer
         ignored, traces = composer.headers_ignored, composer.traces_ignored
         request = composer.compose(job)
@@ -191,7 +191,7 @@ class AsyncHttp(OutsideAction):
             return
         raise _ended()
 
-    async def _push(self, job: Job, request: Request) -> tuple[Reply, str]:
+    async def _push(self, job: Job, request: HttpRequest) -> tuple[HttpReply, str]:
         """Push to one of the configured URLs; returns its reply, and the URL for people."""
         errors = job.history.errors if job.history is not None else 0
         start = zlib.crc32(b"%b %d" % (job.qid.encode(), job.offset)) + errors
@@ -225,7 +225,7 @@ class AsyncHttp(OutsideAction):
                 if not done:
                     self.targets.given_up(ticket, self.context.monotonic())
 
-    async def _send(self, job: Job, request: Request, url: URL, ticket: Ticket) -> Reply:
+    async def _send(self, job: Job, request: HttpRequest, url: URL, ticket: Ticket) -> HttpReply:
         """Send to a configured URL and note what that says of it."""
         try:
             reply = await self._exchange(self._client, job, request, url)
@@ -239,7 +239,7 @@ class AsyncHttp(OutsideAction):
         self._ok(ticket)
         return reply
 
-    async def _push_back(self, job: Job, request: Request, wanted: str) -> tuple[Reply, str]:
+    async def _push_back(self, job: Job, request: HttpRequest, wanted: str) -> tuple[HttpReply, str]:
         """Push to a URL that the message names."""
         client = self._callback_client
         assert client is not None, "without a client for them messages' URLs are ignored"
@@ -265,7 +265,7 @@ class AsyncHttp(OutsideAction):
                 raise PushFailed(f"{shown}: {failure}", delay_ms=failure.delay_ms) from None
             return reply, shown
 
-    async def _exchange(self, client: Client, job: Job, request: Request, url: URL) -> Reply:
+    async def _exchange(self, client: Client, job: Job, request: HttpRequest, url: URL) -> HttpReply:
         """Send a request; once more where it is refused and a secret has changed. Returns the reply of any status."""
         used = self._secrets
         reply = await self._sent(client, job, request, url)
@@ -273,7 +273,7 @@ class AsyncHttp(OutsideAction):
             return reply
         return await self._sent(client, job, self._compose(job), url)
 
-    async def _sent(self, client: Client, job: Job, request: Request, url: URL) -> Reply:
+    async def _sent(self, client: Client, job: Job, request: HttpRequest, url: URL) -> HttpReply:
         """Send a request and count it."""
         headers = request.headers
         if request.query:
@@ -288,13 +288,13 @@ class AsyncHttp(OutsideAction):
         finally:
             self._out -= 1
 
-    def _sign(self, headers: Pairs, request: Request, query: str, topic: str) -> None:
+    def _sign(self, headers: Pairs, request: HttpRequest, query: str, topic: str) -> None:
         assert self._signature is not None, "only signed where there is a key"
         time_s = self.context.wall_ms() // 1000
         key_id = self._signature.key_id
         signed(headers, request, query, key_id=key_id, secret=self._secret, topic=topic, time_s=time_s)
 
-    def _check_status(self, reply: Reply) -> None:
+    def _check_status(self, reply: HttpReply) -> None:
         """Raise PushFailed unless the status is one of success (R55)."""
         status = reply.status
         if status == 200 or (self.options.success == "2xx" and 200 <= status <= 299):
@@ -306,25 +306,25 @@ class AsyncHttp(OutsideAction):
             text, counts=status == 429 or status >= 500, delay_ms=retry_after_ms(wish, self.context.wall_ms())
         )
 
-    def _answer(self, reply: Reply, url: str) -> Status:
+    def _answer(self, reply: HttpReply, url: str) -> Status:
         """Say what a reply of success means for the message (R56)."""
-        meaning, reason = (Meaning.CONSUMED, "") if not reply.body else self._judged(reply)
-        if meaning is Meaning.SLOW_DOWN:
+        meaning, reason = (ReplyMeaning.CONSUMED, "") if not reply.body else self._judged(reply)
+        if meaning is ReplyMeaning.SLOW_DOWN:
             self.context.count("slow_down" if self.pace.slow_down() else "slow_down_without_rate")
-        elif meaning is Meaning.GIVEN_UP:
+        elif meaning is ReplyMeaning.GIVEN_UP:
             self.context.count("given_up")
             self.context.note("push_given_up", url=url)
-        elif meaning is Meaning.RETRY:
+        elif meaning is ReplyMeaning.RETRY:
             self.context.count("retry_asked")
             raise RetryLater(RETRY_MS, f"{url} requests a retry (errno 1000002)")
-        elif meaning is Meaning.FAILED:
+        elif meaning is ReplyMeaning.FAILED:
             raise Failed(f"{url} answered {reason}")
-        elif meaning is Meaning.UNREADABLE:
+        elif meaning is ReplyMeaning.UNREADABLE:
             self.context.count("reply_unreadable")
             raise PushFailed(f"{url} answered {reason}", counts=False)
         return Status.FINISH
 
-    def _judged(self, reply: Reply) -> Verdict:
+    def _judged(self, reply: HttpReply) -> ReplyVerdict:
         headers = reply.headers
         charset = _CHARSET.search(headers.get("Content-Type", ""))
         return judge(

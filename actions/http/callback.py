@@ -32,7 +32,7 @@ class UrlRefused(ValueError):
     """A message's URL may not be pushed to; the text says why."""
 
 
-class Origin(NamedTuple):
+class AllowedOrigin(NamedTuple):
     """One entry of the allow-list.
 
     Attributes:
@@ -54,7 +54,7 @@ class Origin(NamedTuple):
         return self.host in ("*", host)
 
 
-def parse_origin(text: str) -> Origin:
+def parse_origin(text: str) -> AllowedOrigin:
     """Return an entry of the allow-list as it is meant.
 
     Raises:
@@ -69,11 +69,11 @@ def parse_origin(text: str) -> Origin:
         )
     scheme, host, port = found.groups()
     if port == "*":
-        return Origin(scheme, host.strip("[]").lower(), None)
+        return AllowedOrigin(scheme, host.strip("[]").lower(), None)
     number = int(port) if port else _PORTS[scheme]
     if not 1 <= number <= 65_535:
         raise ValueError(f"{number} is not a valid port; use 1 to 65535")
-    return Origin(scheme, host.strip("[]").lower(), number)
+    return AllowedOrigin(scheme, host.strip("[]").lower(), number)
 
 
 def split(value: str) -> list[str]:
@@ -90,7 +90,7 @@ def split(value: str) -> list[str]:
     return urls
 
 
-def check(url: str, origins: Sequence[Origin], networks: Sequence[Network]) -> str:
+def check(url: str, origins: Sequence[AllowedOrigin], networks: Sequence[Network]) -> str:
     """Return a message's URL when it may be pushed to, as far as its text says; its host in lower case.
 
     Raises:

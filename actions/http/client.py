@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakSet
 
+from actions.client_factories import Outside
+from actions.http.connection_options import AddressRefused, HttpWish
 from actions.http.reply import printable
-from actions.http.wish import AddressRefused, HttpWish
-from actions.outside import Outside
 from conf.sections.access_files import state_of
 from pyddmq.actions import RetryNotBefore
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aiohttp.connector import BaseConnector, Connection
     from yarl import URL
 
-__all__ = ["AddressRefused", "Client", "PushFailed", "Reply"]
+__all__ = ["AddressRefused", "Client", "HttpReply", "PushFailed"]
 
 ORIGINS_MAX: Final = 256
 """Servers that are remembered; messages may name others without end."""
@@ -56,7 +56,7 @@ class _Stale(Exception):
     """A kept connection was closed by the other side before a byte of the reply: nothing is known of the request."""
 
 
-class Reply(NamedTuple):
+class HttpReply(NamedTuple):
     """A reply; the names of its headers are found in any case."""
 
     status: int
@@ -64,7 +64,7 @@ class Reply(NamedTuple):
     headers: Mapping[str, str]
 
 
-class _Origin(NamedTuple):
+class _ServerOrigin(NamedTuple):
     """A server: the request that connections to it are asked for with, and its name in requests."""
 
     pattern: ClientRequest
@@ -112,10 +112,10 @@ class Client:
         self._earlier: list[BaseConnector] = []
         """Connectors of earlier authorities, whose requests may be under way."""
         self._ends = "Connection: close\r\n" if self._connector.force_close else ""
-        self._origins: dict[tuple[str, str], _Origin] = {}
+        self._origins: dict[tuple[str, str], _ServerOrigin] = {}
         self._kept: WeakSet[ResponseHandler] = WeakSet()
 
-    async def send(self, method: str, url: URL, headers: list[tuple[str, str]], body: bytes, ms: int) -> Reply:
+    async def send(self, method: str, url: URL, headers: list[tuple[str, str]], body: bytes, ms: int) -> HttpReply:
         """Send one request and read its reply whole.
 
         Args:
@@ -177,14 +177,14 @@ class Client:
         for connector in (self._connector, *self._earlier):
             await connector.close()
 
-    def _origin(self, url: URL) -> _Origin:
+    def _origin(self, url: URL) -> _ServerOrigin:
         if len(self._origins) >= ORIGINS_MAX:
             self._origins.clear()
         pattern = self._request_of("GET", url, loop=asyncio.get_running_loop())
-        found = self._origins[url.scheme, url.raw_authority] = _Origin(pattern, pattern.headers["Host"])
+        found = self._origins[url.scheme, url.raw_authority] = _ServerOrigin(pattern, pattern.headers["Host"])
         return found
 
-    async def _exchange(self, origin: _Origin, head: bytes, body: bytes) -> Reply:
+    async def _exchange(self, origin: _ServerOrigin, head: bytes, body: bytes) -> HttpReply:
         connection = await self._connect(origin)
         protocol = connection.protocol
         assert protocol is not None, "it was connected just now"
@@ -213,7 +213,7 @@ class Client:
             self._kept.add(protocol)
         return reply
 
-    async def _connect(self, origin: _Origin) -> Connection:
+    async def _connect(self, origin: _ServerOrigin) -> Connection:
         """Return a connection: a kept one over which nothing came since its last reply, or a new one."""
         while True:
             connection = await self._connector.connect(origin.pattern, [], self._timeout)
@@ -228,7 +228,7 @@ class Client:
             # Bytes that nothing asked for, or the end: neither may meet a request.
             connection.close()
 
-    async def _reply(self, protocol: ResponseHandler) -> Reply:
+    async def _reply(self, protocol: ResponseHandler) -> HttpReply:
         """Read a reply whole. Raises PushFailed: it is larger than allowed."""
         for _ in range(INTERIM_MAX + 1):
             message, content = await protocol.read()
@@ -237,7 +237,7 @@ class Client:
         else:
             raise PushFailed(f"more than {INTERIM_MAX} responses of status 1xx came instead of a reply")
         if content.is_eof() and content.total_bytes <= self._reply_bytes_max:
-            return Reply(message.code, await content.readany(), message.headers)
+            return HttpReply(message.code, await content.readany(), message.headers)
         length = message.headers.get("Content-Length", "")
         is_number = length.isascii() and length.isdigit()
         if is_number and (len(length) > _LENGTH_DIGITS or int(length) > self._reply_bytes_max):
@@ -247,7 +247,7 @@ class Client:
             read += await content.readany()
             if len(read) > self._reply_bytes_max:
                 raise PushFailed(self._too_long())
-        return Reply(message.code, read, message.headers)
+        return HttpReply(message.code, read, message.headers)
 
     def _too_long(self) -> str:
         return f"the reply has more than {self._reply_bytes_max} bytes (replyBytesMax)"

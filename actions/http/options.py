@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from actions.http.addresses import Network
-from actions.http.callback import Origin, parse_origin
+from actions.http.callback import AllowedOrigin, parse_origin
 from conf.base import Model, Reload, setting
 from conf.secrets import NAMES_OF_SECRETS, Secret, masked
 
@@ -139,7 +139,7 @@ class CallbackOptions(Model):
     )
 
     @property
-    def parsed_origins(self) -> list[Origin]:
+    def parsed_origins(self) -> list[AllowedOrigin]:
         """The origins, taken apart."""
         return [parse_origin(text) for text in self.origins]
 

@@ -40,7 +40,7 @@ _LIKE_ASCII = frozenset(("utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "la
 _DECODER = json.JSONDecoder()
 
 
-class Meaning(enum.Enum):
+class ReplyMeaning(enum.Enum):
     """What becomes of the message."""
 
     CONSUMED = "consumed"
@@ -51,26 +51,26 @@ class Meaning(enum.Enum):
     UNREADABLE = "unreadable"
 
 
-class Verdict(NamedTuple):
+class ReplyVerdict(NamedTuple):
     """A reply as it is meant."""
 
-    meaning: Meaning
+    meaning: ReplyMeaning
     reason: str = ""
     """Of a failure, for the dead letter; it quotes what the receiver wrote, cut and printable."""
 
 
-_CONSUMED = Verdict(Meaning.CONSUMED)
+_CONSUMED = ReplyVerdict(ReplyMeaning.CONSUMED)
 _BY_NUMBER = {
     0: _CONSUMED,
-    SLOW_DOWN: Verdict(Meaning.SLOW_DOWN),
-    GIVEN_UP: Verdict(Meaning.GIVEN_UP),
-    RETRY: Verdict(Meaning.RETRY),
+    SLOW_DOWN: ReplyVerdict(ReplyMeaning.SLOW_DOWN),
+    GIVEN_UP: ReplyVerdict(ReplyMeaning.GIVEN_UP),
+    RETRY: ReplyVerdict(ReplyMeaning.RETRY),
 }
 
 
 def judge(
     body: bytes, hide: Callable[[str], str] = str, *, charset: str = "", coding: str = "", bytes_max: int = 65_536
-) -> Verdict:
+) -> ReplyVerdict:
     """Say what the body of a reply with a status of success means.
 
     Args:
@@ -83,7 +83,9 @@ def judge(
     if coding and coding != "identity":
         unpacked = _unpacked(body, coding, bytes_max)
         if unpacked is None:
-            return Verdict(Meaning.UNREADABLE, f"a body compressed by {printable(coding)} that cannot be decompressed")
+            return ReplyVerdict(
+                ReplyMeaning.UNREADABLE, f"a body compressed by {printable(coding)} that cannot be decompressed"
+            )
         body = unpacked
     if not charset or charset in _LIKE_ASCII:
         if not body or (b"errno" not in body and b"\\u" not in body and b"\0" not in body):
@@ -102,7 +104,11 @@ def judge(
         except (ValueError, RecursionError):
             continue
         return _verdict(reply, hide)
-    return Verdict(Meaning.UNREADABLE, "a body that names errno and cannot be read as JSON") if is_named else _CONSUMED
+    return (
+        ReplyVerdict(ReplyMeaning.UNREADABLE, "a body that names errno and cannot be read as JSON")
+        if is_named
+        else _CONSUMED
+    )
 
 
 def _texts(body: bytes, charset: str) -> Iterator[str]:
@@ -130,7 +136,7 @@ def _unpacked(body: bytes, coding: str, bytes_max: int) -> bytes | None:
     return None
 
 
-def _verdict(reply: Any, hide: Callable[[str], str]) -> Verdict:
+def _verdict(reply: Any, hide: Callable[[str], str]) -> ReplyVerdict:
     if not isinstance(reply, dict):
         return _CONSUMED
     errno = reply.get("errno")
@@ -138,12 +144,14 @@ def _verdict(reply: Any, hide: Callable[[str], str]) -> Verdict:
         return _CONSUMED
     number = _whole(errno)
     if number is None:
-        return Verdict(Meaning.FAILED, f"errno {printable(hide(str(errno)))} is not a number")
+        return ReplyVerdict(ReplyMeaning.FAILED, f"errno {printable(hide(str(errno)))} is not a number")
     known = _BY_NUMBER.get(number)
     if known is not None:
         return known
     said = reply.get("errmsg")
-    return Verdict(Meaning.FAILED, f"errno {number}" + (f": {printable(hide(said))}" if isinstance(said, str) else ""))
+    return ReplyVerdict(
+        ReplyMeaning.FAILED, f"errno {number}" + (f": {printable(hide(said))}" if isinstance(said, str) else "")
+    )
 
 
 def _whole(errno: Any) -> int | None:

@@ -17,7 +17,7 @@ from actions.http import signature
 from actions.http.options import FORBIDDEN_HEADERS, FORBIDDEN_PREFIXES, AsyncHttpOptions, is_header, is_header_value
 from actions.http.reply import printable
 from actions.tombstones import is_tombstone
-from actions.transform.exact import body_of
+from actions.transform.exact_json import body_of
 from pyddmq.actions import Job, Message, Unprocessable
 
 COUNT = "carrera_req_cnt"
@@ -35,7 +35,7 @@ _LOOP_ID = re.compile(r"\d{10}-[34]-\d{10}-\d{1,10}-(\d{1,10})-\d{1,10}-\d{1,10}
 Pairs = list[tuple[str, str]]
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """One request without its URL's front part."""
 
     query: str
@@ -50,7 +50,7 @@ class Composer:
     Args:
         options: The subscription's.
         static: Headers of every request, secrets read.
-        is_intact: As in `actions.transform.exact.body_of`.
+        is_intact: As in `actions.transform.exact_json.body_of`.
     """
 
     def __init__(self, options: AsyncHttpOptions, static: Pairs, *, is_intact: bool = False) -> None:
@@ -67,7 +67,7 @@ class Composer:
         self.headers_ignored = 0
         self.traces_ignored = 0
 
-    def compose(self, job: Job) -> Request:
+    def compose(self, job: Job) -> HttpRequest:
         """Return the request for a job.
 
         Raises:
@@ -90,7 +90,7 @@ class Composer:
         headers += self._trace(message)
         count = str(request_count(job, message))
         if self._get:
-            return Request(urlencode([*gathered.query, *gathered.form, (COUNT, count)]), headers, b"")
+            return HttpRequest(urlencode([*gathered.query, *gathered.form, (COUNT, count)]), headers, b"")
         if gathered.form:
             body = urlencode([*gathered.form, (COUNT, count)]).encode()
             headers.append(("Content-Type", _FORM))
@@ -98,7 +98,7 @@ class Composer:
             body = self._message(job, message, headers, count)
         if len(body) > self._bytes_max:
             raise Unprocessable(f"the request has {len(body)} bytes; requestBytesMax is {self._bytes_max}")
-        return Request(urlencode(gathered.query) if gathered.query else "", headers, body)
+        return HttpRequest(urlencode(gathered.query) if gathered.query else "", headers, body)
 
     def _message(self, job: Job, message: Message, headers: Pairs, count: str) -> bytes:
         """Return the message itself; add the headers that say which it is."""
@@ -186,7 +186,7 @@ def request_count(job: Job, message: Message) -> int:
 
 
 def signed(
-    headers: Pairs, request: Request, query: str, *, key_id: str, secret: bytes, topic: str, time_s: int
+    headers: Pairs, request: HttpRequest, query: str, *, key_id: str, secret: bytes, topic: str, time_s: int
 ) -> None:
     """Add the headers of the signature to those of a request."""
     value = signature.sign(secret, time_s=time_s, key_id=key_id, topic=topic, query=query, body=request.body)

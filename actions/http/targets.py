@@ -42,11 +42,11 @@ class Health(enum.Enum):
 class Ticket(NamedTuple):
     """One request's right to a URL; handed back with what became of it."""
 
-    target: Target
+    target: HttpTarget
     is_probe: bool
 
 
-class Target:
+class HttpTarget:
     """One URL and its breaker.
 
     Attributes:
@@ -94,7 +94,7 @@ class Targets:
     """All URLs of a subscription."""
 
     def __init__(self, urls: Sequence[str], breaker: BreakerOptions) -> None:
-        self.all = [Target(url, place, breaker) for place, url in enumerate(urls)]
+        self.all = [HttpTarget(url, place, breaker) for place, url in enumerate(urls)]
         self._breaker = breaker
 
     @property

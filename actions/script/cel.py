@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from actions.script.cel_cost import COST_MAX, Estimate, Path, path_of, weigh, weight_max
-from actions.script.cel_tree import Node, read_tree
+from actions.script.cel_tree import CelNode, read_tree
 from conf.checks import nearest
-from conf.places import TextError
+from conf.places import ConfigTextError
 
 TEXT_MAX = 8192
 """Characters of an expression."""
@@ -62,7 +62,7 @@ class CelError(Exception):
     """An expression could not decide about a message."""
 
 
-class Expression(NamedTuple):
+class CompiledExpression(NamedTuple):
     """A compiled expression.
 
     Attributes:
@@ -74,7 +74,7 @@ class Expression(NamedTuple):
     """
 
     evaluate: Callable[..., Any]
-    tree: Node
+    tree: CelNode
     paths: frozenset[Path]
     wanted: Mapping[str, Any]
     weight_max: int | None
@@ -110,7 +110,7 @@ class Expression(NamedTuple):
 
 
 @functools.lru_cache(maxsize=256)
-def compile_expression(text: str) -> Expression:
+def compile_expression(text: str) -> CompiledExpression:
     """Compile and check an expression.
 
     Raises:
@@ -130,7 +130,7 @@ def compile_expression(text: str) -> Expression:
         raise ValueError(f"returns {returns.lower()}, and a filter returns true or false; use a comparison")
     _check_parts(text, tree)
     paths = frozenset(_paths(tree, frozenset()))
-    return Expression(compiled.eval, tree, paths, _wanted(paths), weight_max(tree))
+    return CompiledExpression(compiled.eval, tree, paths, _wanted(paths), weight_max(tree))
 
 
 @functools.cache
@@ -168,10 +168,10 @@ def _translated(said: str) -> ValueError:
     text = text.partition(" expecting ")[0].partition(" (in container")[0].removesuffix(" [INVALID_ARGUMENT]")
     if "undeclared reference" in text and (name := re.search(r"'([^']*)'", text)):
         text += f"; {nearest(name[1], VARIABLES)}use {', '.join(VARIABLES)}, or fields of the body as json.name"
-    return TextError(_short(text), line, column) if line > 0 < column else ValueError(_short(text))
+    return ConfigTextError(_short(text), line, column) if line > 0 < column else ValueError(_short(text))
 
 
-def _check_parts(text: str, tree: Node) -> None:
+def _check_parts(text: str, tree: CelNode) -> None:
     """Refuse what has no bounded cost."""
     loops = 0
     for node in tree.walk():
@@ -185,7 +185,7 @@ def _check_parts(text: str, tree: Node) -> None:
             _check_pattern(text, node)
 
 
-def _check_pattern(text: str, node: Node) -> None:
+def _check_pattern(text: str, node: CelNode) -> None:
     pattern = node.below[-1].value
     if not isinstance(pattern, str):
         raise _placed(text, node.at, "the pattern of matches must be a literal, not a value of the message")
@@ -201,10 +201,10 @@ def _placed(text: str, at: int, said: str) -> ValueError:
     if at < 0:
         return ValueError(said)
     before = text[:at]
-    return TextError(said, before.count("\n") + 1, at - before.rfind("\n"))
+    return ConfigTextError(said, before.count("\n") + 1, at - before.rfind("\n"))
 
 
-def _paths(node: Node, local: frozenset[str]) -> set[Path]:
+def _paths(node: CelNode, local: frozenset[str]) -> set[Path]:
     """Return the fields of variables that a part names, the longest of each chain."""
     path = path_of(node)
     if path is not None:
@@ -244,7 +244,7 @@ def _plain(value: Any) -> Any:
         return {name: _plain(each) for name, each in value.items()}
     if kind is list:
         return [_plain(each) for each in value]
-    # A number that keeps its text (`actions.transform.exact`) is a float of a class of its own.
+    # A number that keeps its text (`actions.transform.exact_json`) is a float of a class of its own.
     return float(value) if isinstance(value, float) and kind is not float else value
 
 

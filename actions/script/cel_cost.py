@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from actions.script.cel_tree import Node
+from actions.script.cel_tree import CelNode
 
 ROUNDS_MAX = 10_000
 """Rounds of all loops together, after which the library ends an expression."""
@@ -34,7 +34,7 @@ _LOOK_UPS = frozenset({"_[_]", "_?._", "_[?_]", "optional.of", "value"})
 _CHEAP = frozenset({"_&&_", "_||_", "!_", "@not_strictly_false", "hasValue"})
 
 
-def path_of(node: Node) -> Path | None:
+def path_of(node: CelNode) -> Path | None:
     """Return the field of a variable that a part names, such as `json.a.b` or `json["a b"]`; None: it is none."""
     names: list[str] = []
     while True:
@@ -64,12 +64,12 @@ class Estimate:
         self._otherwise = otherwise
         self.cost = 0
 
-    def of(self, node: Node) -> int:
+    def of(self, node: CelNode) -> int:
         """Return the cost of an expression."""
         self.size(node, 1, {})
         return self.cost
 
-    def size(self, node: Node, runs: int, scope: Mapping[str, int]) -> int:
+    def size(self, node: CelNode, runs: int, scope: Mapping[str, int]) -> int:
         """Add what a part costs that is run so often, and return how large its value may be.
 
         Args:
@@ -113,7 +113,7 @@ class Estimate:
         self.cost += runs * sum(sizes)
         return 1 if name in ("@in", "size") else sum(sizes)
 
-    def _loop(self, node: Node, runs: int, scope: Mapping[str, int]) -> int:
+    def _loop(self, node: CelNode, runs: int, scope: Mapping[str, int]) -> int:
         source, first, condition, step, result = node.below
         whole = self.size(source, runs, scope)
         rounds = min(whole, ROUNDS_MAX)
@@ -128,7 +128,7 @@ class Estimate:
         return self.size(result, runs, {**scope, so_far: made})
 
 
-def _compared(node: Node, sizes: list[int], scope: Mapping[str, int]) -> int:
+def _compared(node: CelNode, sizes: list[int], scope: Mapping[str, int]) -> int:
     """Return what a comparison is charged with in each round: the size of one operand, for it ends with the smaller.
 
     Of two that change it is the one that changes most often: the sum over its values is the size of a list, while two
@@ -144,7 +144,7 @@ def _compared(node: Node, sizes: list[int], scope: Mapping[str, int]) -> int:
     return min(size for size, depth in zip(sizes, depths, strict=True) if depth == max(depths))
 
 
-def weight_max(tree: Node) -> int | None:
+def weight_max(tree: CelNode) -> int | None:
     """Return the size up to which no field can make an expression cost too much; None: none can."""
     if Estimate({}, WEIGHT_MAX).of(tree) <= COST_MAX:
         return None

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 
-class Node(NamedTuple):
+class CelNode(NamedTuple):
     """One part of an expression.
 
     Attributes:
@@ -27,19 +27,19 @@ class Node(NamedTuple):
 
     kind: str
     name: str = ""
-    below: tuple[Node, ...] = ()
+    below: tuple[CelNode, ...] = ()
     value: str | bytes | None = None
     at: int = -1
     more: tuple[str, str] = ("", "")
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> Iterator[CelNode]:
         """Yield this part and all below it."""
         yield self
         for each in self.below:
             yield from each.walk()
 
 
-def read_tree(data: bytes) -> Node:
+def read_tree(data: bytes) -> CelNode:
     """Read a serialized CheckedExpr, which comes wrapped in an Any (2)."""
     checked = _fields(_fields(data)[2][0])
     positions: dict[int, int] = {}
@@ -50,33 +50,33 @@ def read_tree(data: bytes) -> Node:
     return _node(checked[4][0], positions)
 
 
-def _node(data: bytes, positions: dict[int, int]) -> Node:
+def _node(data: bytes, positions: dict[int, int]) -> CelNode:
     fields = _fields(data)
     at = positions.get(fields.get(2, [0])[0], -1)
 
-    def parts(*found: Any) -> tuple[Node, ...]:
+    def parts(*found: Any) -> tuple[CelNode, ...]:
         return tuple(_node(each, positions) for group in found for each in group)
 
     if 4 in fields:
-        return Node("ident", _text(_fields(fields[4][0]), 1), at=at)
+        return CelNode("ident", _text(_fields(fields[4][0]), 1), at=at)
     if 5 in fields:
         select = _fields(fields[5][0])
-        return Node("select", _text(select, 2), parts(select.get(1, ())), at=at)
+        return CelNode("select", _text(select, 2), parts(select.get(1, ())), at=at)
     if 6 in fields:
         call = _fields(fields[6][0])
-        return Node("call", _text(call, 2), parts(call.get(1, ()), call.get(3, ())), at=at)
+        return CelNode("call", _text(call, 2), parts(call.get(1, ()), call.get(3, ())), at=at)
     if 7 in fields:
-        return Node("list", below=parts(_fields(fields[7][0]).get(1, ())), at=at)
+        return CelNode("list", below=parts(_fields(fields[7][0]).get(1, ())), at=at)
     if 8 in fields:
         entries = [_fields(each) for each in _fields(fields[8][0]).get(2, ())]
-        return Node("map", below=parts(*(each.get(number, ()) for each in entries for number in (3, 4))), at=at)
+        return CelNode("map", below=parts(*(each.get(number, ()) for each in entries for number in (3, 4))), at=at)
     if 9 in fields:
         loop = _fields(fields[9][0])
         below = parts(*(loop.get(number, ()) for number in (2, 4, 5, 6, 7)))
-        return Node("loop", _text(loop, 1), below, at=at, more=(_text(loop, 3), _text(loop, 8)))
+        return CelNode("loop", _text(loop, 1), below, at=at, more=(_text(loop, 3), _text(loop, 8)))
     constant = _fields(fields[3][0]) if 3 in fields else {}
     value = constant[6][0].decode() if 6 in constant else constant[7][0] if 7 in constant else None
-    return Node("const", value=value, at=at)
+    return CelNode("const", value=value, at=at)
 
 
 def _text(fields: dict[int, list[Any]], number: int) -> str:

@@ -1,7 +1,7 @@
 """The three kinds of faults that a sink meets: of one message, of one connection, of one server (docs/sinks.md).
 
 Each sink sorts the errors of its server into these, and treats the kinds alike: a message has an outcome of its own,
-a connection is renewed and the work tried again, and for a server the whole sink waits (`actions.sinks.away`).
+a connection is renewed and the work tried again, and for a server the whole sink waits (`actions.sinks.server_outage`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 
 
-class MessageRefused(Exception):
+class ServerRefusedMessage(Exception):
     """The server refuses this message; other messages continue.
 
     Attributes:
@@ -39,7 +39,7 @@ _WAITS = (errno.EACCES, errno.EPERM, errno.EDQUOT)
 def fault_of_disk(error: OSError, text: str) -> Exception:
     """Return the fault that an error of a file system means: of the file's messages, or of the whole system."""
     if error.errno in _REFUSED:
-        return MessageRefused(text)
+        return ServerRefusedMessage(text)
     if error.errno in _WAITS:
-        return MessageRefused(text, waits=True, is_partial=error.errno == errno.EDQUOT)
+        return ServerRefusedMessage(text, waits=True, is_partial=error.errno == errno.EDQUOT)
     return ServerAway(text)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from actions.tombstones import is_tombstone
-from actions.transform.exact import body_of, decode_exact, json_of
+from actions.transform.exact_json import body_of, decode_exact, json_of
 from conf.json_path import MISSING, compile_getter, parse_path
 from pyddmq.actions import Job, Unprocessable
 
@@ -60,7 +60,7 @@ class Template:
 
     Args:
         text: With its places.
-        is_intact: `${body}` is as it was published: see `actions.transform.exact`.
+        is_intact: `${body}` is as it was published: see `actions.transform.exact_json`.
 
     Attributes:
         needs_json: It looks into the body.

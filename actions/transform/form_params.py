@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from actions.tombstones import is_tombstone
-from actions.transform.exact import body_of, json_of, text_of
+from actions.transform.exact_json import body_of, json_of, text_of
 from conf.base import Model, Reload, setting
 from conf.secrets import Secret
 from pyddmq.actions import Action, Job, Status, Unprocessable

@@ -18,7 +18,7 @@ from uuid import uuid4
 from bench.servers.kafka import make_topic
 from bench.servers.processes import core_seconds, process_cpu_seconds
 from conf.sections.kafka import KafkaClusterConfig
-from upstream.kafka.link import KafkaFailure, Place
+from upstream.kafka.link import KafkaFailure, KafkaPartition
 from upstream.kafka_client.all_groups_process import SurveyProcess
 
 KEYS, BODY_BYTES = 1_000, 200
@@ -134,7 +134,7 @@ class Group:
     def __init__(self, load: Load, group: str, topic: str) -> None:
         self._survey = SurveyProcess("bench", cluster(load.address), client_id="bench")
         self._group = group
-        self._places = [Place(topic, each) for each in range(load.partitions)]
+        self._places = [KafkaPartition(topic, each) for each in range(load.partitions)]
 
     def members(self) -> int:
         """Return how many members have partitions."""

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from broker.consumer.concurrent import ConcurrentContext, ConcurrentStatus
 from broker.consumer.counters import CONSUMED, FAILED, SAVE_ERRORS, SKIPPED
-from broker.consumer.member import Consumer, QueueWork
+from broker.consumer.member import GroupConsumer, QueueWork
 from broker.consumer.reading import ConsumedMessage
 from broker.consumer.shared import Shared
 from broker.errors import StoreUnreadable
@@ -106,7 +106,7 @@ class BroadcastWork(QueueWork):
         )
 
 
-class BroadcastConsumer(Consumer):
+class BroadcastConsumer(GroupConsumer):
     """Consumes all queues of its topics; see the module's text."""
 
     kind: ClassVar[str] = "broadcasting"

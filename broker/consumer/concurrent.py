@@ -20,9 +20,9 @@ from typing import Any, ClassVar
 
 from broker.consumer.counters import CONSUMED, FAILED
 from broker.consumer.dead_lettering import DeadLettering
-from broker.consumer.leaving import Leaving
-from broker.consumer.member import Consumer, QueueWork
+from broker.consumer.member import GroupConsumer, QueueWork
 from broker.consumer.options import ConsumerOptions
+from broker.consumer.pending_append import PendingAppend
 from broker.consumer.reading import ConsumedMessage
 from broker.consumer.retry_counts import Retries
 from broker.consumer.strategies import averagely
@@ -47,11 +47,11 @@ Unfit = Callable[[ConsumedMessage, str], None]
 
 
 @dataclass(eq=False, kw_only=True)
-class SendingBack(Leaving):
+class SendingBack(PendingAppend):
     """One message on its way to the retry topic.
 
     Attributes:
-        shared, group, ended: As `Leaving`.
+        shared, group, ended: As `PendingAppend`.
         message: The message, with this failure counted.
         asked: Delay level that the listener wants, 0 for the broker's choice.
         unfit: Told with a sentence when no store will ever take the record.
@@ -115,12 +115,12 @@ _FROM_FIRST = ConsumerOptions()
 class ConcurrentWork(QueueWork):
     """One queue of a concurrent consumer."""
 
-    def __init__(self, owner: Consumer, name: MessageQueue, queue: ConsumeQueue, start: int) -> None:
+    def __init__(self, owner: GroupConsumer, name: MessageQueue, queue: ConsumeQueue, start: int) -> None:
         super().__init__(owner, name, queue, start)
         self._retried = is_retry_topic(name.topic)
         self._unfinished: set[int] = set()
         self._running = 0
-        self._leaving: dict[int, Leaving] = {}
+        self._leaving: dict[int, PendingAppend] = {}
 
     @property
     def busy_batches(self) -> int:
@@ -227,7 +227,7 @@ class ConcurrentWork(QueueWork):
             DeadLettering(owner.shared, owner.group, message, reason=reason, label=label, ended=self._has_left),
         )
 
-    def _leave(self, message: ConsumedMessage, leaving: Leaving) -> None:
+    def _leave(self, message: ConsumedMessage, leaving: PendingAppend) -> None:
         if not self.busy_batches:
             self.begin()
         self._leaving[message.offset] = leaving
@@ -264,7 +264,7 @@ class ConcurrentWork(QueueWork):
             self.busy_since = None
 
 
-class ConcurrentConsumer(Consumer):
+class ConcurrentConsumer(GroupConsumer):
     """Consumes its queues with up to `concurrency` batches at one time; see the module's text."""
 
     kind: ClassVar[str] = "concurrent"
@@ -280,7 +280,7 @@ class ConcurrentConsumer(Consumer):
         """Join the group and begin to consume, also what the group failed.
 
         Raises:
-            KeyError, ValueError, QueuesOwned: As `Consumer.start`.
+            KeyError, ValueError, QueuesOwned: As `GroupConsumer.start`.
             DiskFull, StoreFailed: The retry topic is not there yet and cannot be made.
         """
         shared = self.shared

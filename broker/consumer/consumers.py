@@ -35,7 +35,7 @@ class ConsumerSeams(TypedDict):
     limited_log: NotRequired[RateLimitedLog | None]
 
 
-class Given(ConsumerSeams):
+class ConsumersArguments(ConsumerSeams):
     """Keyword arguments of `Consumers`; the text of `Shared` says what each is for."""
 
     run: NotRequired[Runner]
@@ -63,7 +63,7 @@ class Consumers:
         self.shared = Shared(store, runtime_of(**seams), run=run, offsets=offsets, broker_name=broker_name)
 
     @classmethod
-    def open(cls, store: Store, **given: Unpack[Given]) -> Consumers:
+    def open(cls, store: Store, **given: Unpack[ConsumersArguments]) -> Consumers:
         """Make consumers possible on an open store: `Consumers(...)`, and `opening` in one go.
 
         Raises:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from broker.consumer.counters import DEAD_LETTERED, DEAD_LETTERS_REFUSED
-from broker.consumer.leaving import Leaving
+from broker.consumer.pending_append import PendingAppend
 from broker.consumer.retry_counts import Retries
 from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.format.record import prepared_offset
@@ -22,11 +22,11 @@ _SCAN_UNITS = 256
 
 
 @dataclass(eq=False, kw_only=True)
-class DeadLettering(Leaving):
+class DeadLettering(PendingAppend):
     """One message on its way to the dead letters.
 
     Attributes:
-        shared, group, message, ended: As `Leaving`.
+        shared, group, message, ended: As `PendingAppend`.
         reason: Why, in a sentence.
         label: Why, for the counter.
     """

@@ -52,7 +52,7 @@ class QueueStats:
 
 
 @dataclass(eq=False, repr=False)
-class Consumer:
+class GroupConsumer:
     """One member of a group; made by `Consumers`, and `start` begins. All methods are called in the loop's thread.
 
     Attributes:
@@ -299,7 +299,7 @@ class QueueWork(ABC):
     """One queue of one consumer, RocketMQ's ProcessQueue; subclasses say how messages are handed out.
 
     It is given up only while nothing of it is busy: no listener runs in it and no dead letter is on its way. A listener
-    that never returns keeps its queue for ever; `Consumer.stats` shows since when.
+    that never returns keeps its queue for ever; `GroupConsumer.stats` shows since when.
 
     Attributes:
         committed: Next offset to consume, as committed last.
@@ -309,7 +309,7 @@ class QueueWork(ABC):
         busy_since: Since when a listener runs in it or a dead letter is on its way, monotonic seconds; None: neither.
     """
 
-    def __init__(self, owner: Consumer, name: MessageQueue, queue: ConsumeQueue, start: int) -> None:
+    def __init__(self, owner: GroupConsumer, name: MessageQueue, queue: ConsumeQueue, start: int) -> None:
         self.owner = owner
         self.name = name
         self.queue = queue

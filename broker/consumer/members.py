@@ -9,7 +9,7 @@ from broker.consumer.tags import TagExpression
 from broker.queues.queue_locks import Place, QueueLocks
 
 
-class Member(Protocol):
+class ConsumerMember(Protocol):
     """What a group asks of a member."""
 
     kind: ClassVar[str]
@@ -56,11 +56,11 @@ class Members:
 
     def __init__(self, locks: QueueLocks) -> None:
         self._locks = locks
-        self._members: dict[str, dict[str, Member]] = {}
-        self._present: dict[str, dict[str, Member]] = {}
+        self._members: dict[str, dict[str, ConsumerMember]] = {}
+        self._present: dict[str, dict[str, ConsumerMember]] = {}
         self._closed = False
 
-    def join(self, member: Member, places: Iterable[Place]) -> None:
+    def join(self, member: ConsumerMember, places: Iterable[Place]) -> None:
         """Make a consumer a member; the others hear of it.
 
         Raises:
@@ -82,12 +82,12 @@ class Members:
         self._present.setdefault(group, {})[member.client_id] = member
         self.changed(group)
 
-    def leave(self, member: Member) -> None:
+    def leave(self, member: ConsumerMember) -> None:
         """Take a consumer out of the allocation; it may still hold queues."""
         self._members.get(member.group, {}).pop(member.client_id, None)
         self.changed(member.group)
 
-    def left(self, member: Member) -> None:
+    def left(self, member: ConsumerMember) -> None:
         """Forget a consumer that holds nothing any more."""
         present = self._present.get(member.group, {})
         if present.get(member.client_id) is member:

@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 
 from broker.consumer.counters import CONSUMED, FAILED
 from broker.consumer.dead_lettering import DeadLettering
-from broker.consumer.member import Consumer, QueueWork
+from broker.consumer.member import GroupConsumer, QueueWork
 from broker.consumer.options import clamp_suspend
 from broker.consumer.reading import ConsumedMessage
 from broker.consumer.retry_counts import Retries
@@ -69,7 +69,7 @@ _SUSPEND = OrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
 class OrderlyWork(QueueWork):
     """One queue of an orderly consumer."""
 
-    def __init__(self, owner: Consumer, name: MessageQueue, queue: ConsumeQueue, start: int) -> None:
+    def __init__(self, owner: GroupConsumer, name: MessageQueue, queue: ConsumeQueue, start: int) -> None:
         super().__init__(owner, name, queue, start)
         self._uncommitted = False
         """Consumed without auto-commit: the reader is ahead of what may be committed."""
@@ -253,7 +253,7 @@ class OrderlyWork(QueueWork):
             self.busy_since = None
 
 
-class OrderlyConsumer(Consumer):
+class OrderlyConsumer(GroupConsumer):
     """Consumes its queues in order, one batch of a queue at a time; see the module's text."""
 
     kind: ClassVar[str] = "orderly"

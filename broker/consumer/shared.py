@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker.consumer.counters import OFFSETS_CLAMPED, SAVE_ERRORS
-from broker.consumer.members import Member, Members
+from broker.consumer.members import ConsumerMember, Members
 from broker.consumer.options import ConsumerOptions
 from broker.consumer.retry_counts import Key, RetryCounts
 from broker.consumer.running import Runner, run_inline
@@ -80,7 +80,7 @@ class Shared:
         self._persist_asked = False
         self._closed = False
 
-    def join(self, member: Member, places: Iterable[Place]) -> None:
+    def join(self, member: ConsumerMember, places: Iterable[Place]) -> None:
         """Make a consumer a member; from the first one on offsets are written every 5 s.
 
         Raises:

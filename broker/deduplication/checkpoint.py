@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 
 from broker.deduplication.numbers import MARK, NAME_BYTES, NUMBER_MAX, parse_key
-from broker.deduplication.window import MISSING, Producer
+from broker.deduplication.window import MISSING, ProducerWindow
 from broker.runtime.sums import crc32
 
 _MAGIC = b"PYDDMQDD"
@@ -26,7 +26,7 @@ class CheckpointDamaged(ValueError):
     """The bytes are no checkpoint, or not whole."""
 
 
-def encode(producers: Mapping[bytes, Producer], end: int) -> bytes:
+def encode(producers: Mapping[bytes, ProducerWindow], end: int) -> bytes:
     """Return the checkpoint of what is known below a commit-log offset."""
     parts: list[bytes] = []
     for name, producer in producers.items():
@@ -49,7 +49,7 @@ def _below(places: array[int], end: int) -> array[int]:
     return kept
 
 
-def decode(raw: bytes) -> tuple[int, Iterator[tuple[bytes, Producer]]]:
+def decode(raw: bytes) -> tuple[int, Iterator[tuple[bytes, ProducerWindow]]]:
     """Return the offset and the producers, read as they are asked for.
 
     Raises:
@@ -65,7 +65,7 @@ def decode(raw: bytes) -> tuple[int, Iterator[tuple[bytes, Producer]]]:
     return end, _producers(raw, count)
 
 
-def _producers(raw: bytes, count: int) -> Iterator[tuple[bytes, Producer]]:
+def _producers(raw: bytes, count: int) -> Iterator[tuple[bytes, ProducerWindow]]:
     at = _HEAD.size
     limit = len(raw) - _SUM.size
     for _ in range(count):
@@ -81,6 +81,6 @@ def _producers(raw: bytes, count: int) -> Iterator[tuple[bytes, Producer]]:
         if sys.byteorder != "big":
             places.byteswap()
         at = end
-        yield name, Producer(low, places, last_ms)
+        yield name, ProducerWindow(low, places, last_ms)
     if at != limit:
         raise CheckpointDamaged("it has bytes behind its end")

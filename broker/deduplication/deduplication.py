@@ -15,11 +15,11 @@ import structlog
 from broker.deduplication import metrics as counted
 from broker.deduplication.checkpoint import CheckpointDamaged, decode, encode
 from broker.deduplication.numbers import MARK, Numbered, are_in_order, parse_key
-from broker.deduplication.window import ELSEWHERE, MISSING, OLDER, Window, WindowLimits
+from broker.deduplication.window import ELSEWHERE, MISSING, OLDER, DeduplicationWindow, WindowLimits
 from broker.errors import DamagedRecord, MessageRefused, RecordGone
 from broker.format.properties import find_property
-from broker.format.record import Entry, prepared_offset
-from broker.log.awaited import AwaitedSteps, saved
+from broker.format.record import RecordSummary, prepared_offset
+from broker.log.durability import AwaitedSteps, saved
 from broker.log.walk import Walked
 from broker.opening.checkpointer import LOG_BYTES_MAX
 from broker.retention import ExpiringSegment, Relocation
@@ -38,10 +38,10 @@ _MOMENTS_KEPT = 60
 
 log = structlog.get_logger()
 
-__all__ = ["ELSEWHERE", "FILE", "MISSING", "OLDER", "Deduplication", "Judged", "WindowLimits"]
+__all__ = ["ELSEWHERE", "FILE", "MISSING", "OLDER", "Deduplication", "NumberedRun", "WindowLimits"]
 
 
-class Judged(NamedTuple):
+class NumberedRun(NamedTuple):
     """What is known of messages that one producer numbered in a row.
 
     Attributes:
@@ -69,7 +69,7 @@ class Deduplication:
     def __init__(self, store: Store, runtime: Runtime, limits: WindowLimits) -> None:
         """Set up; `opening` makes one that knows what the store has."""
         metrics = runtime.metrics
-        self.window = Window(limits, metrics)
+        self.window = DeduplicationWindow(limits, metrics)
         self._clock = runtime.clock
         self._moments: deque[tuple[float, int]] = deque()
         """Monotonic seconds, and the store's time then, over the last `silence_ms`."""
@@ -157,7 +157,7 @@ class Deduplication:
 
     # Sends
 
-    def judge(self, keys: list[bytes]) -> Judged:
+    def judge(self, keys: list[bytes]) -> NumberedRun:
         """Say what is known of messages that came together, by their keys.
 
         Raises:
@@ -179,9 +179,9 @@ class Deduplication:
             older = places.count(OLDER)
             self._repeated.add(known - older)
             self._older.add(older)
-        return Judged(first, places)
+        return NumberedRun(first, places)
 
-    def stored(self, judged: Judged, places: Sequence[int]) -> None:
+    def stored(self, judged: NumberedRun, places: Sequence[int]) -> None:
         """Enter the commit-log offsets of messages that were judged new and are staged now."""
         name, number = judged.first
         if not judged.places:
@@ -191,7 +191,7 @@ class Deduplication:
         for at, place in zip(missing, places, strict=True):
             self.window.seen(name, number + at, place, self._store.store_ms)
 
-    def begun(self, judged: Judged, places: Sequence[int]) -> None:
+    def begun(self, judged: NumberedRun, places: Sequence[int]) -> None:
         """As `stored`, of messages of which some are under way to another log: their places are MISSING as yet."""
         name, number = judged.first
         if not judged.places:
@@ -208,7 +208,7 @@ class Deduplication:
         """Whether nothing was stored or begun of a message's producer behind it."""
         return self.window.next_of(numbered.name) == numbered.number + 1
 
-    def record_of(self, key: bytes, place: int) -> Entry | None:
+    def record_of(self, key: bytes, place: int) -> RecordSummary | None:
         """Return what the record at a place says; None when it is gone, damaged, or another message's."""
         entry = self._store.record_at(place) if place >= self._store.min_offset else None
         if entry is None or find_property(entry.properties, _KEY_NAME) != key:

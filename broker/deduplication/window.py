@@ -55,7 +55,7 @@ class WindowLimits:
     producers: int = 10_000
 
 
-class Producer:
+class ProducerWindow:
     """What is known of one producer.
 
     Attributes:
@@ -79,7 +79,7 @@ class Producer:
         return self.low + len(self.places)
 
 
-class Window:
+class DeduplicationWindow:
     """The producers of one store.
 
     Args:
@@ -95,7 +95,7 @@ class Window:
         self.owner_of: Callable[[bytes], str | None] | None = None
         self.limits = limits
         self.evicted_ms = -1
-        self.producers: OrderedDict[bytes, Producer] = OrderedDict()
+        self.producers: OrderedDict[bytes, ProducerWindow] = OrderedDict()
         self._receipts = 0
         self._metrics = metrics
         self._known = metrics.counter(counted.KNOWN)
@@ -155,7 +155,7 @@ class Window:
         if producer is None:
             first = first_number(name)
             low = first if number - first <= HOLE_MAX else number
-            producer = self.producers[name] = Producer(low, array("q"), now_ms)
+            producer = self.producers[name] = ProducerWindow(low, array("q"), now_ms)
             self._known.value += 1
             self._forget_surplus()
         at = number - producer.low
@@ -179,7 +179,7 @@ class Window:
         self.producers.move_to_end(name)
         self._trim(producer, max(call, lost + 1))
 
-    def restore(self, name: bytes, producer: Producer) -> None:
+    def restore(self, name: bytes, producer: ProducerWindow) -> None:
         """Enter a producer of a checkpoint, in the order of the last messages."""
         self.producers[name] = producer
         self._receipts += len(producer.places)
@@ -196,7 +196,7 @@ class Window:
         while (surplus := len(self.producers) - self.limits.producers) > 0:
             self._make_room(lambda _: 1, surplus, self.limits.producers, "producers")
 
-    def _make_room(self, weigh: Callable[[Producer], int], surplus: int, bound: int, reason: str) -> None:
+    def _make_room(self, weigh: Callable[[ProducerWindow], int], surplus: int, bound: int, reason: str) -> None:
         """Forget the producers that were silent longest: of all, or of the owner with most where owners are known.
 
         Args:
@@ -218,7 +218,7 @@ class Window:
             self.evicted_ms = max(self.evicted_ms, self.producers[name].last_ms)
             self._forget_one(name, reason)
 
-    def _of_heaviest_owner(self, weigh: Callable[[Producer], int]) -> list[bytes]:
+    def _of_heaviest_owner(self, weigh: Callable[[ProducerWindow], int]) -> list[bytes]:
         """Return the producers of the owner with most, longest silent first; the newest of several stays."""
         assert self.owner_of is not None, "owners are known"
         held: Counter[str | None] = Counter()
@@ -235,7 +235,7 @@ class Window:
         self.producers.clear()
         self._receipts = self._known.value = 0
 
-    def _trim(self, producer: Producer, last_call: int) -> None:
+    def _trim(self, producer: ProducerWindow, last_call: int) -> None:
         """Keep the places of the last messages only; now and then, so that it costs nothing for each."""
         kept = max(self.limits.messages, last_call)
         places = producer.places

@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from broker.deduplication.window import Window
+from broker.deduplication.window import DeduplicationWindow
 from broker.errors import StoreUnreadable
 from broker.runtime.bundle import Runtime
 from broker.runtime.file_writes import FileWrite
@@ -55,7 +55,7 @@ PARTITIONS_MAX = 10_000
 log = structlog.get_logger()
 
 
-class Verdict(enum.Enum):
+class WriteVerdict(enum.Enum):
     """What a task is to do."""
 
     SEND = "send"
@@ -113,12 +113,12 @@ class Writes:
         version: Counts changes.
     """
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: DeduplicationWindow) -> None:
         self.version = 0
         self._window = window
         self._batches: OrderedDict[str, _Batch] = OrderedDict()
 
-    def declare(self, said: Declaration, now_ms: int) -> tuple[Verdict, str]:
+    def declare(self, said: Declaration, now_ms: int) -> tuple[WriteVerdict, str]:
         """Return what is to be done, and why in a sentence; `now_ms` is the store's time."""
         batch = self._batches.get(said.name)
         if batch is not None:
@@ -131,30 +131,33 @@ class Writes:
             while len(self._batches) > WRITES_MAX:
                 self._forget_one()
             if said.ends:
-                return Verdict.SKIP, "ended"
+                return WriteVerdict.SKIP, "ended"
         if batch.number > said.batch:
-            return Verdict.SKIP, f"batch {batch.number} has begun"
+            return WriteVerdict.SKIP, f"batch {batch.number} has begun"
         if batch.ended is not None:
             if said.ends and said.digest != batch.ended:
-                return Verdict.DIFFERS, f"batch {said.batch} was stored before, with other rows or other partitions"
-            return Verdict.SKIP, f"batch {said.batch} is stored"
+                return (
+                    WriteVerdict.DIFFERS,
+                    f"batch {said.batch} was stored before, with other rows or other partitions",
+                )
+            return WriteVerdict.SKIP, f"batch {said.batch} is stored"
         return self._end(batch, said) if said.ends else self._partition(batch, said, now_ms)
 
-    def _partition(self, batch: _Batch, said: Declaration, now_ms: int) -> tuple[Verdict, str]:
+    def _partition(self, batch: _Batch, said: Declaration, now_ms: int) -> tuple[WriteVerdict, str]:
         known = batch.partitions.get(said.partition)
         if known is None:
             others = sorted(at for at, each in batch.partitions.items() if each.run != said.run)
             if others:
                 numbers = ", ".join(map(str, others[:10]))
-                return Verdict.WAITS, (
+                return WriteVerdict.WAITS, (
                     f"batch {said.batch} was begun by an earlier run: partition {said.partition} waits "
                     f"until this run has repeated partition {numbers}"
                 )
             batch.partitions[said.partition] = _Partition(said.rows, said.digest, said.run, now_ms)
             self.version += 1
-            return Verdict.SEND, "new"
+            return WriteVerdict.SEND, "new"
         if (known.rows, known.digest) != (said.rows, said.digest):
-            return Verdict.DIFFERS, (
+            return WriteVerdict.DIFFERS, (
                 f"partition {said.partition} of batch {said.batch} was begun with {known.rows} rows, and this run has "
                 f"{said.rows} rows there{'' if known.rows != said.rows else ' that differ'}"
             )
@@ -164,20 +167,23 @@ class Writes:
         window = self._window
         sure_ms = max(now_ms - window.limits.silence_ms, window.evicted_ms + 1)
         if known.since_ms < sure_ms and window.next_of(said.producer) is None:
-            return Verdict.FORGOTTEN, f"rows of partition {said.partition} of batch {said.batch} may be stored already"
-        return Verdict.SEND, "again"
+            return (
+                WriteVerdict.FORGOTTEN,
+                f"rows of partition {said.partition} of batch {said.batch} may be stored already",
+            )
+        return WriteVerdict.SEND, "again"
 
-    def _end(self, batch: _Batch, said: Declaration) -> tuple[Verdict, str]:
+    def _end(self, batch: _Batch, said: Declaration) -> tuple[WriteVerdict, str]:
         own = sum(each.run == said.run for each in batch.partitions.values())
         if not own == len(batch.partitions) == said.partition:
-            return Verdict.DIFFERS, (
+            return WriteVerdict.DIFFERS, (
                 f"batch {said.batch} ends with {said.partition} partitions that have rows, and "
                 f"{len(batch.partitions)} were begun, {own} of them by this run"
             )
         batch.ended = said.digest
         batch.partitions = {}
         self.version += 1
-        return Verdict.SKIP, "ended"
+        return WriteVerdict.SKIP, "ended"
 
     def _forget_one(self) -> None:
         """Forget the write that was silent longest, an ended one before any that is begun."""
@@ -206,7 +212,7 @@ class Writes:
 class WriteLedger:
     """`Writes` of a store, durable before a task is answered."""
 
-    def __init__(self, store: Store, runtime: Runtime, window: Window) -> None:
+    def __init__(self, store: Store, runtime: Runtime, window: DeduplicationWindow) -> None:
         """Read what the file has; a damaged one is counted and begun anew."""
         self._store = store
         self._writes = Writes(window)
@@ -221,7 +227,7 @@ class WriteLedger:
             runtime.metrics.counter(FILES_DAMAGED, FILE).add()
             log.error("writes_damaged", path=self._file.path, why=str(error))
 
-    def declare(self, said: Declaration, done: Callable[[Verdict, str], None]) -> None:
+    def declare(self, said: Declaration, done: Callable[[WriteVerdict, str], None]) -> None:
         """Call `done` with what is to be done when that is durable; with WAITS when it could not be written."""
         verdict, text = self._writes.declare(said, self._store.store_ms)
         if self._saved == self._writes.version:
@@ -232,7 +238,7 @@ class WriteLedger:
             if error is None:
                 done(verdict, text)
             else:
-                done(Verdict.WAITS, f"{FILE} cannot be written: {error.strerror or error}")
+                done(WriteVerdict.WAITS, f"{FILE} cannot be written: {error.strerror or error}")
 
         self._waiting.append(saved)
         if not self._is_under_way:

@@ -29,7 +29,7 @@ assert HEADER.size == 88
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class LogMessage:
     """One record of the log.
 
     Attributes:
@@ -87,7 +87,7 @@ class Message:
         return unpack(self.stored_body, self.sys_flag, limit)
 
 
-def message_of(record: memoryview) -> Message:
+def message_of(record: memoryview) -> LogMessage:
     """Take a whole record apart.
 
     Raises:
@@ -98,7 +98,7 @@ def message_of(record: memoryview) -> Message:
     width = 1 if record[7] == 0xA7 else 2
     born_bytes = 20 if flags & SYS_BORN_HOST_V6 else 8
     host_at = 48 + born_bytes + 8
-    return Message(
+    return LogMessage(
         topic=bytes(view[body_end + width : block_at - 2]).decode("utf-8", "replace"),
         queue_id=queue_id(record),
         offset=queue_offset(record),

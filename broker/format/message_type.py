@@ -44,7 +44,7 @@ class MessageKind(NamedTuple):
     ordered: bool
 
 
-class Mismatch(StrEnum):
+class MessageTypeMismatch(StrEnum):
     """Why a message does not fit a topic's type; the values end a sentence that begins with the topic."""
 
     HALF = "accepts no half messages"
@@ -62,20 +62,20 @@ def type_of(entry: Mapping[str, Any]) -> MessageType:
     return MessageType.__members__.get(value, MessageType.MIXED) if isinstance(value, str) else MessageType.MIXED
 
 
-def mismatch(wanted: MessageType, kind: MessageKind) -> Mismatch | None:
+def mismatch(wanted: MessageType, kind: MessageKind) -> MessageTypeMismatch | None:
     """Why a topic of a type does not take a message of a kind; None when it does."""
     match wanted:
         case MessageType.MIXED:
             return None
         case MessageType.TRANSACTION:
-            return None if kind.half else Mismatch.NO_HALF
+            return None if kind.half else MessageTypeMismatch.NO_HALF
         case _ if kind.half:
-            return Mismatch.HALF
+            return MessageTypeMismatch.HALF
         case MessageType.DELAY:
-            return None if kind.delayed else Mismatch.NO_DELAY
+            return None if kind.delayed else MessageTypeMismatch.NO_DELAY
         case _ if kind.delayed:
-            return Mismatch.DELAY
+            return MessageTypeMismatch.DELAY
         case MessageType.FIFO:
-            return None if kind.keyed else Mismatch.NO_KEY
+            return None if kind.keyed else MessageTypeMismatch.NO_KEY
         case MessageType.NORMAL:
-            return Mismatch.ORDER if kind.ordered else None
+            return MessageTypeMismatch.ORDER if kind.ordered else None

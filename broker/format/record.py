@@ -235,7 +235,7 @@ def topic_of(record: memoryview) -> bytes:
     return bytes(record[at + 2 : at + 2 + int.from_bytes(record[at : at + 2], "big")])
 
 
-class Entry(NamedTuple):
+class RecordSummary(NamedTuple):
     """What recovery needs of a valid record.
 
     `batch` is (place, count) of a member of an atomic batch and None otherwise; `indexed` tells whether it has a unit
@@ -309,7 +309,7 @@ def _is_torn_sum(end: bytes) -> bool:
     )
 
 
-def check(view: memoryview, start: int, limit: int, physical: int) -> Entry | None:
+def check(view: memoryview, start: int, limit: int, physical: int) -> RecordSummary | None:
     """Return the record at `start` of a segment's view when it is valid, else None.
 
     Valid: a magic, a size that stays below `limit`, its own physical offset, the sum, and parts that add up.
@@ -338,7 +338,7 @@ def can_be(topic: bytes, queue_id: int) -> bool:
     return 0 <= queue_id < QUEUE_ID_END and is_stored_topic(topic)
 
 
-def _entry(record: memoryview) -> Entry | None:
+def _entry(record: memoryview) -> RecordSummary | None:
     """Take a record apart whose sum is right; None when its lengths do not add up, or its queue cannot be."""
     total, magic, _, queue, _, offset, physical, sys_flag, _, _, store_ms, _, _, _, body_bytes = _unpack_header(record)
     topic_at = HEADER_BYTES + body_bytes
@@ -368,4 +368,4 @@ def _entry(record: memoryview) -> Entry | None:
         if place.isdigit() and count.isdigit():
             batch = (int(place), int(count))
     indexed = sys_flag & SYS_TRANSACTION_MASK not in (SYS_PREPARED, SYS_ROLLBACK)
-    return Entry(physical, total, topic, queue, offset, store_ms, strip_own(block), batch, indexed)
+    return RecordSummary(physical, total, topic, queue, offset, store_ms, strip_own(block), batch, indexed)

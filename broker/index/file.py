@@ -66,7 +66,7 @@ class IndexDamaged(Exception):
         self.file = file
 
 
-class Header(NamedTuple):
+class IndexFileHeader(NamedTuple):
     """Times in ms and commit-log offsets of the first and the last entry; `next_entry` is 1 for an empty file."""
 
     begin_ms: int
@@ -82,10 +82,10 @@ class Sums(NamedTuple):
 
     head: int
     entries: int
-    header: Header
+    header: IndexFileHeader
 
 
-EMPTY = Header(0, 0, 0, 0, 0, 1)
+EMPTY = IndexFileHeader(0, 0, 0, 0, 0, 1)
 
 
 class IndexFile:
@@ -99,7 +99,7 @@ class IndexFile:
         resized: It has another size than the store's index files, which a file of RocketMQ's may have.
     """
 
-    def __init__(self, disk: Disk, path: str, *, slots: int, entries: int, header: Header = EMPTY) -> None:
+    def __init__(self, disk: Disk, path: str, *, slots: int, entries: int, header: IndexFileHeader = EMPTY) -> None:
         self.path = path
         self.header = header
         self.sums: Sums | None = None
@@ -145,7 +145,7 @@ class IndexFile:
             size = file.size()
             if size != self._bytes and not self._fit(size):
                 raise IndexDamaged(self, f"it has {size} bytes, not {self._bytes}")
-            header = Header(*HEADER.unpack(file.read(0, HEADER_BYTES)))
+            header = IndexFileHeader(*HEADER.unpack(file.read(0, HEADER_BYTES)))
         if header.next_entry == 0:
             # RocketMQ counts from 1 in memory and writes the count with the first entry.
             header = header._replace(next_entry=1)
@@ -222,7 +222,7 @@ class IndexFile:
             return
         with closing(self._disk.open(self.path)) as file:
             wanted = self.sums
-            if Header(*HEADER.unpack(file.read(0, HEADER_BYTES))) != wanted.header:
+            if IndexFileHeader(*HEADER.unpack(file.read(0, HEADER_BYTES))) != wanted.header:
                 raise IndexDamaged(self, "its header differs from the saved one")
             for (start, end), total in (((0, self._entries_at), wanted.head), (self._span(), wanted.entries)):
                 if (yield from _summing(file, start, end)) != total:
@@ -258,7 +258,7 @@ class IndexFile:
         data, first_ones = _enter(hashes, physicals, stamps, slots, number, begin_ms, dirty)
         self._pending += data
         used, number = used + first_ones, number + len(hashes)
-        self.header = Header(begin_ms, stamps[-1], begin, physicals[-1], used, number)
+        self.header = IndexFileHeader(begin_ms, stamps[-1], begin, physicals[-1], used, number)
         return stop
 
     def write(self) -> None:

@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 
 from broker.errors import NO_SPACE
-from broker.index.feed import IndexFeed
 from broker.index.file import IndexDamaged, IndexFile
 from broker.index.keys import KeyHasher
 from broker.index.names import file_name
-from broker.index.parts import Gap, IndexParts
+from broker.index.parts import IndexGap, IndexParts
+from broker.index.recent_records import IndexFeed
 from broker.index.rows import RowMaker, Rows
 from broker.index.state import IndexState
 from broker.log.commit_log import CommitLog
@@ -45,7 +45,7 @@ _ALL_MS = 1 << 62
 class _Repair:
     """The work on the first of the gaps: what is being written, and how far the walk came."""
 
-    def __init__(self, gap: Gap, start: int) -> None:
+    def __init__(self, gap: IndexGap, start: int) -> None:
         self.gap = gap
         self.position = start
         self.file: IndexFile | None = None
@@ -161,7 +161,7 @@ class Index:
         if self.position < self._log.visible_end:
             found.append((max(self.position, self._log.min_offset), self._log.visible_end))
         for place, part in reversed(list(enumerate(self._parts.all))):
-            if isinstance(part, Gap):
+            if isinstance(part, IndexGap):
                 found.append(self._parts.bounds(place))
         return found
 
@@ -273,10 +273,10 @@ class Index:
 
     def _step_repair(self, records_max: int) -> None:
         """Go on with the first of the gaps; it becomes a file when its stretch of the log is read or the file full."""
-        place = next(at for at, part in enumerate(self._parts.all) if isinstance(part, Gap))
+        place = next(at for at, part in enumerate(self._parts.all) if isinstance(part, IndexGap))
         start, end = self._parts.bounds(place)
         gap, repair = self._parts.all[place], self._repair
-        assert isinstance(gap, Gap)
+        assert isinstance(gap, IndexGap)
         if repair is None or repair.gap is not gap:
             repair = self._repair = _Repair(gap, start)
         records, position = walk(self._log, max(repair.position, start), end, records_max=records_max)
@@ -298,7 +298,7 @@ class Index:
         repair.position = position
         if position >= end:
             self._close_gap(place, repair)
-            while place < len(self._parts.all) and isinstance(self._parts.all[place], Gap):
+            while place < len(self._parts.all) and isinstance(self._parts.all[place], IndexGap):
                 # Nothing is left for the gaps that follow.
                 self._parts.file(self._parts.all.pop(place).name).remove()
 

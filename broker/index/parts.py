@@ -14,7 +14,7 @@ _GAP_FILES_MAX = 1_000_000
 """Numbers of names that are kept for the files of a gap before the first file."""
 
 
-class Gap:
+class IndexGap:
     """A file that is to be rebuilt from the log."""
 
     def __init__(self, name: str) -> None:
@@ -48,7 +48,7 @@ class IndexParts:
             runtime: Its disk has the files; counts gaps, and reports them.
             read_only: Nothing is deleted, counted or reported.
         """
-        self.all: list[IndexFile | Gap] = []
+        self.all: list[IndexFile | IndexGap] = []
         self.changed = False
         self.names_changed = False
         self._folder = folder
@@ -86,17 +86,17 @@ class IndexParts:
         for name in saved.files.keys() - set(names) if saved is not None else ():
             self.all.append(self.gap(name, "missing", "it is missing"))
         self.all += [
-            Gap(name) for name in (saved.missing - saved.files.keys() - set(names) if saved is not None else ())
+            IndexGap(name) for name in (saved.missing - saved.files.keys() - set(names) if saved is not None else ())
         ]
         self.all.sort(key=lambda part: part.name)
         first = next(iter(self.files), None)
         if saved is None and first is not None and first is self.all[0] and first.header.begin > self._log.min_offset:
             # RocketMQ indexes nothing while messageIndexEnable is false: what is before its first file is not known.
-            self.all.insert(0, Gap(f"{max(int(first.name) - _GAP_FILES_MAX, 0):0{len(first.name)}d}"))
+            self.all.insert(0, IndexGap(f"{max(int(first.name) - _GAP_FILES_MAX, 0):0{len(first.name)}d}"))
             self.changed = self.names_changed = True
         return not self.drop_gaps_at_end()
 
-    def _taken(self, name: str, saved: SavedIndex | None, *, clean: bool, index_ms: int) -> IndexFile | Gap:
+    def _taken(self, name: str, saved: SavedIndex | None, *, clean: bool, index_ms: int) -> IndexFile | IndexGap:
         file = self.file(name)
         try:
             file.read_header()
@@ -104,7 +104,7 @@ class IndexParts:
             return self.gap(name, "damaged", str(error))
         header = file.header
         if saved is not None and name in saved.missing:
-            return Gap(name)
+            return IndexGap(name)
         if saved is not None and name in saved.files:
             file.sums = saved.files[name]
             if file.sums is not None and file.resized:
@@ -121,14 +121,14 @@ class IndexParts:
             return self.gap(name, "unfinished", "it is newer than the last saved one")
         return file
 
-    def gap(self, name: str, reason: str, why: str) -> Gap:
+    def gap(self, name: str, reason: str, why: str) -> IndexGap:
         """Make a gap of a file that is not believed; counted by `reason` and reported."""
         if self._read_only:
-            return Gap(name)
+            return IndexGap(name)
         self._metrics.counter(INDEX_REBUILT, reason).add()
         self._limited_log.note("index_file_rebuilt", file=f"{self._folder}/{name}", why=why)
         self.changed = self.names_changed = True
-        return Gap(name)
+        return IndexGap(name)
 
     def follow(self, place: int) -> None:
         """Put a gap behind a file that is full before the next one begins, if none is there."""
@@ -136,12 +136,12 @@ class IndexParts:
         after = self.all[place + 1 :][:1]
         following = f"{int(name) + 1:0{len(name)}d}"
         if after and isinstance(after[0], IndexFile) and following < after[0].name:
-            self.all.insert(place + 1, Gap(following))
+            self.all.insert(place + 1, IndexGap(following))
 
     def drop_gaps_at_end(self) -> bool:
         """Delete files at the end that are made anew anyway: the walk of the log's tail does it. Raises OSError."""
         dropped = False
-        while self.all and isinstance(self.all[-1], Gap):
+        while self.all and isinstance(self.all[-1], IndexGap):
             gap = self.all.pop()
             dropped = self.names_changed = True
             if not self._read_only:
@@ -154,9 +154,9 @@ class IndexParts:
         return [part for part in self.all if isinstance(part, IndexFile)]
 
     @property
-    def gaps(self) -> list[Gap]:
+    def gaps(self) -> list[IndexGap]:
         """What is to be made anew, oldest first."""
-        return [part for part in self.all if isinstance(part, Gap)]
+        return [part for part in self.all if isinstance(part, IndexGap)]
 
     @property
     def last(self) -> IndexFile | None:

@@ -1,6 +1,7 @@
 """Index entries of many records at once: what the files take.
 
-Records come from a walk of the log, or as the encoder made them (`broker.index.feed`); both give the same entries.
+Records come from a walk of the log, or as the encoder made them (`broker.index.recent_records`); both give the same
+entries.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from broker.errors import StoreUnreadable
-from broker.index.file import Header, Sums
+from broker.index.file import IndexFileHeader, Sums
 from broker.runtime.file_writes import FileWrite
 from broker.runtime.seams import Disk
 from broker.runtime.state_file import SealedFile
@@ -48,7 +48,7 @@ class IndexState:
         if data is None:
             return None
         files = {
-            name: None if sums is None else Sums(sums[0], sums[1], Header(*sums[2]))
+            name: None if sums is None else Sums(sums[0], sums[1], IndexFileHeader(*sums[2]))
             for name, sums in data["files"].items()
         }
         return SavedIndex(data["position"], files, frozenset(data["missing"]))

@@ -46,7 +46,7 @@ def prepared_offset_of(physical: int) -> int:
     return physical or FIRST_RECORD
 
 
-class Decision(NamedTuple):
+class DecisionRecord(NamedTuple):
     """The record at commit-log offset `physical`, of a topic (UTF-8), replaces the one at `replaced`."""
 
     replaced: int
@@ -62,7 +62,7 @@ class Decided(NamedTuple):
         position: Commit-log offset up to which the log was read.
     """
 
-    decisions: list[Decision]
+    decisions: list[DecisionRecord]
     position: int
 
 
@@ -81,12 +81,12 @@ def decisions(log: CommitLog, start: int, end: int) -> Generator[Decided, None, 
     """
     position = max(start, log.min_offset)
     while position < end:
-        found: list[Decision] = []
+        found: list[DecisionRecord] = []
         position = _step(log, position, end, found)
         yield Decided(found, position)
 
 
-def _step(log: CommitLog, position: int, end: int, found: list[Decision]) -> int:
+def _step(log: CommitLog, position: int, end: int, found: list[DecisionRecord]) -> int:
     """Add the decisions of a bounded piece of the log to `found`; return where the next piece begins."""
     segment_bytes = log.segment_bytes
     limit = segment_bytes - BLANK_BYTES
@@ -115,7 +115,7 @@ def _step(log: CommitLog, position: int, end: int, found: list[Decision]) -> int
                     if replaced:
                         topic = bytes(view[topic_at + 1 : topic_end])
                         if can_be(topic, queue_id) and sum_matches(view[at : at + size]):
-                            found.append(Decision(max(replaced, 0), position, topic))
+                            found.append(DecisionRecord(max(replaced, 0), position, topic))
                     position += size
                     at += size
                     continue
@@ -125,7 +125,7 @@ def _step(log: CommitLog, position: int, end: int, found: list[Decision]) -> int
         for each in records:
             replaced = _prepared(log, each.physical)
             if replaced and record_at(log, each.physical) is not None:
-                found.append(Decision(max(replaced, 0), each.physical, each.topic))
+                found.append(DecisionRecord(max(replaced, 0), each.physical, each.topic))
     return min(position, end)
 
 

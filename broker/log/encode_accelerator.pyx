@@ -15,7 +15,7 @@ from libc.string cimport memcpy
 from broker.runtime.accelerator_parts cimport ACCELERATOR_SOURCE, fill, item, leave_vectors, new_tuple, put32, put64, put_bytes, u8, u32
 
 from broker.format.java import tags_code
-from broker.log.put import Position, Put
+from broker.log.put import LogPosition, Put
 from broker.format.record import CRC_BYTES, CRC_PREFIX, HEADER_BYTES, MAGIC_V1
 from broker.format.unique_key import KEY_BYTES as _KEY_BYTES
 
@@ -28,7 +28,7 @@ cdef extern from "Python.h":
 cdef extern from "stdint.h":
     const long long I32_MIN "INT32_MIN", I32_MAX "INT32_MAX", I64_MIN "INT64_MIN", I64_MAX "INT64_MAX"
 
-cdef object _position_class = Position
+cdef object _position_class = LogPosition
 cdef Py_ssize_t _crc_bytes = CRC_BYTES
 cdef Py_ssize_t _header_bytes = HEADER_BYTES
 cdef bytes _crc_prefix = CRC_PREFIX

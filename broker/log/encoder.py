@@ -42,7 +42,7 @@ from broker.format.record import (
     crc_property,
 )
 from broker.format.unique_key import UniqueKeys
-from broker.log.put import Position, Put
+from broker.log.put import LogPosition, Put
 from broker.options import StoreOptions
 from broker.queues.consume_queue import UNIT, ConsumeQueue
 from broker.queues.topics import Topic
@@ -120,7 +120,7 @@ def _encode_none(  # noqa: PLR0917 - what compiled functions take by name costs 
     joined_bytes_max: int,
     origins: Sequence[tuple[int, bytes]] | None,
     store_ms: int,
-) -> tuple[list[Buffer], list[Position], int] | None:
+) -> tuple[list[Buffer], list[LogPosition], int] | None:
     """Leave all to the general way; see `_measure_none`.
 
     Args:
@@ -250,7 +250,7 @@ class Encoder:
         touched: dict[ConsumeQueue, Topic],
         *,
         origins: Sequence[tuple[int, bytes]] | None = None,
-    ) -> tuple[list[Buffer], list[Position], int]:
+    ) -> tuple[list[Buffer], list[LogPosition], int]:
         """Give records their offsets and complete them; their units are staged in their queues.
 
         Args:
@@ -295,10 +295,10 @@ class Encoder:
         stamp: Stamp,
         touched: dict[ConsumeQueue, Topic],
         origins: Sequence[tuple[int, bytes]] | None,
-    ) -> tuple[list[Buffer], list[Position], int]:
+    ) -> tuple[list[Buffer], list[LogPosition], int]:
         """Do `encode` for messages of any kind, one by one."""
         buffers: list[Buffer] = []
-        positions: list[Position] = []
+        positions: list[LogPosition] = []
         flags = 0
         pack_header, _ = _header_packers(len(stamp.born_host))
         for place, (put, tail, size, key, physical) in enumerate(zip(puts, *measured, physicals, strict=True)):
@@ -314,7 +314,7 @@ class Encoder:
             end = crc_property(crc32(tail, crc32(body, crc32(header))) & 0x7FFFFFFF)
             assert len(header) + len(body) + len(tail) + len(end) == size, "the size in the header is the record's"
             buffers += (header, body, tail, end)
-            positions.append(Position(put.queue_id, offset, physical, key))
+            positions.append(LogPosition(put.queue_id, offset, physical, key))
             flags |= put.sys_flag
         return buffers, positions, flags
 

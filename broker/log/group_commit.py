@@ -48,7 +48,7 @@ from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.topics import Topic
 from broker.runtime.bundle import Runtime
 from broker.runtime.disks.timed_syncs import TimedSyncs
-from broker.runtime.seams import Buffer, Clock, Handle, Syncing, Syncs
+from broker.runtime.seams import Buffer, Clock, ScheduledCall, Syncing, Syncs
 from broker.runtime.store_metrics import FLUSHES, SYNCS
 from broker.runtime.store_metrics import WRITTEN as WRITTEN_BYTES
 
@@ -137,7 +137,7 @@ class GroupCommit:
         self._early: deque[CommitBatch] = deque()
         """Durable before their moment, and those behind them."""
         self._shown: list[CommitBatch] = []
-        self._alarm: Handle | None = None
+        self._alarm: ScheduledCall | None = None
         self._ahead_us = _FIRST_US
         metrics = runtime.metrics
         self._flushes, self._syncs = metrics.counter(FLUSHES), metrics.counter(SYNCS)

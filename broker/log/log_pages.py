@@ -13,7 +13,7 @@ from broker.errors import DamagedRecord
 from broker.format.locating import Place
 from broker.format.record import CLAIM, RECORD_OVERHEAD_BYTES
 from broker.log.segment import Segment
-from broker.runtime.disks.unreadable import BadStretch, Windows, read_around
+from broker.runtime.disks.unreadable import BadStretch, MappedWindows, read_around
 
 NOT_GIVEN = "the disk cannot read it"
 _SPAN_BYTES_MAX = 4 << 20
@@ -45,7 +45,7 @@ class LogPages:
         self._segments = segments
         self._segment_bytes = segment_bytes
         self._view = view
-        self._windows: dict[int, Windows] = {}
+        self._windows: dict[int, MappedWindows] = {}
         self._aging_end = 0  # what was visible at the last call of `age`
 
     def is_sure(self, physical: int, size: int) -> bool:
@@ -65,7 +65,7 @@ class LogPages:
             if segment is None:
                 return True
             base, told = segment.base, self._unreadable
-            windows = self._windows[number] = Windows(
+            windows = self._windows[number] = MappedWindows(
                 segment.file, self._segment_bytes, lambda bad: told(base + bad[0], base + bad[1])
             )
         return windows.can_be_read(start, min(start + max(size, RECORD_OVERHEAD_BYTES), self._segment_bytes))

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.format.record import BLANK, BLANK_BYTES, CLAIM, MAGIC_BLANK, MAGICS, RECORD_OVERHEAD_BYTES, Entry, check
+from broker.format.record import (
+    BLANK,
+    BLANK_BYTES,
+    CLAIM,
+    MAGIC_BLANK,
+    MAGICS,
+    RECORD_OVERHEAD_BYTES,
+    RecordSummary,
+    check,
+)
 from broker.log.commit_log import CommitLog
 from broker.runtime.disks.unreadable import BadStretch
 
@@ -30,7 +39,7 @@ class LogReader:
         self._start = 0
         self._view = memoryview(b"")
 
-    def record(self, position: int) -> Entry | None:
+    def record(self, position: int) -> RecordSummary | None:
         """Return the valid record that begins at a commit-log offset, or None. Raises OSError."""
         number, start = divmod(position, self._log.segment_bytes)
         if start + RECORD_OVERHEAD_BYTES > self._limit:

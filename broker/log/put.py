@@ -1,4 +1,4 @@
-"""What is appended and where it went: `Put` and `Position`."""
+"""What is appended and where it went: `Put` and `LogPosition`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Put(NamedTuple):
     flag: int = 0
 
 
-class Position(NamedTuple):
+class LogPosition(NamedTuple):
     """Where a message was put."""
 
     queue_id: int

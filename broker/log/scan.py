@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
-from broker.format.record import BLANK_BYTES, MAGIC_COMMON_BYTES, Entry, check
+from broker.format.record import BLANK_BYTES, MAGIC_COMMON_BYTES, RecordSummary, check
 from broker.log.commit_log import CommitLog
 from broker.log.log_reader import Loaded, LogReader
 from broker.log.nested import goes_on_at
@@ -18,7 +18,7 @@ _PROBE_BYTES = 4096
 _ZEROS = bytes(SEARCH_BYTES)
 
 
-def record_at(log: CommitLog, physical: int) -> Entry | None:
+def record_at(log: CommitLog, physical: int) -> RecordSummary | None:
     """Return the valid record that begins at a commit-log offset, or None; from the mapped segment."""
     number, start = divmod(physical, log.segment_bytes)
     if number not in log.segments:
@@ -28,7 +28,7 @@ def record_at(log: CommitLog, physical: int) -> Entry | None:
     return check(log.view(number), start, log.segment_bytes - BLANK_BYTES, physical)
 
 
-def scan(log: CommitLog, start: int) -> Iterator[Entry]:
+def scan(log: CommitLog, start: int) -> Iterator[RecordSummary]:
     """Walk the valid records from a record's offset on, passing over damage."""
     return LogScan(log, start).entries()
 
@@ -63,11 +63,11 @@ class LogScan:
         self.holes: list[tuple[int, int]] = []
         self.tail_dirty = False
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[RecordSummary]:
         """Yield the records in log order. Raises OSError."""
         return (entry for entry in self.steps() if entry is not None)
 
-    def steps(self) -> Iterator[Entry | None]:
+    def steps(self) -> Iterator[RecordSummary | None]:
         """Yield the records in log order, and None after a bounded stretch without one. Raises OSError."""
         log, reader = self._log, self._reader
         if self.end == self._closed_at and self._is_empty(self.end):

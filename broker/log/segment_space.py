@@ -56,7 +56,7 @@ class SegmentSpace:
             runtime: Its disk has the files; counts and says what is refused.
             fail: Stops the store's write side for good.
             file_writes: Claims files beside the loop.
-            published: System topics that hold what clients publish (`Given.published`).
+            published: System topics that hold what clients publish (`OpenedFeatures.published`).
         """
         self.lent: int | None = None
         self.is_given_back = False

@@ -2,8 +2,8 @@
 
 Each of them (delays, timers, transactions, retries) has a checkpoint of its own and wants the decisions behind that;
 without checkpoints each wants the whole log. An opening that is written for `together` therefore walks nothing itself:
-it yields `Wanted`, and is sent the decisions piece by piece (`decided` does that), while the log is read once, from the
-lowest offset that any of them wants on.
+it yields `DecisionsRequest`, and is sent the decisions piece by piece (`decided` does that), while the log is read
+once, from the lowest offset that any of them wants on.
 """
 
 from __future__ import annotations
@@ -11,20 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from broker.log.decisions import Decided, Decision
-from broker.runtime.steps import Ended, step
+from broker.log.decisions import Decided, DecisionRecord
+from broker.runtime.steps import StepsEnd, step
 
 T = TypeVar("T")
 
 
-class Wanted(NamedTuple):
+class DecisionsRequest(NamedTuple):
     """Yielded by an opening that wants the decisions from a commit-log offset on, `start`."""
 
     start: int
 
 
-Reading = Generator["Wanted | None", "list[Decision] | None", T]
-"""An opening: yields None after each step of bounded work, or `Wanted`; after that it is sent decisions in the order
+Reading = Generator["DecisionsRequest | None", "list[DecisionRecord] | None", T]
+"""An opening: yields None after each step of bounded work, or `DecisionsRequest`; after that it is sent decisions in
+the order
 of the log, a list for each further None that it yields, and None once the log has ended."""
 
 
@@ -36,9 +37,9 @@ class Log(Protocol):
         ...
 
 
-def decided(start: int, take: Callable[[Decision], object]) -> Reading[None]:
+def decided(start: int, take: Callable[[DecisionRecord], object]) -> Reading[None]:
     """Have `take` called with every decision from a commit-log offset on; to be delegated to by an opening."""
-    found = yield Wanted(start)
+    found = yield DecisionsRequest(start)
     while found is not None:
         for decision in found:
             take(decision)
@@ -68,10 +69,10 @@ def together(log: Log, *openings: Reading[Any]) -> Generator[None, None, list[An
     results: list[Any] = [None] * len(openings)
     wanted: dict[int, int] = {}
 
-    def goes_on(each: int, found: list[Decision] | None) -> bool:
+    def goes_on(each: int, found: list[DecisionRecord] | None) -> bool:
         """Have one do its next step; whether it has neither ended nor asked for decisions."""
         ask = step(openings[each], found)
-        if isinstance(ask, Ended):
+        if isinstance(ask, StepsEnd):
             results[each] = ask.result
             return False
         if ask is not None:

@@ -17,7 +17,7 @@ from broker.format.record import (
     SYS_ROLLBACK,
     SYS_STORE_HOST_V6,
     SYS_TRANSACTION_MASK,
-    Entry,
+    RecordSummary,
     check,
 )
 from broker.log.commit_log import CommitLog
@@ -118,7 +118,7 @@ def walk(
     return found, min(position, end)
 
 
-def _walked(view: memoryview, entry: Entry, segment_bytes: int) -> Walked:
+def _walked(view: memoryview, entry: RecordSummary, segment_bytes: int) -> Walked:
     flags = view[entry.physical % segment_bytes + 39]
     rollback = flags & SYS_TRANSACTION_MASK == SYS_ROLLBACK
     return Walked(entry.physical, entry.size, entry.store_ms, rollback, entry.topic, entry.properties)

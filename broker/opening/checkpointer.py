@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from broker.index.index import Index
 from broker.log.commit_log import CommitLog
-from broker.opening.store_json import Checkpoint, CheckpointFile
+from broker.opening.store_json import CheckpointFile, QueueCheckpoint
 from broker.options import StoreOptions
 from broker.queues.consume_queue import ConsumeQueue, syncing
 from broker.queues.topics import Topic, Topics
@@ -66,7 +66,7 @@ class Checkpointer:
         self.is_under_way = False
         self.is_postponed = False
 
-    def load(self) -> Checkpoint | None:
+    def load(self) -> QueueCheckpoint | None:
         """Return the last checkpoint, None when there is none that can be read."""
         checkpoint = self._file.load()
         if self._file.damaged:
@@ -160,7 +160,7 @@ class Checkpointer:
             if log_end != self.end or changes != self._changes_written or self.index.saved_ms != self._index_ms:
                 saved_ms = self.index.saved_ms
                 yield from self._file.writing(
-                    Checkpoint(
+                    QueueCheckpoint(
                         log_end=log_end, last_record=last_record, store_ms=store_ms, queues=queues, index_ms=saved_ms
                     )
                 )

@@ -34,7 +34,7 @@ class DamageLeft(NamedTuple):
         return self.first >= 0
 
 
-class Damage:
+class DamagedPlaces:
     """Keeps the places; cheap, since it is only told of damage."""
 
     def __init__(self) -> None:

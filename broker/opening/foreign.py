@@ -6,7 +6,8 @@ Refused (`StoreForeign`), because messages or offsets would be missing or wrong:
 - consume queues or settings in RocksDB (`consumequeue/CURRENT`, `config/rdb`, `config/topics/CURRENT` ...): committed
   offsets would be lost, and RocketMQ could not go on with what is written here.
 
-Refused until an operator accepts it (`broker.opening.accepted`), because it is in RocksDB beside files that are read:
+Refused until an operator accepts it (`broker.opening.accepted_content`), because it is in RocksDB beside files that are
+read:
 
 - `kvStore` (popConsumerKVServiceEnable): what POP consumers have in flight is not seen, and not delivered again;
 - `rocksdbstore` (transRocksDBEnable, timerRocksDBEnable): undecided transactions may not be seen, and timers that
@@ -71,7 +72,7 @@ logger = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foreign:
+class UnsupportedPart:
     """One thing that is not read.
 
     Attributes:
@@ -91,7 +92,7 @@ class Foreign:
     content: str = ""
 
 
-def in_layout(root: str, disk: Disk) -> list[Foreign]:
+def in_layout(root: str, disk: Disk) -> list[UnsupportedPart]:
     """Look at names and settings alone, before anything is read or changed.
 
     Raises:
@@ -164,11 +165,11 @@ def _named(
     what: str = "topics",
     file: str = "config/topics.json",
     refused: bool = False,
-) -> Foreign | None:
+) -> UnsupportedPart | None:
     if not names:
         return None
     sentence = f"{what} {some_of(sorted(names))} are {which}"
-    return Foreign(kind=kind, count=len(names), sentence=sentence, file=file, refused=refused)
+    return UnsupportedPart(kind=kind, count=len(names), sentence=sentence, file=file, refused=refused)
 
 
 def _rocksdb_folders(root: str, disk: Disk) -> set[str]:
@@ -176,7 +177,7 @@ def _rocksdb_folders(root: str, disk: Disk) -> set[str]:
     return {folder for folder in folders if disk.exists(f"{root}/{folder}/{_ROCKSDB_MARK}")}
 
 
-def _in_rocksdb(root: str, disk: Disk, kind: str, folder: str, which: str) -> Foreign | None:
+def _in_rocksdb(root: str, disk: Disk, kind: str, folder: str, which: str) -> UnsupportedPart | None:
     """A RocksDB beside files that are read; None where it has no content."""
     if not disk.exists(f"{root}/{folder}/{_ROCKSDB_MARK}"):
         return None
@@ -189,7 +190,7 @@ def _in_rocksdb(root: str, disk: Disk, kind: str, folder: str, which: str) -> Fo
     if not files:
         return None
     sentence = f"folder {folder} is a RocksDB with {which}"
-    return Foreign(kind=kind, count=len(files), sentence=sentence, file=folder, content="\n".join(files))
+    return UnsupportedPart(kind=kind, count=len(files), sentence=sentence, file=folder, content="\n".join(files))
 
 
 def _table(disk: Disk, path: str, name: str) -> dict[str, Any]:
@@ -202,7 +203,7 @@ def _table(disk: Disk, path: str, name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def tell(root: str, found: Sequence[Foreign], metrics: Metrics) -> None:
+def tell(root: str, found: Sequence[UnsupportedPart], metrics: Metrics) -> None:
     """Log and count what is reported."""
     for each in found:
         metrics.counter(FOREIGN, each.kind).value = each.count

@@ -8,13 +8,13 @@ from dataclasses import replace
 import structlog
 
 from broker.errors import REPAIR_ADVICE, NotAStore, StoreInUse, StoreUnreadable, StoreUnwritable
-from broker.feature import Given
+from broker.feature import OpenedFeatures
 from broker.feature_marks import marked_files
 from broker.log.commit_log import CommitLog
-from broker.opening.accepted import refuse
+from broker.opening.accepted_content import refuse
 from broker.opening.foreign import in_layout, tell, topics_named
 from broker.opening.recovery import RecoveryFacts, RecoveryProgress, RecoverySteps, recover
-from broker.opening.store_json import AbortFile, Checkpoint, check_geometry, geometry_in, raise_format
+from broker.opening.store_json import AbortFile, QueueCheckpoint, check_geometry, geometry_in, raise_format
 from broker.options import StoreOptions
 from broker.queues.fillers import rewrite
 from broker.queues.topics import Topics
@@ -86,7 +86,7 @@ def take_lock(root: str, disk: Disk) -> Lock:
         raise StoreUnwritable(root, error) from error
 
 
-def open_log(root: str, options: StoreOptions, *, log: CommitLog, disk: Disk, given: Given) -> bool:
+def open_log(root: str, options: StoreOptions, *, log: CommitLog, disk: Disk, given: OpenedFeatures) -> bool:
     """Open the log's files and compare the store's sizes with the configured ones.
 
     Returns:
@@ -128,9 +128,9 @@ def recovered(
     topics: Topics,
     *,
     abort: AbortFile,
-    checkpoint: Checkpoint | None,
+    checkpoint: QueueCheckpoint | None,
     disk: Disk,
-    given: Given,
+    given: OpenedFeatures,
 ) -> RecoverySteps:
     """Mark the store as open and recover it, in steps (`recovery.recover`).
 

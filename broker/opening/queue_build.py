@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from broker.feature import Given, UnitCode, unit_code
+from broker.feature import OpenedFeatures, UnitCode, unit_code
 from broker.format.properties import find_property
-from broker.format.record import RECORD_OVERHEAD_BYTES, Entry
+from broker.format.record import RECORD_OVERHEAD_BYTES, RecordSummary
 from broker.log.commit_log import CommitLog
 from broker.queues.consume_queue import UNIT, ConsumeQueue
 from broker.queues.topics import Topics, is_system
@@ -25,15 +25,15 @@ class QueueBuild:
 
     topics: Topics
     log: CommitLog
-    given: Given
+    given: OpenedFeatures
     store_ms: int
     last_record: int
     records: int = 0
     fillers: int = 0
     duplicates: int = 0
     broken: int = 0
-    _group: list[Entry] = field(default_factory=list)  # members of one batch, so far without a gap
-    _held: list[Entry] = field(default_factory=list)  # members of batches already known to be incomplete
+    _group: list[RecordSummary] = field(default_factory=list)  # members of one batch, so far without a gap
+    _held: list[RecordSummary] = field(default_factory=list)  # members of batches already known to be incomplete
     _held_batches: int = 0
     _tail_units: int = 0
     _queues: dict[tuple[bytes, int], ConsumeQueue] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class QueueBuild:
     def __post_init__(self) -> None:
         self._marks, self._codes = self.given.marks, self.given.unit_codes
 
-    def take(self, entry: Entry) -> None:
+    def take(self, entry: RecordSummary) -> None:
         """Take the next record of the log."""
         self.records += 1
         if entry.batch is None or self._is_copy(entry):
@@ -81,7 +81,7 @@ class QueueBuild:
         self.records -= len(self._held)
         return self._held_batches, end
 
-    def _is_copy(self, entry: Entry) -> bool:
+    def _is_copy(self, entry: RecordSummary) -> bool:
         """Whether a batch mark is none: RocketMQ leaves all properties in what it delivers after it waited."""
         carries_copy = self.given.copies.get(entry.topic)
         if carries_copy is not None:
@@ -104,7 +104,7 @@ class QueueBuild:
             self._held.clear()
             self._held_batches = 0
 
-    def _deliver(self, entry: Entry) -> None:
+    def _deliver(self, entry: RecordSummary) -> None:
         self.store_ms = max(self.store_ms, entry.store_ms)
         self.last_record = entry.physical
         if not entry.indexed or entry.physical < self.topics.lives.begins.get(entry.topic, 0):
@@ -140,7 +140,7 @@ class QueueBuild:
             for full in self.topics.queues():
                 full.write_tail()
 
-    def _queue(self, entry: Entry) -> ConsumeQueue | None:
+    def _queue(self, entry: RecordSummary) -> ConsumeQueue | None:
         """Find or make the queue of a record; None for a topic that RocketMQ has deleted."""
         name = entry.topic.decode("utf-8", "replace")
         if self.topics.was_deleted(name):

@@ -23,13 +23,13 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from broker.feature import Given
+from broker.feature import OpenedFeatures
 from broker.log.commit_log import CommitLog
 from broker.log.log_reader import LogReader
 from broker.log.scan import LogScan
-from broker.opening.foreign import Foreign
+from broker.opening.foreign import UnsupportedPart
 from broker.opening.queue_build import QueueBuild
-from broker.opening.store_json import Checkpoint
+from broker.opening.store_json import QueueCheckpoint
 from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
 from broker.queues.fillers import is_repeat
 from broker.queues.topics import QUEUES_MAX, Topics
@@ -101,13 +101,13 @@ class RecoveryFacts:
     last_record: int
     whole_log: str | None
     files_damaged: tuple[str, ...] = ()
-    foreign: tuple[Foreign, ...] = ()
+    foreign: tuple[UnsupportedPart, ...] = ()
     marked: Mapping[bytes, Sequence[int]] = field(default_factory=dict)
     deleted: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 def recover(
-    log: CommitLog, topics: Topics, checkpoint: Checkpoint | None, *, clean: bool, given: Given
+    log: CommitLog, topics: Topics, checkpoint: QueueCheckpoint | None, *, clean: bool, given: OpenedFeatures
 ) -> RecoverySteps:
     """Bring log and queues to a consistent state, in steps; after the last one the log may be appended to.
 
@@ -202,7 +202,7 @@ def recover(
     )
 
 
-def begin_at(log: CommitLog, topics: Topics, checkpoint: Checkpoint) -> str | None:
+def begin_at(log: CommitLog, topics: Topics, checkpoint: QueueCheckpoint) -> str | None:
     """Set the queues to where the checkpoint saw them; say why when it does not fit log or queue files."""
     reader = LogReader(log, window_bytes=_PROBE_BYTES)
     if checkpoint.last_record >= 0:
@@ -232,7 +232,7 @@ def _is_gone(topics: Topics, name: str) -> bool:
     return (topics.lives.of(name).deleted and name not in topics.by_name) or topics.was_deleted(name)
 
 
-def _deleted(topics: Topics, checkpoint: Checkpoint | None, build: QueueBuild) -> dict[str, list[int]]:
+def _deleted(topics: Topics, checkpoint: QueueCheckpoint | None, build: QueueBuild) -> dict[str, list[int]]:
     """Where the queues of topics ended that RocketMQ has deleted: as the last checkpoint and the log tell."""
     ends = {name: dict(found) for name, found in build.deleted.items()}
     for name, bounds in (checkpoint.queues if checkpoint is not None else {}).items():
@@ -247,7 +247,7 @@ def _deleted(topics: Topics, checkpoint: Checkpoint | None, build: QueueBuild) -
     }
 
 
-def _floors(topics: Topics, checkpoint: Checkpoint | None) -> dict[ConsumeQueue, int]:
+def _floors(topics: Topics, checkpoint: QueueCheckpoint | None) -> dict[ConsumeQueue, int]:
     """One past the highest offset that each queue is known to have had, from the checkpoint or its files."""
     floors = {} if checkpoint is None else _ends(topics, checkpoint)
     for queue in topics.queues():
@@ -256,7 +256,7 @@ def _floors(topics: Topics, checkpoint: Checkpoint | None) -> dict[ConsumeQueue,
     return floors
 
 
-def _ends(topics: Topics, checkpoint: Checkpoint) -> dict[ConsumeQueue, int]:
+def _ends(topics: Topics, checkpoint: QueueCheckpoint) -> dict[ConsumeQueue, int]:
     """One past the highest offset that a checkpoint saw in each queue."""
     return {
         queue: maximum

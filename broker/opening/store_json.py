@@ -117,7 +117,7 @@ class AbortFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class QueueCheckpoint:
     """Up to where the queue files can be believed.
 
     Attributes:
@@ -135,7 +135,7 @@ class Checkpoint:
     index_ms: int = 0
 
 
-def _checked(found: Checkpoint) -> Checkpoint:
+def _checked(found: QueueCheckpoint) -> QueueCheckpoint:
     """Return a checkpoint whose values are what they should be; a right sum does not say who made it."""
     numbers = [found.log_end, found.store_ms, found.index_ms, found.last_record + 1]
     for name, bounds in found.queues.items():
@@ -172,7 +172,7 @@ def sizes_of(found: Any, *, root: str) -> tuple[int, Geometry]:
     return version, Geometry(**sizes)
 
 
-def rocketmq_times(checkpoint: Checkpoint) -> bytes:
+def rocketmq_times(checkpoint: QueueCheckpoint) -> bytes:
     """Return the first 40 bytes of RocketMQ's `checkpoint` file that say the same."""
     ms = checkpoint.store_ms
     return _CHECKPOINT.pack(ms, ms, checkpoint.index_ms, 0, checkpoint.log_end)
@@ -191,7 +191,7 @@ class CheckpointFile:
         self._sealed = SealedFile(disk, f"{root}/pyddmq/checkpoint.json")
         self.damaged = False
 
-    def load(self) -> Checkpoint | None:
+    def load(self) -> QueueCheckpoint | None:
         """Return the checkpoint; None when it is missing or damaged, for then everything can be derived anew."""
         try:
             data: dict[str, Any] | None = self._sealed.load()
@@ -201,7 +201,7 @@ class CheckpointFile:
         if data is None:
             return None
         try:
-            return _checked(Checkpoint(**data))
+            return _checked(QueueCheckpoint(**data))
         except (AttributeError, TypeError, ValueError):
             self.damaged = True
             return None
@@ -211,7 +211,7 @@ class CheckpointFile:
         raw = read_whole(self._disk, self._path) or b""
         return int(_CHECKPOINT.unpack_from(raw)[2]) if len(raw) >= _CHECKPOINT.size else 0
 
-    def writing(self, checkpoint: Checkpoint) -> FileWrite:
+    def writing(self, checkpoint: QueueCheckpoint) -> FileWrite:
         """Write both, ours first, in steps. Raises OSError."""
         # Not by `asdict`, which copies the queues.
         yield from self._sealed.writing({field.name: getattr(checkpoint, field.name) for field in fields(checkpoint)})

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from broker.errors import DamagedRecord, RecordGone
 from broker.feature import UnitCode, unit_code
-from broker.format.record import Entry, queue_id, queue_offset
+from broker.format.record import RecordSummary, queue_id, queue_offset
 from broker.log.commit_log import CommitLog
 from broker.log.scan import record_at, scan
 from broker.queues.consume_queue import FILLER, FILLER_SIZE, UNIT, UNIT_BYTES, ConsumeQueue, Unit
@@ -27,8 +27,8 @@ def ignored(physical: int) -> None:
     """Report nothing."""
 
 
-def unit_of(entry: Entry, codes: Mapping[bytes, UnitCode]) -> Unit:
-    """Return the unit that belongs to a record; `codes` are `Given.unit_codes`."""
+def unit_of(entry: RecordSummary, codes: Mapping[bytes, UnitCode]) -> Unit:
+    """Return the unit that belongs to a record; `codes` are `OpenedFeatures.unit_codes`."""
     return entry.physical, entry.size, unit_code(entry.topic, entry.properties, entry.store_ms, codes)
 
 
@@ -40,7 +40,7 @@ class UnitChecker:
         runtime: Counts and says what is mended and lost.
         fail: Told when a file that is to be mended cannot be written; None mends what is returned and no file, for a
             store that is only read.
-        codes: `Given.unit_codes`.
+        codes: `OpenedFeatures.unit_codes`.
         met: Called with the commit-log offset of each record that a unit names and that is not there.
     """
 
@@ -155,5 +155,5 @@ class UnitChecker:
                 return unit[0]
         return default
 
-    def _is_of(self, entry: Entry, queue: ConsumeQueue, offset: int) -> bool:
+    def _is_of(self, entry: RecordSummary, queue: ConsumeQueue, offset: int) -> bool:
         return (entry.queue_id, entry.queue_offset) == (queue.queue_id, offset) and entry.topic == queue.topic.encode()

@@ -12,13 +12,13 @@ Nothing but the log is needed to know a filler again: the record that it leads t
 
 from __future__ import annotations
 
-from broker.format.record import Entry
+from broker.format.record import RecordSummary
 from broker.queues.consume_queue import FILLER, FILLER_SIZE, UNIT, ConsumeQueue, Unit, repeated
 
 _CHUNK_UNITS = 4096
 
 
-def is_repeat(unit: Unit, entry: Entry, queue: ConsumeQueue, offset: int) -> bool:
+def is_repeat(unit: Unit, entry: RecordSummary, queue: ConsumeQueue, offset: int) -> bool:
     """Whether a unit is a filler: it repeats that of a record of its queue which stands right beside it.
 
     Args:

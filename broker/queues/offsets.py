@@ -27,7 +27,7 @@ LMQ_FILE = "lmqConsumerOffset.json"
 """Of a RocketMQ with `enableLmq=true`."""
 
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
-"""Group of RocketMQ's under which it reads what POP consumers had in hand (`broker.scheduled.popped`)."""
+"""Group of RocketMQ's under which it reads what POP consumers had in hand (`broker.scheduled.pop_records`)."""
 
 
 def _nothing() -> None:

@@ -23,7 +23,7 @@ Place = tuple[str, int]
 """Topic and queue id."""
 
 
-class Held(NamedTuple):
+class HeldLock(NamedTuple):
     """One lock as `QueueLocks.held` tells it; `age_seconds` since it was taken or renewed."""
 
     group: str
@@ -88,11 +88,11 @@ class QueueLocks:
                 return QueuesOwned(group, owner, place)
         return None
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[HeldLock]:
         """Return all locks that have not expired, by group, topic and queue id."""
         now = self._clock.monotonic()
         return sorted(
-            Held(group, topic, queue_id, lease.client_id, now - lease.renewed)
+            HeldLock(group, topic, queue_id, lease.client_id, now - lease.renewed)
             for group, table in self._groups.items()
             for (topic, queue_id), lease in table.items()
             if now - lease.renewed <= EXPIRY_SECONDS

@@ -22,7 +22,7 @@ import structlog
 from broker.errors import RecordGone, StoreUnreadable
 from broker.format.properties import find_property
 from broker.format.wait_properties import REAL_TOPIC_NAME
-from broker.log.decisions import Decision
+from broker.log.decisions import DecisionRecord
 from broker.log.shared_walk import Reading, alone, decided
 from broker.opening.checkpointer import LOG_BYTES_MAX
 from broker.queues.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
@@ -137,7 +137,7 @@ class Finished:
                 lowest = physical if lowest is None else min(lowest, physical)
         return lowest
 
-    def _decided(self, decision: Decision) -> None:
+    def _decided(self, decision: DecisionRecord) -> None:
         """Enter what a record replaces, where it is a retry or a dead letter."""
         group = self._group_of(decision)
         if group is None:
@@ -160,7 +160,7 @@ class Finished:
         if units and units[0][0] == decision.replaced:
             self.finish(key, entry.queue_offset)
 
-    def _group_of(self, decision: Decision) -> str | None:
+    def _group_of(self, decision: DecisionRecord) -> str | None:
         name = decision.topic
         if name in _WAITING_ROOMS:
             entry = self._store.record_at(decision.physical)

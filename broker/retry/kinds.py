@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.format.message_type import MessageKind, MessageType, Mismatch, mismatch
+from broker.format.message_type import MessageKind, MessageType, MessageTypeMismatch, mismatch
 from broker.query import NotFound, at_offset
 from broker.queues.topics import DEAD_LETTER_PREFIX
 from broker.scheduled.delay.levels import SCHEDULE_NAME
@@ -26,7 +26,7 @@ _HALF_NAME = HALF_TOPIC.encode()
 _DEAD = DEAD_LETTER_PREFIX.encode()
 
 
-def misfit(store: Store, letter: Letter, topic: Topic) -> Mismatch | None:
+def misfit(store: Store, letter: Letter, topic: Topic) -> MessageTypeMismatch | None:
     """Return why a topic does not take a dead letter, None when it does."""
     wanted = topic.message_type
     if wanted is MessageType.MIXED:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.errors import DamagedRecord, RecordGone
-from broker.format.message import Message, message_of
+from broker.format.message import LogMessage, message_of
 from broker.format.numbers import whole_number
 from broker.queues.consume_queue import FILLER
 from broker.queues.topics import DEAD_LETTER_PREFIX, dead_letter_topic
@@ -34,7 +34,7 @@ class Letter:
 
     queue_id: int
     offset: int
-    message: Message | None
+    message: LogMessage | None
     size: int = 0
 
     def _told(self, name: str) -> str:
@@ -79,7 +79,7 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class DeadLetterFilter:
     """Which dead letters are meant; what is None does not matter.
 
     Attributes:
@@ -101,7 +101,7 @@ class Wanted:
     @property
     def anything(self) -> bool:
         """Whether all are meant."""
-        return self == Wanted()
+        return self == DeadLetterFilter()
 
     def matches(self, letter: Letter) -> bool:
         """Whether a dead letter is meant; one that cannot be read only when all are."""

@@ -51,7 +51,7 @@ ROUTE_NAMES = (
 message that is sent once more must not be delayed by them."""
 
 
-class Counts(NamedTuple):
+class FailureCounts(NamedTuple):
     """How often a message failed, by kind (D17)."""
 
     fails: int
@@ -100,7 +100,7 @@ def send_back(store: Store, group: str, record: memoryview, *, times: int, level
     return released._replace(put=store.waiting(DelayedPuts).put(released.put, level))
 
 
-def send_back_for(store: Store, group: str, record: memoryview, *, counts: Counts, wait_ms: int) -> Released:
+def send_back_for(store: Store, group: str, record: memoryview, *, counts: FailureCounts, wait_ms: int) -> Released:
     """Make the record that brings a message to its group once more after an exact wait (D37).
 
     Args:
@@ -121,7 +121,7 @@ def send_back_for(store: Store, group: str, record: memoryview, *, counts: Count
     return released._replace(put=store.waiting(TimedPuts).after(put, wait_ms))
 
 
-def read_counts(block: bytes, times: int) -> Counts:
+def read_counts(block: bytes, times: int) -> FailureCounts:
     """Tell what went wrong with a message in a retry topic.
 
     Args:
@@ -130,8 +130,8 @@ def read_counts(block: bytes, times: int) -> Counts:
     """
     fields = (find_property(block, COUNTS_NAME) or b"").split(b",")
     told = [count for each in fields if (count := whole_number(each)) is not None]
-    fails, errors, timeouts = told if len(told) == len(Counts._fields) else (0, 0, 0)
-    return Counts(max(fails, times - errors - timeouts), errors, timeouts)
+    fails, errors, timeouts = told if len(told) == len(FailureCounts._fields) else (0, 0, 0)
+    return FailureCounts(max(fails, times - errors - timeouts), errors, timeouts)
 
 
 def _sent_back(store: Store, group: str, record: memoryview, times: int) -> Released:

@@ -24,11 +24,11 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.errors import DamagedRecord, MessageRefused, RecordGone, StoreError, StoreUnreadable
-from broker.format.message_type import Mismatch
+from broker.format.message_type import MessageTypeMismatch
 from broker.format.properties import LETTER_PROPERTIES
 from broker.format.record import split
-from broker.log.decisions import Decision
-from broker.log.put import Position
+from broker.log.decisions import DecisionRecord
+from broker.log.put import LogPosition
 from broker.queues.topics import DEAD_LETTER_PREFIX, is_system
 from broker.retry.kinds import misfit
 from broker.retry.letters import Letter
@@ -52,8 +52,8 @@ _DEAD_NAMES = (
     *ROUTE_NAMES,
 )
 _MISFITS = {
-    Mismatch.NO_DELAY: "accepts only delayed messages",
-    Mismatch.NO_KEY: "accepts only ordered messages, and the message has no key",
+    MessageTypeMismatch.NO_DELAY: "accepts only delayed messages",
+    MessageTypeMismatch.NO_KEY: "accepts only ordered messages, and the message has no key",
 }
 """Where the sentence for producers advises what a redrive cannot do."""
 
@@ -130,7 +130,7 @@ class Redrives:
         ]
         return min(found, default=None)
 
-    def _decided(self, decision: Decision) -> None:
+    def _decided(self, decision: DecisionRecord) -> None:
         if is_system(decision.topic.decode("utf-8", "replace")):
             # A consumer of dead letters that failed one makes a retry of it; that is no redrive.
             return
@@ -202,7 +202,7 @@ class Redrives:
             )
         return released._replace(put=released.put._replace(reconsume_times=0))
 
-    def append(self, letter: Letter, released: Released) -> Position:
+    def append(self, letter: Letter, released: Released) -> LogPosition:
         """Append what `plan` made; visible and known with the next flush.
 
         Raises:
@@ -211,7 +211,7 @@ class Redrives:
         """
         assert letter.message is not None
         dead, group = letter.message.physical, letter.message.topic.removeprefix(DEAD_LETTER_PREFIX)
-        position: list[Position] = []
+        position: list[LogPosition] = []
 
         def done(error: StoreError | None) -> None:
             self.in_flight -= 1

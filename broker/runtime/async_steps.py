@@ -7,18 +7,18 @@ from collections.abc import Generator
 from functools import partial
 from typing import Any, TypeVar
 
-from broker.runtime.steps import Ended, Waits, step
+from broker.runtime.steps import StepsEnd, StepWait, step
 
 Result = TypeVar("Result")
 
 
-async def run_async(steps: Generator[Waits | None, Any, Result], *, pause_seconds: float = 0.0) -> Result:
+async def run_async(steps: Generator[StepWait | None, Any, Result], *, pause_seconds: float = 0.0) -> Result:
     """Make all steps, with a turn of the loop after each; return what they return. Raises what they raise.
 
     Closes them when it is cancelled.
     """
     try:
-        while not isinstance(made := step(steps), Ended):
+        while not isinstance(made := step(steps), StepsEnd):
             if made is not None:
                 told = asyncio.get_running_loop().create_future()
                 made.then(partial(_end, told))

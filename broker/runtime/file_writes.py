@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from broker.errors import NO_SPACE
 from broker.runtime.seams import Disk, DiskFile, Syncing, Syncs, Told
-from broker.runtime.steps import Ended, step
+from broker.runtime.steps import StepsEnd, step
 
 Result = TypeVar("Result")
 Single = DiskFile | str
@@ -47,9 +47,9 @@ def at_once(disk: Disk, writing: Steps[Result], syncs: Syncs | None = None) -> R
     return _run_on(disk, writing, step(writing), syncs)
 
 
-def _run_on(disk: Disk, writing: Steps[Result], made: Unsynced | Ended[Result], syncs: Syncs | None) -> Result:
+def _run_on(disk: Disk, writing: Steps[Result], made: Unsynced | StepsEnd[Result], syncs: Syncs | None) -> Result:
     """Sync what a file write waits for after a step, and let it go on to its end."""
-    while not isinstance(made, Ended):
+    while not isinstance(made, StepsEnd):
         made = _go_on(writing, _synced(disk, made, syncs))
     return made.result
 
@@ -72,7 +72,7 @@ def _synced(disk: Disk, what: Unsynced, syncs: Syncs | None) -> OSError | None:
     return None
 
 
-def _go_on(writing: Steps[Result], error: OSError | None) -> Unsynced | Ended[Result]:
+def _go_on(writing: Steps[Result], error: OSError | None) -> Unsynced | StepsEnd[Result]:
     """Let a file write make its next step, told how its sync ended."""
     if error is None:
         return step(writing)
@@ -184,18 +184,18 @@ class FileWrites:
         self._writing = writing
         self._step(writing, lambda: step(writing))
 
-    def _step(self, writing: FileWrite, make: Callable[[], Unsynced | Ended[None]]) -> None:
+    def _step(self, writing: FileWrite, make: Callable[[], Unsynced | StepsEnd[None]]) -> None:
         """Make a step of the file write that runs, and begin the sync that it asks for."""
         assert self.syncs is not None
         self._syncing = None
         try:
             made = make()
             if self._finishing:
-                made = Ended(_run_on(self._disk, writing, made, self.syncs))
+                made = StepsEnd(_run_on(self._disk, writing, made, self.syncs))
         except BaseException:
             self._end(writing)
             raise
-        if isinstance(made, Ended):
+        if isinstance(made, StepsEnd):
             self._end(writing)
             return
         if writing is not self._writing:

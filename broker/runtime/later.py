@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.runtime.seams import Clock, Handle, Scheduler
+from broker.runtime.seams import Clock, ScheduledCall, Scheduler
 
 
 class Later:
@@ -17,7 +17,7 @@ class Later:
     def __init__(self, scheduler: Scheduler, work: Callable[[], object]) -> None:
         self._scheduler = scheduler
         self._work = work
-        self._handle: Handle | None = None
+        self._handle: ScheduledCall | None = None
 
     @property
     def is_due(self) -> bool:

@@ -23,7 +23,7 @@ _TEXT_CHARS_MAX = 2_000
 _FAULTY = {"exc_info", "fault"}
 
 
-class Fault(NamedTuple):
+class LoggedFault(NamedTuple):
     """A fault of our own: its event, what was raised, and when, on the monotonic clock."""
 
     event: str
@@ -56,7 +56,7 @@ class RateLimitedLog:
         self._windows: dict[tuple[str, str, str], _Window] = {}
         self.faults = 0
         """Faults of our own so far."""
-        self.last_fault: Fault | None = None
+        self.last_fault: LoggedFault | None = None
 
     def note(
         self,
@@ -94,7 +94,7 @@ class RateLimitedLog:
             example: As `note`.
         """
         self.faults += 1
-        self.last_fault = Fault(event, f"{type(error).__name__}: {error}", self._clock.monotonic())
+        self.last_fault = LoggedFault(event, f"{type(error).__name__}: {error}", self._clock.monotonic())
         key = (event, "", f"{kind} {type(error).__name__}")
         if not self._gathered(key, 1, {**example, **_where(error)}):
             self._write(event, "", 1, {**example, "exc_info": error})

@@ -70,7 +70,7 @@ class SystemClock:
         time.sleep(seconds)
 
 
-class Handle(Protocol):
+class ScheduledCall(Protocol):
     """A scheduled call that can be withdrawn."""
 
     def cancel(self) -> None:
@@ -81,11 +81,11 @@ class Handle(Protocol):
 class Scheduler(Protocol):
     """The part of an asyncio event loop that the rooms below `proxy` use. An event loop satisfies it as it is."""
 
-    def call_soon(self, callback: Callable[..., Any], /, *args: Any) -> Handle:
+    def call_soon(self, callback: Callable[..., Any], /, *args: Any) -> ScheduledCall:
         """Run `callback(*args)` in the next turn of the loop."""
         ...
 
-    def call_later(self, delay: float, callback: Callable[..., Any], /, *args: Any) -> Handle:
+    def call_later(self, delay: float, callback: Callable[..., Any], /, *args: Any) -> ScheduledCall:
         """Run `callback(*args)` after `delay` seconds."""
         ...
 

@@ -1,15 +1,15 @@
 """Work in steps: a generator that yields between pieces of bounded work, and what drives it.
 
-Such a generator yields None where everything else may have its turn, and something that it waits for (`Waits`, such as
-`broker.log.awaited.Awaited`) where its next step makes sense only after that. What it returns is the result; what it
-raises ends it. It is driven from one of three places, each with one driver here:
+Such a generator yields None where everything else may have its turn, and something that it waits for (`StepWait`, such
+as `broker.log.durability.Awaited`) where its next step makes sense only after that. What it returns is the result; what
+it raises ends it. It is driven from one of three places, each with one driver here:
 
 - `run_now`: a program that has nothing else to do; the thread waits for the disk;
 - `run_async` (`broker.runtime.async_steps`): a coroutine on asyncio's loop;
 - `StepRunner`: callbacks of the loop, through the scheduler that is handed in.
 
 Whoever makes single steps for reasons of its own (a share of a turn, another kind of what is yielded) calls `step`.
-Nobody else meets StopIteration: a generator's end is a value, `Ended`.
+Nobody else meets StopIteration: a generator's end is a value, `StepsEnd`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 Result_co = TypeVar("Result_co", covariant=True)
 
 
-class Waits(Protocol):
+class StepWait(Protocol):
     """What a step waits for."""
 
     def now(self) -> None:
@@ -35,7 +35,7 @@ class Waits(Protocol):
         ...
 
 
-class Ended(Generic[Result_co]):
+class StepsEnd(Generic[Result_co]):
     """The end of work in steps, with what it returned."""
 
     __slots__ = ("result",)
@@ -46,7 +46,7 @@ class Ended(Generic[Result_co]):
 
 def step(
     steps: Generator[Yielded, Any, Result], sent: object = None, *, error: BaseException | None = None
-) -> Yielded | Ended[Result]:
+) -> Yielded | StepsEnd[Result]:
     """Make one step; return what it yields, or the end. Raises what it raises.
 
     Args:
@@ -57,12 +57,12 @@ def step(
     try:
         return steps.send(sent) if error is None else steps.throw(error)
     except StopIteration as end:
-        return Ended(end.value)
+        return StepsEnd(end.value)
 
 
-def run_now(steps: Generator[Waits | None, Any, Result]) -> Result:
+def run_now(steps: Generator[StepWait | None, Any, Result]) -> Result:
     """Make all steps one after the other; return what they return. Raises what they raise."""
-    while not isinstance(made := step(steps), Ended):
+    while not isinstance(made := step(steps), StepsEnd):
         if made is not None:
             made.now()
     return made.result
@@ -79,12 +79,12 @@ class StepRunner:
         self._soon = soon
         self._is_stopped = False
 
-    def run(self, steps: Generator[Waits | None, Any, None]) -> None:
+    def run(self, steps: Generator[StepWait | None, Any, None]) -> None:
         """Make steps from now on; they see to their results and errors themselves."""
         if self._is_stopped:
             return
         made = step(steps)
-        if isinstance(made, Ended):
+        if isinstance(made, StepsEnd):
             return
         go_on = partial(self._soon, partial(self.run, steps))
         if made is None:
@@ -100,7 +100,7 @@ class StepRunner:
 def noted(steps: Generator[Yielded, Any, Result], note: Callable[[Yielded], object]) -> Generator[None, None, Result]:
     """Show what each step yields, such as how far it is; the steps of this yield None."""
     try:
-        while not isinstance(made := step(steps), Ended):
+        while not isinstance(made := step(steps), StepsEnd):
             note(made)
             yield
         return made.result

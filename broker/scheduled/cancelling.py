@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from enum import StrEnum
 
-from broker.format.message import Message
+from broker.format.message import LogMessage
 from broker.query import KeyQuery, Searchable, by_unique_key
 
 
-class CancelOutcome(StrEnum):
+class CancelEffect(StrEnum):
     """What became of a cancel: the message is not delivered; it was, or is being; no record of it is left."""
 
     CANCELLED = "cancelled"
@@ -17,15 +17,15 @@ class CancelOutcome(StrEnum):
     UNKNOWN = "unknown"
 
 
-def run_query(query: KeyQuery) -> Generator[None, None, list[Message]]:
+def run_query(query: KeyQuery) -> Generator[None, None, list[LogMessage]]:
     """Run a query in its steps; return what it found."""
     yield from query.steps()
     return query.found
 
 
-def delivered(store: Searchable, topic: str, unique_key: str) -> Generator[None, None, CancelOutcome]:
+def delivered(store: Searchable, topic: str, unique_key: str) -> Generator[None, None, CancelEffect]:
     """Whether a message of that name is in its topic already; for one of which nothing waits."""
     if topic not in store.topics:
-        return CancelOutcome.UNKNOWN
+        return CancelEffect.UNKNOWN
     found = yield from run_query(by_unique_key(store, topic, unique_key, limit=1))
-    return CancelOutcome.TOO_LATE if found else CancelOutcome.UNKNOWN
+    return CancelEffect.TOO_LATE if found else CancelEffect.UNKNOWN

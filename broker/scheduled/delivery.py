@@ -72,7 +72,7 @@ class Waiter(Protocol[M]):
         ...
 
 
-class Delivery(Generic[M]):
+class ScheduledDelivery(Generic[M]):
     """Appends the messages of one waiter.
 
     Attributes:

@@ -28,7 +28,7 @@ from broker.format.wait_properties import REAL_QUEUE_NAME, REAL_TOPIC_NAME
 from broker.log.decisions import prepared_offset_of
 from broker.log.put import Put
 from broker.queues.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, Topic, is_system
-from broker.scheduled.popped import REVIVE_PREFIX
+from broker.scheduled.pop_records import REVIVE_PREFIX
 
 _HOSTS_V6 = SYS_BORN_HOST_V6 | SYS_STORE_HOST_V6
 

@@ -24,7 +24,7 @@ from broker.runtime.names import is_number
 from broker.runtime.seams import Disk
 from broker.runtime.state_file import SealedFile
 from broker.scheduled.delay.levels import STANDARD_LEVELS
-from broker.scheduled.popped import REVIVE_PREFIX
+from broker.scheduled.pop_records import REVIVE_PREFIX
 from broker.scheduled.timer.names import TimerOptions
 
 _INDEX_BYTES_PER_SLOT = SLOT_BYTES + ENTRIES_PER_SLOT * ENTRY_BYTES

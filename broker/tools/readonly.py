@@ -16,17 +16,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from broker.errors import RecordGone, StoreUnreadable
-from broker.feature import Given
+from broker.feature import OpenedFeatures
 from broker.features import ALL
 from broker.format.locating import Place
-from broker.format.record import Entry, Located
+from broker.format.record import Located, RecordSummary
 from broker.index.index import Index
 from broker.log.commit_log import SEGMENT_NAME_DIGITS, CommitLog
 from broker.log.scan import LogScan, record_at
 from broker.log.segment import Segment
 from broker.opening.queue_build import QueueBuild
 from broker.opening.recovery import ProgressCallback, begin_at
-from broker.opening.store_json import Checkpoint, CheckpointFile, Geometry
+from broker.opening.store_json import CheckpointFile, Geometry, QueueCheckpoint
 from broker.opening.unit_check import UnitChecker
 from broker.options import StoreOptions
 from broker.queues.consume_queue import ConsumeQueue, Unit
@@ -40,7 +40,7 @@ from broker.tools.interchange import geometry_of
 
 __all__ = ["GIVEN", "ReadOnlyStore", "open_log_for_reading"]
 
-GIVEN = Given(ALL)
+GIVEN = OpenedFeatures(ALL)
 """What is only read is understood whole, whoever wrote it."""
 
 
@@ -113,7 +113,7 @@ class ReadOnlyStore:
         store._load(checkpoint, progress)
         return store
 
-    def _load(self, checkpoint: Checkpoint | None, progress: ProgressCallback | None) -> None:
+    def _load(self, checkpoint: QueueCheckpoint | None, progress: ProgressCallback | None) -> None:
         log, topics = self.log, self._topics
         topics.load()
         log.visible_end = max(log.segments, default=-1) * log.segment_bytes + log.segment_bytes
@@ -185,7 +185,7 @@ class ReadOnlyStore:
 
     def records(
         self, start: int | None = None, *, damaged: Callable[[int, int], None] | None = None
-    ) -> Iterator[Entry]:
+    ) -> Iterator[RecordSummary]:
         """Walk the valid records in log order, from the offset of one of them or the log's beginning on.
 
         Args:

@@ -46,7 +46,7 @@ from broker.runtime.sums import crc32
 from broker.scheduled.timer.pending.log import SIZE_AT
 from broker.scheduled.timer.pending.log import UNIT as TIMER_UNIT
 from broker.store import Store
-from broker.tools.check import Check, Finding
+from broker.tools.check import StoreCheck, StoreFinding
 from broker.tools.check.queues import Patch
 from broker.tools.check.records import RecordCheck
 from broker.tools.check.small_files import STATE_FILES
@@ -70,9 +70,9 @@ def repair(
     root: str,
     runtime: Runtime,
     *,
-    findings_of: Callable[[Check], Collection[Finding]],
+    findings_of: Callable[[StoreCheck], Collection[StoreFinding]],
     then: Then,
-) -> list[Finding]:
+) -> list[StoreFinding]:
     """Mend a store that nobody has open; what cannot be mended is left as it is.
 
     Args:
@@ -92,7 +92,7 @@ def repair(
     disk = runtime.disk
     lock = take_lock(root, disk)
     try:
-        check = Check(root, disk, runtime.clock, ours=True)
+        check = StoreCheck(root, disk, runtime.clock, ours=True)
         findings = list(findings_of(check))
         assert check.records is not None
         are_sizes_known = _mend(root, {finding.kind for finding in findings}, findings, check.records, disk=disk)
@@ -109,7 +109,7 @@ def repair(
     return findings
 
 
-def _mend(root: str, kinds: set[str], findings: list[Finding], records: RecordCheck, *, disk: Disk) -> bool:
+def _mend(root: str, kinds: set[str], findings: list[StoreFinding], records: RecordCheck, *, disk: Disk) -> bool:
     """Mend the files; whether their sizes are known, which the store cannot be opened without."""
     aside = _Aside(root, disk)
     are_sizes_known = True

@@ -18,18 +18,18 @@ from broker.format.body import BODY_BYTES_MAX, SYS_PACKED, unpack
 from broker.format.properties import find_property
 from broker.format.record import sys_flag
 from broker.log.owner import is_foreign
-from broker.log.put import Position
+from broker.log.put import LogPosition
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Earliest
 from broker.runtime.step_size import StepSize
 from broker.transaction import metrics as counted
 from broker.transaction.half import Half, discard_of, message_block
 from broker.transaction.halves import Halves
-from broker.transaction.handles import Handle
+from broker.transaction.handles import TransactionHandle
 from broker.transaction.names import DISCARD_TOPIC, Fate
 from broker.transaction.ops import OpWriter
 from broker.transaction.settings import CheckSettings
-from broker.transaction.states import Known
+from broker.transaction.states import HalfState
 
 STEP_HALVES = 512
 """Halves that one step brings into line or gives up, fewer while others have something to do (`step_size`)."""
@@ -41,7 +41,7 @@ WAIT_SECONDS_MIN = 0.001
 """A loop runs its timers a little early; waiting less than that would be a step that finds nothing due."""
 
 
-class Check(NamedTuple):
+class HalfCheck(NamedTuple):
     """A half that its producer is asked about, with the whole message.
 
     Attributes:
@@ -73,7 +73,7 @@ class Check(NamedTuple):
     offset: int
 
 
-class Checker:
+class TransactionChecker:
     """Makes the checks of one store.
 
     Attributes:
@@ -322,7 +322,7 @@ class Checker:
         halves.discarding.discard(offset)
         if error is not None:
             return
-        halves.resolve(offset, Known.ELSEWHERE, half)
+        halves.resolve(offset, HalfState.ELSEWHERE, half)
         halves.metrics.counter(counted.DISCARDED, reason).add()
         halves.limited_log.note(
             "half_message_discarded", half.group, topic=half.topic, transaction=half.transaction_id, reason=reason
@@ -330,7 +330,7 @@ class Checker:
 
     # Fetching
 
-    def fetch(self, group: str, count_max: int, owner: str | None = None) -> list[Check]:
+    def fetch(self, group: str, count_max: int, owner: str | None = None) -> list[HalfCheck]:
         """Return due checks of a producer group, in the order in which they became due; each counts as made.
 
         Nobody else gets them within the interval of the settings; that is how long the group has to answer with `end`,
@@ -338,7 +338,7 @@ class Checker:
         """
         halves = self._halves
         line = halves.checks.lines.get(group)
-        found: list[Check] = []
+        found: list[HalfCheck] = []
         foreign: list[int] = []
         while line and len(found) < count_max and len(foreign) < FOREIGN_MAX:
             offset = line.take()
@@ -363,7 +363,7 @@ class Checker:
             del halves.checks.lines[group]
         return found
 
-    def give_back(self, check: Check) -> None:
+    def give_back(self, check: HalfCheck) -> None:
         """Take a check back that no producer got: it does not count, and is due at once."""
         halves = self._halves
         asked = halves.checks.asked.get(check.offset)
@@ -375,7 +375,7 @@ class Checker:
             self._scheduler.call_soon(callback)
 
 
-def _check(offset: int, half: Half, times: int) -> Check:
+def _check(offset: int, half: Half, times: int) -> HalfCheck:
     block = message_block(half)
     flags = sys_flag(half.record)
     body = bytes(half.body)
@@ -385,8 +385,8 @@ def _check(offset: int, half: Half, times: int) -> Check:
         except StoreError:
             # As stored: the producer made it, and its id says which it is.
             body = bytes(half.body)
-    return Check(
-        handle=str(Handle(offset, half.physical, half.transaction_id)),
+    return HalfCheck(
+        handle=str(TransactionHandle(offset, half.physical, half.transaction_id)),
         transaction_id=half.transaction_id,
         times=times,
         topic=half.topic,
@@ -401,6 +401,6 @@ def _check(offset: int, half: Half, times: int) -> Check:
     )
 
 
-def handle_of(position: Position) -> str:
+def handle_of(position: LogPosition) -> str:
     """Return the handle of a half that was put at a position."""
-    return str(Handle(position.offset, position.physical, position.unique_key.decode("utf-8", "replace")))
+    return str(TransactionHandle(position.offset, position.physical, position.unique_key.decode("utf-8", "replace")))

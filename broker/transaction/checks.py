@@ -1,7 +1,8 @@
 """Which undecided halves a producer is to be asked about, and when. Moments are monotonic seconds; no I/O.
 
 A half that was never checked costs nothing here but its place in `arrivals` until its time comes; then it stands in its
-group's line, 8 bytes. Halves that were checked, or asked for another time, have an entry of their own (`Asked`).
+group's line, 8 bytes. Halves that were checked, or asked for another time, have an entry of their own
+(`ScheduledCheck`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ REMARK_CHARS_MAX = 200
 _COMPACT = 1024
 
 
-class Line:
+class GroupCheckQueue:
     """Halves of one producer group whose check is due, in the order in which they became so."""
 
     __slots__ = ("_head", "_offsets")
@@ -51,7 +52,7 @@ class Line:
 
 
 @dataclass(slots=True)
-class Asked:
+class ScheduledCheck:
     """A half that was checked, or whose time is its own.
 
     Attributes:
@@ -69,7 +70,7 @@ class Asked:
     arrival: float | None = None
 
 
-class Checks:
+class CheckSchedule:
     """Lines of due halves, and those whose time comes later.
 
     Attributes:
@@ -81,8 +82,8 @@ class Checks:
     """
 
     def __init__(self, cursor: int = 0) -> None:
-        self.lines: dict[str, Line] = {}
-        self.asked: dict[int, Asked] = {}
+        self.lines: dict[str, GroupCheckQueue] = {}
+        self.asked: dict[int, ScheduledCheck] = {}
         self.cursor = cursor
         self.remarks: dict[int, str] = {}
         self.leases: dict[str, float] = {}
@@ -106,13 +107,13 @@ class Checks:
 
     def ready(self, group: str, offset: int) -> None:
         """Put a half into its group's line."""
-        self.lines.setdefault(group, Line()).add(offset)
+        self.lines.setdefault(group, GroupCheckQueue()).add(offset)
 
-    def postpone(self, offset: int, group: str, due: float, *, times: int = 0) -> Asked:
+    def postpone(self, offset: int, group: str, due: float, *, times: int = 0) -> ScheduledCheck:
         """Have a half come into line at a moment; its count stays, or begins with `times`."""
         asked = self.asked.get(offset)
         if asked is None:
-            asked = self.asked[offset] = Asked(group, times)
+            asked = self.asked[offset] = ScheduledCheck(group, times)
         asked.due, asked.arrival = due, None
         heapq.heappush(self._later, (due, offset))
         return asked

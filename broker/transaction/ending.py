@@ -35,21 +35,21 @@ from broker.scheduled.timer.puts import TimedPuts
 from broker.transaction import metrics as counted
 from broker.transaction.half import Half, commit_of, resumed_of
 from broker.transaction.halves import Halves
-from broker.transaction.handles import Handle, parse_handle
+from broker.transaction.handles import TransactionHandle, parse_handle
 from broker.transaction.names import DISCARD_TOPIC, FATES, HALF_TOPIC, STATES, Fate, State
 from broker.transaction.ops import OpWriter, members_of
 from broker.transaction.outcomes import End, EndOutcome
-from broker.transaction.states import Known
+from broker.transaction.states import HalfState
 
 LATE_SECONDS_MIN = 6.0
 STEP_UNITS = 256
 Told = Callable[[EndOutcome], None]
 Again = Callable[[], None]
 
-_DECIDED = {Known.COMMITTED: State.COMMIT, Known.ROLLED_BACK: State.ROLLBACK}
+_DECIDED = {HalfState.COMMITTED: State.COMMIT, HalfState.ROLLED_BACK: State.ROLLBACK}
 
 
-class Ending:
+class TransactionEnder:
     """Takes decisions for one store.
 
     Args:
@@ -110,7 +110,9 @@ class Ending:
             return
         half = self._half_at(handle)
         moved = self._halves.moved.get(handle.transaction_id)
-        if moved is not None and (half is None or self._halves.states.get(handle.offset) in (None, Known.ELSEWHERE)):
+        if moved is not None and (
+            half is None or self._halves.states.get(handle.offset) in (None, HalfState.ELSEWHERE)
+        ):
             handle = handle._replace(offset=moved)
             half = self._halves.read_or_lose(moved)
         if handle.offset in self._halves.moving:
@@ -140,7 +142,7 @@ class Ending:
             self._halves.limited_log.note("transaction_end_refused", kind=end, end=end, reason=outcome.text)
         done(outcome)
 
-    def _half_at(self, handle: Handle) -> Half | None:
+    def _half_at(self, handle: TransactionHandle) -> Half | None:
         try:
             half = self._halves.read(handle.offset)
         except (DamagedRecord, RecordGone):
@@ -217,7 +219,7 @@ class Ending:
         _, waiters = self._halves.deciding.pop(offset)
         if error is None:
             halves = self._halves
-            known = Known.COMMITTED if state is State.COMMIT else Known.ROLLED_BACK
+            known = HalfState.COMMITTED if state is State.COMMIT else HalfState.ROLLED_BACK
             halves.resolve(offset, known, half)
             name = counted.COMMITTED if state is State.COMMIT else counted.ROLLED_BACK
             halves.metrics.counter(name, half.topic).add()
@@ -231,18 +233,18 @@ class Ending:
 
     # Decided before
 
-    def _answer_decided(self, handle: Handle, half: Half, decision: _Decision) -> None:
+    def _answer_decided(self, handle: TransactionHandle, half: Half, decision: _Decision) -> None:
         state, done = decision.state, decision.done
         known = self._halves.states.get(handle.offset)
         if known in _DECIDED:
             done(_already(state, _DECIDED[known]))
-        elif known is Known.ELSEWHERE:
+        elif known is HalfState.ELSEWHERE:
             self._answer_in_steps(self._elsewhere(handle, decision), done)
         else:
             self._answer_in_steps(self._said_by_ops(handle, half, decision), done)
 
     def _said_by_ops(
-        self, handle: Handle, half: Half, decision: _Decision
+        self, handle: TransactionHandle, half: Half, decision: _Decision
     ) -> Generator[None, None, EndOutcome | Again]:
         """Answer what the op record says of a half whose bits are gone; one that moved is looked for."""
         fate = yield from self._fate(handle.offset, half)
@@ -273,7 +275,7 @@ class Ending:
                 yield
         return None
 
-    def _elsewhere(self, handle: Handle, decision: _Decision) -> Generator[None, None, EndOutcome | Again]:
+    def _elsewhere(self, handle: TransactionHandle, decision: _Decision) -> Generator[None, None, EndOutcome | Again]:
         """Look for a half by its transaction's id: it was put again, or discarded.
 
         Where it is undecided, its place is noted and `again` returned: after a start the places of halves that were put
@@ -300,7 +302,7 @@ class Ending:
                         return EndOutcome(End.DISCARDED, _DISCARDED)
                     continue
                 known = halves.states.get(message.offset)
-                if known is Known.ELSEWHERE:
+                if known is HalfState.ELSEWHERE:
                     continue
                 if group not in (None, message.properties.get("PGROUP")):
                     return EndOutcome(End.WRONG_GROUP, "the transaction belongs to another producer group")

@@ -14,10 +14,10 @@ from broker.scheduled.delay.level_queue import Ranges
 from broker.store import Store
 from broker.transaction import metrics as counted
 from broker.transaction.ages import Ages
-from broker.transaction.checks import Checks
+from broker.transaction.checks import CheckSchedule
 from broker.transaction.half import Half, half_of
 from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, State
-from broker.transaction.states import HalfStates, Known
+from broker.transaction.states import HalfState, HalfStates
 
 
 class Halves:
@@ -44,7 +44,7 @@ class Halves:
         self.metrics = runtime.metrics
         self.limited_log = runtime.limited_log
         self.states = HalfStates()
-        self.checks = Checks()
+        self.checks = CheckSchedule()
         self.ages = Ages()
         self.pending: Counter[tuple[str, str]] = Counter()
         self.owned: Counter[str] = Counter()
@@ -112,7 +112,7 @@ class Halves:
 
     def lose(self, offset: int, why: str) -> None:
         """Give up a half whose record is damaged or gone."""
-        if self.resolve(offset, Known.ELSEWHERE, None):
+        if self.resolve(offset, HalfState.ELSEWHERE, None):
             self.metrics.counter(counted.LOST).add()
             self.limited_log.note("half_message_lost", offset=offset, why=why)
 
@@ -122,7 +122,7 @@ class Halves:
         """Whether a half is being decided, moved or discarded right now."""
         return offset in self.deciding or offset in self.moving or offset in self.discarding
 
-    def resolve(self, offset: int, known: Known, half: Half | None) -> bool:
+    def resolve(self, offset: int, known: HalfState, half: Half | None) -> bool:
         """Note what became of an undecided half; False when it is none."""
         if not self.states.resolve(offset, known):
             return False

@@ -13,7 +13,7 @@ from broker.format.numbers import whole_number
 HANDLE_CHARS_MAX = 1024
 
 
-class Handle(NamedTuple):
+class TransactionHandle(NamedTuple):
     """Queue offset and commit-log offset of the half, transaction id."""
 
     offset: int
@@ -24,11 +24,11 @@ class Handle(NamedTuple):
         return f"{self.offset}-{self.physical}-{self.transaction_id}"
 
 
-def parse_handle(text: str) -> Handle | None:
+def parse_handle(text: str) -> TransactionHandle | None:
     """Return what a handle says; None when it is none."""
     offset, _, rest = text[: HANDLE_CHARS_MAX + 1].partition("-")
     physical, _, transaction_id = rest.partition("-")
     places = whole_number(offset), whole_number(physical)
     if len(text) > HANDLE_CHARS_MAX or not transaction_id or places[0] is None or places[1] is None:
         return None
-    return Handle(places[0], places[1], transaction_id)
+    return TransactionHandle(places[0], places[1], transaction_id)

@@ -11,9 +11,9 @@ from broker.query import NotFound, by_unique_key
 from broker.queues.consume_queue import ConsumeQueue
 from broker.transaction.half import Half
 from broker.transaction.halves import Halves
-from broker.transaction.handles import Handle, parse_handle
+from broker.transaction.handles import TransactionHandle, parse_handle
 from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC
-from broker.transaction.states import Known
+from broker.transaction.states import HalfState
 from broker.views import TransactionView
 
 SCAN_MAX = 2_000
@@ -22,10 +22,10 @@ _CHUNK_RECORDS = 32
 _CHUNK_OFFSETS = 8_192
 
 _STATES = {
-    Known.UNDECIDED: "undecided",
-    Known.COMMITTED: "committed",
-    Known.ROLLED_BACK: "rolledBack",
-    Known.ELSEWHERE: "moved",
+    HalfState.UNDECIDED: "undecided",
+    HalfState.COMMITTED: "committed",
+    HalfState.ROLLED_BACK: "rolledBack",
+    HalfState.ELSEWHERE: "moved",
     None: "decided",
 }
 
@@ -127,7 +127,7 @@ def _view(halves: Halves, offset: int, half: Half, state: str) -> TransactionVie
     return TransactionView(
         state=state,
         offset=offset,
-        handle=str(Handle(offset, half.physical, half.transaction_id)) if in_half_queue else "",
+        handle=str(TransactionHandle(offset, half.physical, half.transaction_id)) if in_half_queue else "",
         id=half.transaction_id,
         topic=half.topic,
         queue=half.queue_id,

@@ -15,10 +15,10 @@ from typing import NamedTuple
 from broker.errors import DiskFull, StoreError
 from broker.format.numbers import whole_number
 from broker.format.properties import find_property
-from broker.log.put import Position, Put
+from broker.log.put import LogPosition, Put
 from broker.queues.topics import Topic
 from broker.runtime.bundle import Runtime
-from broker.runtime.seams import Handle
+from broker.runtime.seams import ScheduledCall
 from broker.store import Store
 from broker.transaction import metrics as counted
 from broker.transaction.names import DECISIONS, OP_TAG, Fate
@@ -32,14 +32,14 @@ _LETTERS = {each.value: each for each in Fate}
 Told = Callable[[StoreError | None], None]
 
 
-class Member(NamedTuple):
+class HalfReference(NamedTuple):
     """A half named by an op record: its queue offset, and its fate; None where RocketMQ wrote the record."""
 
     offset: int
     fate: Fate | None
 
 
-def members_of(body: bytes, block: bytes) -> list[Member]:
+def members_of(body: bytes, block: bytes) -> list[HalfReference]:
     """Return the members of an op record, of either form; what is not a number is left out."""
     numbers = body.split(b",")
     if numbers and not numbers[-1]:
@@ -48,15 +48,15 @@ def members_of(body: bytes, block: bytes) -> list[Member]:
     if len(letters) != len(numbers):
         letters = " " * len(numbers)
     return [
-        Member(number, _LETTERS.get(letter))
+        HalfReference(number, _LETTERS.get(letter))
         for text, letter in zip(numbers, letters, strict=True)
         if (number := whole_number(text.strip())) is not None
     ]
 
 
-def op_puts(topic: Topic, members: Sequence[Member]) -> list[tuple[Put, Sequence[Member]]]:
+def op_puts(topic: Topic, members: Sequence[HalfReference]) -> list[tuple[Put, Sequence[HalfReference]]]:
     """Make the op records of some members, each with a body of at most BODY_CHARS_MAX characters (or one member)."""
-    found: list[tuple[Put, Sequence[Member]]] = []
+    found: list[tuple[Put, Sequence[HalfReference]]] = []
     start, length = 0, 0
     for place, member in enumerate(members):
         width = len(str(member.offset)) + 1
@@ -69,7 +69,7 @@ def op_puts(topic: Topic, members: Sequence[Member]) -> list[tuple[Put, Sequence
     return found
 
 
-def _op_put(topic: Topic, members: Sequence[Member]) -> Put:
+def _op_put(topic: Topic, members: Sequence[HalfReference]) -> Put:
     body = b"".join([b"%d," % member.offset for member in members])
     letters = "".join([member.fate or " " for member in members]).encode()
     return Put(topic, 0, body, b"TAGS\x01%b\x02%b\x01%b\x02" % (OP_TAG, DECISIONS, letters), tags=OP_TAG)
@@ -129,8 +129,8 @@ class OpWriter:
         self._clock = runtime.clock
         self._scheduler = runtime.scheduler
         self._written = runtime.metrics.counter(counted.OPS)
-        self._members: dict[int, tuple[Member, Told | None]] = {}
-        self._soon: Handle | None = None
+        self._members: dict[int, tuple[HalfReference, Told | None]] = {}
+        self._soon: ScheduledCall | None = None
         self._stopped = False
 
     def expect(self) -> None:
@@ -148,7 +148,7 @@ class OpWriter:
         """
         if done is None:
             self.owed[offset] = fate
-        self._members[offset] = (Member(offset, fate), done)
+        self._members[offset] = (HalfReference(offset, fate), done)
         self.expect()
 
     def write_owed(self) -> None:
@@ -176,7 +176,7 @@ class OpWriter:
         members, self._members = self._members, {}
         try:
             puts = op_puts(self._topic(), [member for member, _ in members.values()])
-            made: list[list[Position]] = []
+            made: list[list[LogPosition]] = []
             made.append(
                 self._store.append(
                     [put for put, _ in puts],
@@ -189,7 +189,7 @@ class OpWriter:
         except StoreError as error:
             self._refused(members, error)
 
-    def _refused(self, members: dict[int, tuple[Member, Told | None]], error: StoreError) -> None:
+    def _refused(self, members: dict[int, tuple[HalfReference, Told | None]], error: StoreError) -> None:
         for offset, (member, done) in members.items():
             if done is None:
                 self._members.setdefault(offset, (member, None))
@@ -201,9 +201,9 @@ class OpWriter:
 
     def _done(
         self,
-        members: dict[int, tuple[Member, Told | None]],
-        parts: Sequence[Sequence[Member]],
-        made: list[list[Position]],
+        members: dict[int, tuple[HalfReference, Told | None]],
+        parts: Sequence[Sequence[HalfReference]],
+        made: list[list[LogPosition]],
         error: StoreError | None,
     ) -> None:
         self.in_flight -= 1

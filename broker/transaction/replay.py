@@ -13,7 +13,7 @@ import structlog
 
 from broker.errors import DamagedRecord, RecordGone
 from broker.format.record import prepared_offset, split
-from broker.log.decisions import Decision
+from broker.log.decisions import DecisionRecord
 from broker.log.shared_walk import Reading, decided
 from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
 from broker.transaction.ages import Ages
@@ -21,8 +21,8 @@ from broker.transaction.half import Half
 from broker.transaction.halves import Halves
 from broker.transaction.names import DISCARD_NAME, HALF_NAME, Fate
 from broker.transaction.ops import OpPlaces, OpWriter, members_of
-from broker.transaction.state import Checkpoint, TransactionFiles
-from broker.transaction.states import HalfStates, Known
+from broker.transaction.state import TransactionCheckpoint, TransactionFiles
+from broker.transaction.states import HalfState, HalfStates
 
 # Halves that RocketMQ put again: its copies name no half that they replace, as ours do.
 #
@@ -57,7 +57,7 @@ def resolve_copied(halves: Halves, start: int, owed: dict[int, Fate]) -> Generat
     for place, offset in enumerate(states.waiting(states.position, max(last.values(), default=-1))):
         half = _read(halves, offset)
         if half is not None and last.get(half.transaction_id, -1) > offset:
-            states.resolve(offset, Known.ELSEWHERE)
+            states.resolve(offset, HalfState.ELSEWHERE)
             owed[offset] = Fate.MOVED
         if place % STEP_HALVES == STEP_HALVES - 1:
             yield
@@ -73,16 +73,16 @@ def _read(halves: Halves, offset: int) -> Half | None:
 
 STEP_UNITS = 512
 KNOWN = {
-    Fate.COMMITTED: Known.COMMITTED,
-    Fate.ROLLED_BACK: Known.ROLLED_BACK,
-    Fate.MOVED: Known.ELSEWHERE,
-    Fate.DISCARDED: Known.ELSEWHERE,
+    Fate.COMMITTED: HalfState.COMMITTED,
+    Fate.ROLLED_BACK: HalfState.ROLLED_BACK,
+    Fate.MOVED: HalfState.ELSEWHERE,
+    Fate.DISCARDED: HalfState.ELSEWHERE,
 }
 
 log = structlog.get_logger()
 
 
-class Replay:
+class TransactionReplay:
     """One opening.
 
     Attributes:
@@ -132,7 +132,7 @@ class Replay:
         halves.seen = halves.checks.cursor = halves.states.position
         halves.ages.begin(halves.states.position)
 
-    def _restore(self, checkpoint: Checkpoint) -> None:
+    def _restore(self, checkpoint: TransactionCheckpoint) -> None:
         halves = self._halves
         halves.states = checkpoint.states
         self._ops.owed.update(checkpoint.owed)
@@ -163,14 +163,14 @@ class Replay:
                         if member.fate is None:
                             # RocketMQ's: rolled back, unless a commit record says otherwise.
                             self._unsaid += 1
-                            states.resolve(member.offset, Known.ROLLED_BACK)
+                            states.resolve(member.offset, HalfState.ROLLED_BACK)
                         else:
                             states.resolve(member.offset, KNOWN[member.fate])
                 places.note(offset, highest)
                 offset += 1
             yield
 
-    def _decided(self, decision: Decision) -> None:
+    def _decided(self, decision: DecisionRecord) -> None:
         halves, states = self._halves, self._halves.states
         entry = halves.store.record_at(decision.replaced)
         if entry is None:
@@ -187,5 +187,5 @@ class Replay:
             fate = Fate.DISCARDED
         if states.resolve(entry.queue_offset, KNOWN[fate]):
             self._ops.owed[entry.queue_offset] = fate
-        elif fate is Fate.COMMITTED and states.get(entry.queue_offset) is Known.ROLLED_BACK:
-            states.correct(entry.queue_offset, Known.COMMITTED)
+        elif fate is Fate.COMMITTED and states.get(entry.queue_offset) is HalfState.ROLLED_BACK:
+            states.correct(entry.queue_offset, HalfState.COMMITTED)

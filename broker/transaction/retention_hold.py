@@ -9,13 +9,13 @@ from __future__ import annotations
 from functools import partial
 
 from broker.errors import DamagedRecord, RecordGone, StoreError
-from broker.log.awaited import AwaitedSteps, all_durable
+from broker.log.durability import AwaitedSteps, all_durable
 from broker.retention import ExpiringSegment, Relocation
 from broker.runtime.metrics import Metrics
 from broker.transaction import metrics as counted
 from broker.transaction.half import Half, put_back_of
 from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC, Fate
-from broker.transaction.states import Known
+from broker.transaction.states import HalfState
 from broker.transaction.transactions import Transactions
 
 
@@ -82,7 +82,7 @@ class TransactionHold:
         halves = self._transactions.halves
         waiting = halves.moving.pop(offset)
         if error is None:
-            halves.resolve(offset, Known.ELSEWHERE, half)
+            halves.resolve(offset, HalfState.ELSEWHERE, half)
             if lease:
                 halves.checks.leases[half.transaction_id] = lease
             self._metrics.counter(counted.PUT_BACK).add()

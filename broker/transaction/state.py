@@ -27,7 +27,7 @@ from broker.transaction.states import HalfStates
 log = structlog.get_logger()
 
 
-class Checkpoint(NamedTuple):
+class TransactionCheckpoint(NamedTuple):
     """What was known below `log_end`.
 
     Attributes:
@@ -71,7 +71,7 @@ class TransactionFiles:
         """Where op records are to be read from, by the same file."""
         return self._offsets.get(GROUP, OP_TOPIC, 0) or 0
 
-    def load(self, half_end: int) -> Checkpoint | None:
+    def load(self, half_end: int) -> TransactionCheckpoint | None:
         """Return the checkpoint, None when there is none that can be believed. Damage is counted and said.
 
         Raises:
@@ -81,7 +81,7 @@ class TransactionFiles:
             saved = self._file.load()
             if saved is None:
                 return None
-            return Checkpoint(
+            return TransactionCheckpoint(
                 log_end=int(saved["log_end"]),
                 states=HalfStates.restored(saved["halves"], half_end),
                 ops=int(saved["ops"]),

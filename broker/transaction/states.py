@@ -15,7 +15,7 @@ KEPT = 1 << 18
 _TRIM = 1 << 16
 
 
-class Known(IntEnum):
+class HalfState(IntEnum):
     """Two bits: what became of a half. ELSEWHERE: put back, discarded or lost."""
 
     UNDECIDED = 0
@@ -46,21 +46,21 @@ class HalfStates:
             self.end = end
             self._bits.extend(bytes(-(-(end - self._base) // 4) - len(self._bits)))
 
-    def get(self, offset: int) -> Known | None:
+    def get(self, offset: int) -> HalfState | None:
         """Return what is known of a half; None below what is kept, and above the end."""
         at = offset - self._base
         if at < 0 or offset >= self.end or at >> 2 >= len(self._bits):
             return None
-        known = Known(self._bits[at >> 2] >> (at & 3) * 2 & 3)
+        known = HalfState(self._bits[at >> 2] >> (at & 3) * 2 & 3)
         # The first bits may be of halves below the first one that is known.
-        return None if known is Known.UNDECIDED and offset < self.position else known
+        return None if known is HalfState.UNDECIDED and offset < self.position else known
 
     def is_undecided(self, offset: int) -> bool:
         """Whether nothing has become of a half."""
         at = offset - self._base
         return self.position <= offset < self.end and not self._bits[at >> 2] >> (at & 3) * 2 & 3
 
-    def resolve(self, offset: int, known: Known) -> bool:
+    def resolve(self, offset: int, known: HalfState) -> bool:
         """Note what became of a half; False when it is not undecided, and nothing is changed then."""
         if not self.is_undecided(offset):
             return False
@@ -71,16 +71,16 @@ class HalfStates:
             self._advance()
         return True
 
-    def correct(self, offset: int, known: Known) -> None:
+    def correct(self, offset: int, known: HalfState) -> None:
         """Replace what is known of a decided half; ignored for others."""
-        if self.get(offset) not in (None, Known.UNDECIDED):
+        if self.get(offset) not in (None, HalfState.UNDECIDED):
             at = offset - self._base
             self._bits[at >> 2] = self._bits[at >> 2] & ~(3 << (at & 3) * 2) | known << (at & 3) * 2
 
     def begin_at(self, offset: int) -> None:
         """Count everything below an offset, at most `end`, as elsewhere."""
         for each in range(self.position, min(offset, self.end)):
-            self.resolve(each, Known.ELSEWHERE)
+            self.resolve(each, HalfState.ELSEWHERE)
 
     def _advance(self) -> None:
         bits, base, end = self._bits, self._base, self.end
@@ -129,5 +129,5 @@ class HalfStates:
         for offset in range(position, states.end):
             known = bits[(offset - start) >> 2] >> ((offset - start) & 3) * 2 & 3
             if known:
-                states.resolve(offset, Known(known))
+                states.resolve(offset, HalfState(known))
         return states

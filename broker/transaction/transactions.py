@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, Unpack
 
-from broker.log.put import Position, Put
+from broker.log.put import LogPosition, Put
 from broker.log.shared_walk import Reading, alone
 from broker.queues.offsets import ConsumerOffsets
 from broker.runtime.bundle import Runtime, runtime_of
@@ -26,15 +26,15 @@ from broker.runtime.step_size import StepSize
 from broker.store import Store
 from broker.store_seams import StoreSeams
 from broker.transaction import metrics as counted
-from broker.transaction.checker import Check, Checker, handle_of
-from broker.transaction.ending import Ending, Told
+from broker.transaction.checker import HalfCheck, TransactionChecker, handle_of
+from broker.transaction.ending import Told, TransactionEnder
 from broker.transaction.halves import Halves
 from broker.transaction.listing import Page, discarded, finding, pending
 from broker.transaction.names import HALF_TOPIC, OP_TOPIC, Fate, State
 from broker.transaction.ops import OpWriter
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.puts import half_put
-from broker.transaction.replay import Replay
+from broker.transaction.replay import TransactionReplay
 from broker.transaction.settings import CheckSettings
 from broker.transaction.state import TransactionFiles
 from broker.views import TransactionView
@@ -42,7 +42,7 @@ from broker.views import TransactionView
 SAVE_SECONDS = 5.0
 UPTIME_SAVE_SECONDS = 60.0
 
-__all__ = ["Check", "End", "EndOutcome", "Page", "State", "Transactions"]
+__all__ = ["End", "EndOutcome", "HalfCheck", "Page", "State", "Transactions"]
 
 
 class Transactions:
@@ -71,9 +71,9 @@ class Transactions:
         self._metrics = runtime.metrics
         self.halves = Halves(store, runtime)
         self._ops = OpWriter(store, runtime, topic=lambda: self.halves.topic(OP_TOPIC))
-        self._checker = Checker(self.halves, self._ops, runtime, settings=settings or CheckSettings())
+        self._checker = TransactionChecker(self.halves, self._ops, runtime, settings=settings or CheckSettings())
         self._on_committed: list[Callable[[str, int], None]] = []
-        self._ending = Ending(self.halves, self._ops, scheduler=scheduler, committed=self._tell_commit)
+        self._ending = TransactionEnder(self.halves, self._ops, scheduler=scheduler, committed=self._tell_commit)
         self._files = TransactionFiles(store.root, runtime, offsets=offsets)
         self.resumed = self.halves.resumed
         self._attached = False
@@ -118,7 +118,7 @@ class Transactions:
     ) -> Reading[Transactions]:
         """`reading`, of a program that has a bundle of all this."""
         transactions = cls(store, runtime, offsets=offsets, settings=settings)
-        replay = Replay(transactions.halves, transactions._ops, transactions._files)
+        replay = TransactionReplay(transactions.halves, transactions._ops, transactions._files)
         yield from replay.steps()
         transactions._checker.times = replay.times
         transactions._attach()
@@ -261,7 +261,7 @@ class Transactions:
         return made
 
     @staticmethod
-    def handle_of(position: Position) -> str:
+    def handle_of(position: LogPosition) -> str:
         """Return the handle of a half that was put at a position."""
         return handle_of(position)
 
@@ -324,7 +324,7 @@ class Transactions:
     def settings(self, settings: CheckSettings) -> None:
         self._checker.configure(settings)
 
-    def fetch_checks(self, group: str, count_max: int, *, owner: str | None = None) -> list[Check]:
+    def fetch_checks(self, group: str, count_max: int, *, owner: str | None = None) -> list[HalfCheck]:
         """Return due checks of a producer group, in the order in which they became due.
 
         No other client receives them within the interval of the settings, which is the time for the group to answer
@@ -332,7 +332,7 @@ class Transactions:
         """
         return self._checker.fetch(group, count_max, owner)
 
-    def give_back(self, check: Check) -> None:
+    def give_back(self, check: HalfCheck) -> None:
         """Take back a check that never reached a producer: it does not count and is due at once."""
         self._checker.give_back(check)
 

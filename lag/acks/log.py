@@ -15,7 +15,7 @@ from typing import Final
 
 from broker.runtime.seams import Disk, DiskFile, Syncs
 from lag.acks.acks import AckBatch, decode, encode, sample
-from lag.blocks import BlockReader, FileHead, FileKind, Gap, GapKind, encode_block, encode_head, salt_of
+from lag.blocks import BlockGap, BlockReader, FileHead, FileKind, GapKind, encode_block, encode_head, salt_of
 
 FOLDER: Final = "pyddmq/lag-acks"
 """Where a data directory has the ack logs: a folder for each group that has one."""
@@ -166,7 +166,9 @@ class AckLog:
                     self._disk.remove(self._path)
 
 
-def read_acks(disk: Disk, folder: str, names: Sequence[str] | None = None) -> Iterator[tuple[FileHead, AckBatch] | Gap]:
+def read_acks(
+    disk: Disk, folder: str, names: Sequence[str] | None = None
+) -> Iterator[tuple[FileHead, AckBatch] | BlockGap]:
     """Yield the batches of one group's log in the order of their writing, with whose they are, and what is missing.
 
     Raises for nothing that files hold.
@@ -182,7 +184,7 @@ def read_acks(disk: Disk, folder: str, names: Sequence[str] | None = None) -> It
         try:
             head, at = file.head, file.position
             if head is not None and head.kind is not FileKind.ACKS:
-                yield Gap(GapKind.FOREIGN, path, 0, f"{path} is of kind {head.kind.name}, not an ack log")
+                yield BlockGap(GapKind.FOREIGN, path, 0, f"{path} is of kind {head.kind.name}, not an ack log")
                 continue
             if head is not None:
                 for payload in file:
@@ -194,7 +196,7 @@ def read_acks(disk: Disk, folder: str, names: Sequence[str] | None = None) -> It
                     at = file.position
                     yield head, batch
             if file.damage is not None:
-                yield Gap(file.damage.kind, path, file.damage.position, file.damage.reason)
+                yield BlockGap(file.damage.kind, path, file.damage.position, file.damage.reason)
         finally:
             file.close()
 

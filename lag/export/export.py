@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from broker.runtime.seams import Disk
-from lag.blocks import Gap, GapKind
+from lag.blocks import BlockGap, GapKind
 from lag.export.names import TABLES, ExportFile, LiveFile, parse
 from lag.export.place import ExportPlace
 from lag.export.tables import GROUP_ROWS, TableBytes, arrow, schema_of
 from lag.journal.files import Tier
-from lag.journal.reader import JournalReader, Wanted
+from lag.journal.reader import JournalQuery, JournalReader
 from lag.journal.scan import Block
 
 FILE_ROWS: Final = 2_000_000
@@ -44,7 +44,7 @@ class ExportReport:
     snapshots: int = 0
     known: int = 0
     coarse: int = 0
-    gaps: list[Gap] = field(default_factory=list)
+    gaps: list[BlockGap] = field(default_factory=list)
 
 
 def date_of(time_ms: int) -> str:
@@ -52,7 +52,7 @@ def date_of(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).date().isoformat()
 
 
-def export(disk: Disk, folder: str, place: ExportPlace, wanted: Wanted | None = None) -> ExportReport:
+def export(disk: Disk, folder: str, place: ExportPlace, wanted: JournalQuery | None = None) -> ExportReport:
     """Export what a journal has and the place has not.
 
     Args:
@@ -64,14 +64,14 @@ def export(disk: Disk, folder: str, place: ExportPlace, wanted: Wanted | None = 
     Raises:
         ExportFailed: The place cannot be listed or written; what was written stays, and counts.
     """
-    wanted = wanted or Wanted()
+    wanted = wanted or JournalQuery()
     report = ExportReport()
     done: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for live in place.live("queues"):
         done.setdefault((live.file.node, live.file.epoch), []).append((live.first, live.last))
-    run = _Run(place, report)
+    run = _SnapshotRun(place, report)
     for block in JournalReader(disk, folder).blocks(wanted):
-        if isinstance(block, Gap):
+        if isinstance(block, BlockGap):
             report.gaps.append(block)
             if block.kind is not GapKind.SILENT:
                 # A file says that it holds all from its first to its last: what is missing may yet be there elsewhere.
@@ -93,7 +93,7 @@ def _is_in(ranges: Iterable[tuple[int, int]], sequence: int) -> bool:
     return any(first <= sequence <= last for first, last in ranges)
 
 
-class _Run:
+class _SnapshotRun:
     """Snapshots that follow each other, of one start and day: one file per table."""
 
     def __init__(self, place: ExportPlace, report: ExportReport) -> None:

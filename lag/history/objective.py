@@ -15,13 +15,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lag.blocks import Gap
-from lag.history.rows import Figures, figures
+from lag.blocks import BlockGap
+from lag.history.rows import LagFigures, figures
 from lag.history.trend import STEP_ROWS, Place
 from lag.journal.files import WIDTH_MS, Tier
 from lag.journal.reader import SLACK_MS
 from lag.journal.scan import Block
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.samples import EventKind, LagEvent
 
 GAP_INTERVALS: Final = 3
@@ -100,13 +100,13 @@ class Kept:
 
 
 @dataclass(slots=True)
-class _Queue:
+class _ObjectiveQueue:
     """One queue while the journal is read: what is summed up, and what its last row said."""
 
     kept: Kept
     time_ms: int = 0
     state: bool | None = None
-    last: Figures | None = None
+    last: LagFigures | None = None
     expired: int | None = None
 
 
@@ -121,7 +121,7 @@ class Objectives:
     """
 
     def __init__(self, target_ms: int, since_ms: int, until_ms: int, group: str | None = None) -> None:
-        self._queues: dict[Place, _Queue] = {}
+        self._queues: dict[Place, _ObjectiveQueue] = {}
         self._target_ms = target_ms
         self._since_ms = since_ms
         self._until_ms = until_ms
@@ -131,7 +131,7 @@ class Objectives:
         """Take a block of the journal in, in steps; blocks come in the order of their times."""
         if block.time_ms + max(SLACK_MS, WIDTH_MS[block.tier]) < self._since_ms:
             return
-        gap_ms = max(Limits().stale_ms, GAP_INTERVALS * block.head.interval_ms if block.tier is Tier.RAW else 0)
+        gap_ms = max(LagLimits().stale_ms, GAP_INTERVALS * block.head.interval_ms if block.tier is Tier.RAW else 0)
         resets = [each for each in block.events if each.kind is EventKind.RESET]
         for number, (key, time_ms, row) in enumerate(block.queues):
             if not number % STEP_ROWS:
@@ -142,7 +142,7 @@ class Objectives:
             state = self._state(found)
             queue = self._queues.get(key)
             if queue is None:
-                queue = self._queues[key] = _Queue(Kept())
+                queue = self._queues[key] = _ObjectiveQueue(Kept())
             first_ms = max(self._since_ms, found.first_ms)
             if queue.last is not None:
                 linked = 0 < first_ms - queue.time_ms <= gap_ms
@@ -156,7 +156,7 @@ class Objectives:
             queue.time_ms, queue.state, queue.last = time_ms, state, found
             queue.expired = queue.expired if found.expired is None else found.expired
 
-    def _count(self, queue: _Queue, found: Figures, state: bool | None, *, known: bool) -> None:
+    def _count(self, queue: _ObjectiveQueue, found: LagFigures, state: bool | None, *, known: bool) -> None:
         """Count the messages that ended between the last row and this one; what was lost is known over gaps, too."""
         before, kept = queue.last, queue.kept
         assert before is not None, "the caller has looked"
@@ -169,7 +169,7 @@ class Objectives:
             kept.messages += finished
             kept.messages_kept += finished if state else 0
 
-    def _state(self, found: Figures) -> bool | None:
+    def _state(self, found: LagFigures) -> bool | None:
         if found.age_ms is not None:
             return found.age_ms <= self._target_ms
         return False if found.age_low_ms is not None and found.age_low_ms > self._target_ms else None
@@ -197,7 +197,7 @@ def _is_reset(resets: Sequence[LagEvent], key: Place) -> bool:
     return any(each.group in ("", group) and each.topic in ("", topic) and each.queue in (-1, queue) for each in resets)
 
 
-def _missing_ms(gaps: Sequence[Gap], from_ms: int, to_ms: int) -> int:
+def _missing_ms(gaps: Sequence[BlockGap], from_ms: int, to_ms: int) -> int:
     """Return how much of a stretch was not recorded."""
     known = ((each.from_ms, each.to_ms) for each in gaps if each.from_ms is not None and each.to_ms is not None)
     return min(to_ms - from_ms, sum(max(0, min(end, to_ms) - max(begin, from_ms)) for begin, end in known))

@@ -6,9 +6,9 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from lag.blocks import Gap
+from lag.blocks import BlockGap
 from lag.journal.files import WIDTH_MS, Tier
-from lag.journal.reader import JournalReader, Wanted
+from lag.journal.reader import JournalQuery, JournalReader
 from lag.journal.scan import Block
 
 ROWS_MAX: Final = 1_000_000
@@ -29,7 +29,7 @@ class Gatherer(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class HistorySpan:
     """What is read.
 
     Attributes:
@@ -52,7 +52,7 @@ class Span:
 
 def span_of(
     since_ms: int, until_ms: int, *, queues: int = 0, every_ms: int = 10_000, rows_max: int | None = None
-) -> Span:
+) -> HistorySpan:
     """Return the span to read, which ends where it should, and begins later where it would be too much.
 
     Args:
@@ -78,16 +78,16 @@ def span_of(
             left = (rows_max - raw_rows) / queues * WIDTH_MS[finest]
             fitting_ms = min(length_ms, RAW_MS + int(left))
     if fitting_ms == length_ms:
-        return Span(since_ms=since_ms, until_ms=until_ms, finest=finest, asked_ms=length_ms)
-    return Span(since_ms=until_ms - fitting_ms, until_ms=until_ms, finest=finest, asked_ms=length_ms)
+        return HistorySpan(since_ms=since_ms, until_ms=until_ms, finest=finest, asked_ms=length_ms)
+    return HistorySpan(since_ms=until_ms - fitting_ms, until_ms=until_ms, finest=finest, asked_ms=length_ms)
 
 
-def gather(reader: JournalReader, span: Span, *into: Gatherer) -> Generator[None, None, None]:
+def gather(reader: JournalReader, span: HistorySpan, *into: Gatherer) -> Generator[None, None, None]:
     """Read a span in steps of some tenths of a millisecond; what cannot be read is left out."""
     # A summary has the moment of its begin; the one that the span begins in counts.
     since_ms = span.since_ms - WIDTH_MS[span.finest]
-    for block in reader.steps(Wanted(since_ms=since_ms, until_ms=span.until_ms, finest=span.finest)):
-        if block is None or isinstance(block, Gap):
+    for block in reader.steps(JournalQuery(since_ms=since_ms, until_ms=span.until_ms, finest=span.finest)):
+        if block is None or isinstance(block, BlockGap):
             yield
             continue
         for each in into:

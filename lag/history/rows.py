@@ -18,7 +18,7 @@ _AGE_MAX, _AGE_KNOWN = _SUMMARY["age_max_ms"], _SUMMARY["age_known"]
 assert all(QUEUE_SUMMARIES.columns[place].name == f"last.{name}" for place, name in enumerate(FIRST_COLUMNS))
 
 
-class Figures(NamedTuple):
+class LagFigures(NamedTuple):
     """What a row says.
 
     Attributes:
@@ -42,7 +42,7 @@ class Figures(NamedTuple):
     first_ms: int
 
 
-def figures(tier: Tier, time_ms: int, row: Row) -> Figures:
+def figures(tier: Tier, time_ms: int, row: Row) -> LagFigures:
     """Return the figures of a row of this moment."""
     start, end, committed = row[_START], row[_END], row[_COMMITTED]
     lag = None if start is None or end is None or committed is None else max(0, end - max(committed, start))
@@ -53,8 +53,8 @@ def figures(tier: Tier, time_ms: int, row: Row) -> Figures:
         age = None if lag is None else 0
         if lag:
             age = None if row[_COMMITTED_MS] is None else max(0, time_ms - row[_COMMITTED_MS])
-        return Figures(lag, lag, age, age, committed, expired, row[_SKIPPED], time_ms)
+        return LagFigures(lag, lag, age, age, committed, expired, row[_SKIPPED], time_ms)
     age = row[_AGE_MAX]
     first_ms = time_ms if row[_FIRST_MS] is None else row[_FIRST_MS]
     known = row[_AGE_KNOWN] == row[_SAMPLES]
-    return Figures(lag, row[_LAG_MAX], age if known else None, age, committed, expired, row[_LAST_SKIPPED], first_ms)
+    return LagFigures(lag, row[_LAG_MAX], age if known else None, age, committed, expired, row[_LAST_SKIPPED], first_ms)

@@ -23,7 +23,7 @@ Place = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class TrendLine:
     """How the lag of a queue, or of a group, went.
 
     Attributes:
@@ -88,11 +88,11 @@ class Trend:
             if found.lag is not None:
                 queue.last[at] = found.lag
 
-    def queues(self) -> dict[Place, Line]:
+    def queues(self) -> dict[Place, TrendLine]:
         """Return the line of each queue, by group, topic and number."""
         return {place: self._line(each.last, each.peak) for place, each in sorted(self._queues.items())}
 
-    def groups(self) -> dict[str, Line]:
+    def groups(self) -> dict[str, TrendLine]:
         """Return the line of each group, by name."""
         members: dict[str, list[_Parts]] = {}
         for place, each in sorted(self._queues.items()):
@@ -102,9 +102,9 @@ class Trend:
             for name, found in members.items()
         }
 
-    def _line(self, last: Sequence[int | None], peak: Sequence[int | None]) -> Line:
+    def _line(self, last: Sequence[int | None], peak: Sequence[int | None]) -> TrendLine:
         lags = [lag for lag in last if lag is not None]
-        return Line(
+        return TrendLine(
             first=lags[0] if lags else None,
             last=lags[-1] if lags else None,
             slope=median_slope([at * self.width_ms for at, lag in enumerate(last) if lag is not None], lags),

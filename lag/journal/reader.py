@@ -1,7 +1,7 @@
 """JournalReader: all files of a journal's folder in order, and what is missing among them.
 
-It raises for nothing that files hold. What could not be read, was never written, or is of another program, is a `Gap`
-in its place between the rows, so that a rule which looks over one can say INCOMPLETE.
+It raises for nothing that files hold. What could not be read, was never written, or is of another program, is a
+`BlockGap` in its place between the rows, so that a rule which looks over one can say INCOMPLETE.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from broker.runtime.seams import Disk
-from lag.blocks import FileHead, Gap, GapKind
+from lag.blocks import BlockGap, FileHead, GapKind
 from lag.journal.columns import Key, queue_sample, scheduled_sample
 from lag.journal.files import SPARE_SUFFIX, WIDTH_MS, JournalFile, Tier, live_files, parse
-from lag.journal.scan import Block, Place, scan
+from lag.journal.scan import Block, ScanPlace, scan
 from lag.journal.summaries import QueueSummary, ScheduledSummary, queue_summary, scheduled_summary
 from lag.samples import LagEvent, QueueKey, QueueSample, ScheduledSample
 
@@ -72,12 +72,12 @@ class EventRow(NamedTuple):
     sequence: int
 
 
-Item = QueueRow | SummaryRow | ScheduledRow | ScheduledSummaryRow | EventRow | Gap
+Item = QueueRow | SummaryRow | ScheduledRow | ScheduledSummaryRow | EventRow | BlockGap
 """What a reader yields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class JournalQuery:
     """What is asked for.
 
     Attributes:
@@ -127,16 +127,16 @@ class JournalReader:
         self._disk = disk
         self._folder = folder
 
-    def read(self, wanted: Wanted | None = None) -> Iterator[Item]:
+    def read(self, wanted: JournalQuery | None = None) -> Iterator[Item]:
         """Yield samples (or summaries, where nothing finer is kept), events and gaps, in the order of writing.
 
         Args:
             wanted: What is asked for; None: all.
         """
-        wanted = wanted or Wanted()
+        wanted = wanted or JournalQuery()
         keys: dict[tuple[str, str, Key], QueueKey] = {}
         for block in self.blocks(wanted):
-            if isinstance(block, Gap):
+            if isinstance(block, BlockGap):
                 yield block
                 continue
             cluster, node, tier = block.head.cluster, block.head.node, block.tier
@@ -166,21 +166,25 @@ class JournalReader:
                 if wanted.takes_moment(event.time_ms) and wanted.takes_name(event.group, event.topic):
                     yield EventRow(cluster, node, event, epoch, sequence)
 
-    def blocks(self, wanted: Wanted | None = None, *, by_columns: bool | None = False) -> Iterator[Block | Gap]:
+    def blocks(
+        self, wanted: JournalQuery | None = None, *, by_columns: bool | None = False
+    ) -> Iterator[Block | BlockGap]:
         """Yield whole snapshots and gaps; of `wanted` times (by snapshot, with some slack) and fineness count.
 
         With `by_columns` rows of queues are in `pieces`; with None they are not decoded.
         """
         return (each for each in self.steps(wanted, by_columns=by_columns) if each is not None)
 
-    def steps(self, wanted: Wanted | None = None, *, by_columns: bool | None = False) -> Iterator[Block | Gap | None]:
+    def steps(
+        self, wanted: JournalQuery | None = None, *, by_columns: bool | None = False
+    ) -> Iterator[Block | BlockGap | None]:
         """Yield as `blocks`, and None after each small piece of work besides: for who has other work in between."""
-        wanted = wanted or Wanted()
-        place = Place()
+        wanted = wanted or JournalQuery()
+        place = ScanPlace()
         try:
             names = self._disk.list(self._folder)
         except OSError as error:
-            yield Gap(GapKind.UNREADABLE, self._folder, 0, f"{self._folder} cannot be read: {error}")
+            yield BlockGap(GapKind.UNREADABLE, self._folder, 0, f"{self._folder} cannot be read: {error}")
             return
         files: list[JournalFile] = []
         for name in names:
@@ -189,7 +193,7 @@ class JournalReader:
                 files.append(file)
             elif not name.endswith(SPARE_SUFFIX):
                 path = f"{self._folder}/{name}"
-                yield Gap(GapKind.FOREIGN, path, 0, f"{path} is not a file of this journal, by its name")
+                yield BlockGap(GapKind.FOREIGN, path, 0, f"{path} is not a file of this journal, by its name")
         for file in live_files(files, wanted.finest):
             yield from self._file(file, place, wanted, by_columns)
         yield from place.gaps(None)
@@ -202,11 +206,11 @@ class JournalReader:
             return
         if files:
             path = f"{self._folder}/{max(files).name}"
-            yield from scan(self._disk, path, Tier.RAW, Place(), lambda head: True)
+            yield from scan(self._disk, path, Tier.RAW, ScanPlace(), lambda head: True)
 
     def _file(
-        self, file: JournalFile, place: Place, wanted: Wanted, by_columns: bool | None
-    ) -> Iterator[Block | Gap | None]:
+        self, file: JournalFile, place: ScanPlace, wanted: JournalQuery, by_columns: bool | None
+    ) -> Iterator[Block | BlockGap | None]:
         slack_ms = max(SLACK_MS, WIDTH_MS[file.tier])
 
         def is_wanted(head: FileHead) -> bool:

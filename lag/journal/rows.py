@@ -41,7 +41,7 @@ _Put = Callable[[bytearray, Any, Any, int], None]
 """Appends a value, of the value before, this one, and the milliseconds between the two rows."""
 
 
-class _Queue:
+class _QueueRowState:
     """What both ends remember of one queue."""
 
     __slots__ = ("mask", "row", "time_ms")
@@ -62,7 +62,7 @@ class RowEncoder:
         self._table = table
         self._defaults: Row = tuple(column.default for column in table.columns)
         self._places: dict[Key, int] = {}
-        self._queues: list[_Queue] = []
+        self._queues: list[_QueueRowState] = []
         self._texts: dict[str, int] = {}
         self._puts: list[_Put] = [self._put_of(each.kind) for each in table.columns]
         self._plans: dict[int, list[int]] = {}
@@ -147,7 +147,7 @@ class RowEncoder:
         self._put_text(self._values, None, second, 0)
         put_signed(self._values, number)
         self._places[key] = place
-        self._queues.append(_Queue(self._defaults))
+        self._queues.append(_QueueRowState(self._defaults))
         return place
 
     def _plan(self, mask: int) -> list[int]:
@@ -191,7 +191,7 @@ class RowDecoder:
         self._defaults: Row = tuple(column.default for column in table.columns)
         self._kinds = [column.kind for column in table.columns]
         self._keys: list[Key] = []
-        self._queues: list[_Queue] = []
+        self._queues: list[_QueueRowState] = []
         self._texts: list[str] = []
 
     def rows(self, data: bytes, base_ms: int) -> Iterator[tuple[Key, int, Row]]:
@@ -221,7 +221,7 @@ class RowDecoder:
                 elif rest == NAME:
                     place = len(queues)
                     keys.append((self._text(values), self._text(values), values.signed()))
-                    queues.append(_Queue(self._defaults))
+                    queues.append(_QueueRowState(self._defaults))
                 else:
                     raise ValueError(f"an unknown step {rest}")
                 continue
@@ -242,7 +242,7 @@ class RowDecoder:
         if steps.at != steps.end or values.at != values.end:
             raise ValueError("bytes behind the last row")
 
-    def _change(self, queue: _Queue, values: Taker, passed: int) -> None:
+    def _change(self, queue: _QueueRowState, values: Taker, passed: int) -> None:
         row = list(queue.row)
         for index in bits_of(queue.mask):
             if index >= len(row):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from broker.runtime.seams import Disk
-from lag.blocks import BlockReader, FileHead, FileKind, Gap, GapKind
+from lag.blocks import BlockGap, BlockReader, FileHead, FileKind, GapKind
 from lag.journal.column_rows import Piece
 from lag.journal.columns import QUEUES, SCHEDULED, Key, Row
 from lag.journal.files import Tier
@@ -52,25 +52,25 @@ class Block:
     pieces: list[Piece]
     scheduled: list[tuple[Key, int, Row]]
     events: list[LagEvent]
-    missing: list[Gap]
+    missing: list[BlockGap]
     is_first: bool
 
 
 @dataclass(slots=True)
-class Place:
+class ScanPlace:
     """Where a reading is, and what is missing there."""
 
     epoch: int | None = None
     time_ms: int | None = None
     sequence: int = 0
-    missing: list[Gap] = field(default_factory=list)
+    missing: list[BlockGap] = field(default_factory=list)
 
-    def gaps(self, to_ms: int | None) -> list[Gap]:
+    def gaps(self, to_ms: int | None) -> list[BlockGap]:
         """Take what is missing before the next snapshot, which is of `to_ms`."""
         missing, self.missing = self.missing, []
         return [each._replace(from_ms=self.time_ms, to_ms=to_ms) for each in missing]
 
-    def reach(self, block: Block, path: str) -> list[Gap]:
+    def reach(self, block: Block, path: str) -> list[BlockGap]:
         """Go on to a block of a file; return what is missing before it."""
         if not self.missing:
             # A damage says that something is missing, without its count.
@@ -86,16 +86,16 @@ class Place:
         interval_ms, passed_ms = block.head.interval_ms, block.time_ms - self.time_ms
         lost = block.sequence - self.sequence - 1
         if block.tier is Tier.RAW and self.epoch == block.epoch and lost > 0:
-            self.missing.append(Gap(GapKind.DROPPED, path, 0, f"{lost} snapshots could not be written"))
+            self.missing.append(BlockGap(GapKind.DROPPED, path, 0, f"{lost} snapshots could not be written"))
         elif interval_ms and passed_ms > SILENT_INTERVALS * interval_ms:
-            self.missing.append(Gap(GapKind.SILENT, path, 0, f"nothing was recorded for {passed_ms // 1000} s"))
+            self.missing.append(BlockGap(GapKind.SILENT, path, 0, f"nothing was recorded for {passed_ms // 1000} s"))
 
 
 def scan(
     disk: Disk,
     path: str,
     tier: Tier,
-    place: Place,
+    place: ScanPlace,
     is_wanted: Callable[[FileHead], bool],
     *,
     by_columns: bool | None = False,
@@ -116,13 +116,13 @@ def scan(
         head = file.head
         if head is not None and head.kind != FileKind(tier):
             reason = f"{path} is of kind {head.kind.name}, which its name does not say"
-            place.missing.append(Gap(GapKind.FOREIGN, path, 0, reason))
+            place.missing.append(BlockGap(GapKind.FOREIGN, path, 0, reason))
             return
         if head is not None and is_wanted(head):
             for _, block in _blocks(file, head, tier, by_columns):
                 yield block
         if file.damage is not None:
-            place.missing.append(Gap(file.damage.kind, path, file.damage.position, file.damage.reason))
+            place.missing.append(BlockGap(file.damage.kind, path, file.damage.position, file.damage.reason))
     finally:
         file.close()
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lag.blocks import Gap, GapKind
+from lag.blocks import BlockGap, GapKind
 from lag.journal.column_rows import Piece, PieceDecoder
 from lag.journal.columns import QUEUES, SCHEDULED, Key, Row, Table
 from lag.journal.rows import RowDecoder, RowEncoder
@@ -71,7 +71,7 @@ class SnapshotEncoder:
         self,
         scheduled: Iterable[tuple[Key, int, Any]] = (),
         events: Iterable[LagEvent] = (),
-        missing: Iterable[Gap] = (),
+        missing: Iterable[BlockGap] = (),
     ) -> bytes:
         """Return the payload.
 
@@ -158,17 +158,17 @@ class SnapshotDecoder:
         """Return its events. Raises likewise."""
         return decode_events(snapshot.sections.get(_EVENTS, b""), snapshot.time_ms)
 
-    def missing(self, snapshot: Snapshot) -> list[Gap]:
+    def missing(self, snapshot: Snapshot) -> list[BlockGap]:
         """Return what is missing before it. Raises likewise."""
         taker, found = Taker(snapshot.sections.get(_MISSING, b"")), []
         while taker.at < taker.end:
             kind, path, position, reason = GapKind(taker.text()), taker.text(), taker.varint(), taker.text()
             moments = [taker.signed() if taker.varint() else None for _ in range(2)]
-            found.append(Gap(kind, path, position, reason, *moments))
+            found.append(BlockGap(kind, path, position, reason, *moments))
         return found
 
 
-def _encode_missing(missing: Iterable[Gap]) -> bytes:
+def _encode_missing(missing: Iterable[BlockGap]) -> bytes:
     out = bytearray()
     for each in missing:
         put_text(out, each.kind.value)

@@ -18,13 +18,13 @@ from typing import Final
 
 from broker.runtime.file_writes import Single
 from broker.runtime.seams import Clock, Disk, Syncs
-from broker.runtime.steps import Ended, step
+from broker.runtime.steps import StepsEnd, step
 from lag.blocks import BlockReader, FileHead, FileKind, encode_block, encode_head, salt_of
 from lag.journal.files import SPARE_SUFFIX, WIDTH_MS, JournalFile, Tier, parse
-from lag.journal.scan import Place, scan
+from lag.journal.scan import ScanPlace, scan
 from lag.journal.snapshots import SnapshotEncoder
 from lag.journal.summaries import QUEUE_SUMMARIES, SCHEDULED_SUMMARIES
-from lag.journal.window import Window
+from lag.journal.window import JournalWindow
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
@@ -196,7 +196,7 @@ class Tiers:
     def _payloads(self, tier: Tier, group: list[JournalFile]) -> Iterator[bytes | None]:
         """Yield the blocks of summaries, and None between two steps."""
         encoder = SnapshotEncoder(QUEUE_SUMMARIES, SCHEDULED_SUMMARIES)
-        place, window = Place(), Window(tier)
+        place, window = ScanPlace(), JournalWindow(tier)
         for file in group:
             path = self._path(file)
             for block in scan(self._disk, path, file.tier, place, lambda _: True):
@@ -206,7 +206,7 @@ class Tiers:
                 gaps = place.reach(block, path)
                 if not window.takes(block):
                     yield from window.payload(encoder)
-                    window = Window(tier)
+                    window = JournalWindow(tier)
                 window.missing += gaps
                 yield from window.add(block)
         window.missing += place.gaps(None)
@@ -282,7 +282,7 @@ class TierWork:
         while self._steps is not None and not self._is_syncing:
             error, self._error = self._error, None
             what = step(self._steps, error=error)
-            if isinstance(what, Ended):
+            if isinstance(what, StepsEnd):
                 self._steps = None
                 break
             if what is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import Any
 
-from lag.blocks import Gap
+from lag.blocks import BlockGap
 from lag.journal.columns import Key
 from lag.journal.files import WIDTH_MS, Tier
 from lag.journal.scan import STEP_ROWS, Block
@@ -14,7 +14,7 @@ from lag.journal.summaries import QueueSums, ScheduledSums
 from lag.samples import LagEvent
 
 
-class Window:
+class JournalWindow:
     """Blocks of one minute, or hour, of one epoch.
 
     Attributes:
@@ -25,7 +25,7 @@ class Window:
     """
 
     def __init__(self, tier: Tier) -> None:
-        self.missing: list[Gap] = []
+        self.missing: list[BlockGap] = []
         self._width_ms = WIDTH_MS[tier]
         self._last: Block | None = None
         self._queues: dict[Key, QueueSums] = {}

@@ -35,7 +35,7 @@ EVENTS_MAX: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class JournalOrigin:
     """Who writes.
 
     Attributes:
@@ -83,7 +83,7 @@ class JournalWriter:
     """
 
     def __init__(
-        self, disk: Disk, folder: str, origin: Origin, limits: WriterLimits, *, syncs: Syncs | None = None
+        self, disk: Disk, folder: str, origin: JournalOrigin, limits: WriterLimits, *, syncs: Syncs | None = None
     ) -> None:
         self.written = self.dropped = self.written_bytes = 0
         self.trouble: str | None = None

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from markupsafe import Markup, escape
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, num2date
 
-from lag.report.data import HeatMap, Span
+from lag.report.data import HeatMap, StatusSpan
 from lag.report.tones import tone
 
 HEAT_LIMITS: Final = (10, 100, 1_000, 10_000)
@@ -35,7 +35,9 @@ _Box = tuple[str, int, int]
 """Shade, begin and end in Unix ms."""
 
 
-def status_bands(rows: Sequence[tuple[str, Sequence[Span]]], from_ms: int, to_ms: int, timezone: str = "UTC") -> str:
+def status_bands(
+    rows: Sequence[tuple[str, Sequence[StatusSpan]]], from_ms: int, to_ms: int, timezone: str = "UTC"
+) -> str:
     """Draw a row per group with its statuses over the window; all charts share the window's time axis."""
     bands = [(label, [(tone(span.status), span.from_ms, span.to_ms) for span in spans]) for label, spans in rows]
     return _chart("bands", "Status of each group over the window", bands, (from_ms, to_ms, timezone), ())

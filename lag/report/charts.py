@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from lag.report import texts
-from lag.report.data import AgeBin, GroupPart, Mark
+from lag.report.data import AgeBin, EventMark, GroupPart
 from lag.report.tones import tone
 
 _STAND_INS: Final = {
@@ -74,7 +74,9 @@ _SETTINGS: Final[Any] = {
 }
 
 
-def lag_lines(part: GroupPart, from_ms: int, to_ms: int, *, marks: Sequence[Mark] = (), timezone: str = "UTC") -> str:
+def lag_lines(
+    part: GroupPart, from_ms: int, to_ms: int, *, marks: Sequence[EventMark] = (), timezone: str = "UTC"
+) -> str:
     """Draw messages behind, their age, and produce and consume rates, one above the other.
 
     Incidents are shaded, events are vertical lines with their kinds' names, and the target is a dashed line.
@@ -115,7 +117,7 @@ def lag_lines(part: GroupPart, from_ms: int, to_ms: int, *, marks: Sequence[Mark
         return _svg(figure, "Messages behind, age of the oldest one, and rates, over the window")
 
 
-def _name_marks(axes: Any, marks: Sequence[Mark], window: tuple[int, int]) -> None:
+def _name_marks(axes: Any, marks: Sequence[EventMark], window: tuple[int, int]) -> None:
     """Write the kinds of events above the chart, as far as they do not cover each other."""
     from_ms, to_ms = window
     free_from = 0.0

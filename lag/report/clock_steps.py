@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from lag.report import texts
 from lag.report.options import MESSAGE_TIMES
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.samples import EventKind, QueueSample
 
 LOOK_BACK_MS: Final = 86_400_000
@@ -27,7 +27,7 @@ _STEP: Final = re.compile(r"([+-]\d{1,15}) ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClockStep:
+class NodeClockStep:
     """One step of one node's clock.
 
     Attributes:
@@ -41,7 +41,7 @@ class ClockStep:
     time_ms: int
     by_ms: int
 
-    def unknown(self, limits: Limits) -> tuple[int, int]:
+    def unknown(self, limits: LagLimits) -> tuple[int, int]:
         """Return from when on, and to before when, nothing that the node recorded is kept."""
         # It is noticed with a round: what the new clock said before it is as little known.
         begin = self.time_ms - limits.stale_ms
@@ -52,7 +52,7 @@ class ClockStep:
         """Times of messages up to this moment are of the old clock."""
         return self.time_ms if self.by_ms > 0 else self.time_ms - self.by_ms
 
-    def sentence(self, limits: Limits) -> str:
+    def sentence(self, limits: LagLimits) -> str:
         """Say it for people."""
         begin, end = (texts.moment(each) for each in self.unknown(limits))
         way = "forward" if self.by_ms > 0 else "back"
@@ -62,25 +62,29 @@ class ClockStep:
         )
 
 
-def steps_of(events: Iterable[Mapping[str, Any]]) -> list[ClockStep]:
+def steps_of(events: Iterable[Mapping[str, Any]]) -> list[NodeClockStep]:
     """Return the steps among events, in the order of time; what is malformed is none."""
     found = []
     for event in events:
         said = _STEP.fullmatch(event["detail"] or "") if event["kind"] == EventKind.CLOCK.value else None
         if said is not None and int(said[1]):
-            step = ClockStep(cluster=event["cluster"], node=event["node"], time_ms=event["time_ms"], by_ms=int(said[1]))
+            step = NodeClockStep(
+                cluster=event["cluster"], node=event["node"], time_ms=event["time_ms"], by_ms=int(said[1])
+            )
             found.append(step)
     return sorted(found, key=lambda step: (step.time_ms, step.cluster, step.node))
 
 
-def told(steps: Sequence[ClockStep], limits: Limits, from_ms: int, to_ms: int) -> list[str]:
+def told(steps: Sequence[NodeClockStep], limits: LagLimits, from_ms: int, to_ms: int) -> list[str]:
     """Return sentences about those steps that take something out of a window."""
     return [each.sentence(limits) for each in steps if _meets(each.unknown(limits), from_ms, to_ms)]
 
 
-def without_lies(steps: Sequence[ClockStep], limits: Limits) -> Callable[[str, str, QueueSample], QueueSample | None]:
+def without_lies(
+    steps: Sequence[NodeClockStep], limits: LagLimits
+) -> Callable[[str, str, QueueSample], QueueSample | None]:
     """Return what makes of a node's sample one without times that a step made wrong; null where it is worthless."""
-    by_node: dict[tuple[str, str], list[ClockStep]] = {}
+    by_node: dict[tuple[str, str], list[NodeClockStep]] = {}
     for step in steps:
         by_node.setdefault((step.cluster, step.node), []).append(step)
 

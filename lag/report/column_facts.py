@@ -16,7 +16,7 @@ import numpy as np
 from lag.report.column_rules import NOTHING, ColumnValues, both
 from lag.report.column_samples import Samples
 from lag.rules.facts import WINDOW_FACTS
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.samples import SAMPLE_FIELDS
 
 MATRIX: Final = 2_000_000
@@ -24,7 +24,9 @@ MATRIX: Final = 2_000_000
 _LEAST: Final = np.iinfo(np.int64).min
 
 
-def facts_of(samples: Samples, rows: Any, limits: Limits, resets: Sequence[Sequence[int]]) -> dict[str, ColumnValues]:
+def facts_of(
+    samples: Samples, rows: Any, limits: LagLimits, resets: Sequence[Sequence[int]]
+) -> dict[str, ColumnValues]:
     """Return the facts of some samples, each judged as the newest of its queue at its own moment.
 
     Args:
@@ -145,7 +147,7 @@ def _like_before(values: Any) -> Any:
 class _Windows:
     """The windows of some samples."""
 
-    def __init__(self, samples: Samples, rows: Any, limits: Limits, reset: ColumnValues) -> None:
+    def __init__(self, samples: Samples, rows: Any, limits: LagLimits, reset: ColumnValues) -> None:
         self._limits = limits
         self._times = samples.times[rows]
         self._samples, self._rows = samples, rows

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from lag.rules.expression import Expression
+from lag.rules.expression import RuleExpression
 from lag.rules.quantities import Quantity
 
 _TEXTS: Final[list[str]] = []
@@ -103,7 +103,7 @@ class Judge:
                 found = ColumnValues(np.asarray(found.values, np.float64), found.known)
             self.facts[name] = found
 
-    def value(self, expression: Expression) -> ColumnValues:
+    def value(self, expression: RuleExpression) -> ColumnValues:
         """Return an expression's column. Raises KeyError: it looks at a fact that was not given."""
         if expression.operation == "fact":
             return self.facts[str(expression.leaf)]
@@ -114,7 +114,7 @@ class Judge:
             found = self._found[id(expression)] = self._made(expression)
         return found
 
-    def _made(self, expression: Expression) -> ColumnValues:
+    def _made(self, expression: RuleExpression) -> ColumnValues:
         operation, parts = expression.operation, expression.parts
         first = self.value(parts[0])
         if operation in _ARITHMETIC:

@@ -13,7 +13,7 @@ from lag.rules.queue_rules import advice_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class StatusSpan:
     """A stretch of time in one status.
 
     Attributes:
@@ -28,7 +28,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class LagSeries:
     """How lag went, in buckets of equal length: the worst moment of each, so that no peak is smoothed away.
 
     Attributes:
@@ -134,7 +134,7 @@ class Usual:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class ReportFinding:
     """What a reader has to know: an incident of the window, or several that are equal, open or ended.
 
     Attributes:
@@ -185,7 +185,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class EventMark:
     """An event in the window, or several that are equal and of about the same moment.
 
     Attributes:
@@ -208,7 +208,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class WaitingCount:
     """What waits in a node for its own time, under one name, at the window's end.
 
     Attributes:
@@ -354,8 +354,8 @@ class GroupPart:
     lost: int
     catch_up_seconds: float | None
     objective: Objective
-    spans: Sequence[Span]
-    line: Line
+    spans: Sequence[StatusSpan]
+    line: LagSeries
     heat: HeatMap
     ages: Sequence[AgeBin]
     incidents: Sequence[Incident]
@@ -366,7 +366,7 @@ class GroupPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class LagReportData:
     """A whole report.
 
     Attributes:
@@ -398,14 +398,14 @@ class Report:
     groups: Sequence[GroupPart]
     summary: str = ""
     level: str = "OK"
-    findings: Sequence[Finding] = ()
+    findings: Sequence[ReportFinding] = ()
     findings_left_out: int = 0
-    marks: Sequence[Mark] = ()
+    marks: Sequence[EventMark] = ()
     marks_left_out: int = 0
-    waiting: Sequence[Waiting] = ()
+    waiting: Sequence[WaitingCount] = ()
     timezone: str = "UTC"
 
 
-def as_plain(report: Report) -> dict[str, Any]:
+def as_plain(report: LagReportData) -> dict[str, Any]:
     """Return a report as JSON has it: names in snake case, as the columns of Parquet and CSV."""
     return asdict(report)

@@ -12,11 +12,11 @@ from lag.export.names import LiveFile, live_files
 from lag.export.place import ExportFailed, ExportPlace
 from lag.journal.columns import QUEUES
 from lag.journal.files import Tier
-from lag.journal.reader import Wanted
+from lag.journal.reader import JournalQuery
 from lag.journal.scan import SILENT_INTERVALS
 from lag.report.column_rules import NOTHING, ColumnValues
 from lag.report.column_samples import EXTRA, TEXTS, TIERS, Place, joined
-from lag.report.options import Figures, ReportOptions, Window
+from lag.report.options import Figures, ReportOptions, ReportWindow
 from lag.report.reading import ReadSamples, reading_of, wanted_of
 
 HOUR_MS: Final = 3_600_000
@@ -34,7 +34,7 @@ def read_exported(options: ReportOptions) -> ReadSamples:
     """
     wanted, earlier = wanted_of(options)
     window = options.window
-    read, events = _Files(), []
+    read, events = _ExportedColumns(), []
     gaps: list[tuple[int, str]] = []
     for url in options.given.exported:
         place = ExportPlace(url)
@@ -80,7 +80,7 @@ def _live(place: ExportPlace, table: str, since_ms: int, until_ms: int) -> list[
     return [each for each in live_files(names) if first <= each.file.date <= last]
 
 
-def _events(place: ExportPlace, wanted: Wanted) -> Iterator[Figures]:
+def _events(place: ExportPlace, wanted: JournalQuery) -> Iterator[Figures]:
     for each in _live(place, "events", wanted.since_ms or 0, wanted.until_ms or 0):
         try:
             rows = place.read(each).select(_EVENT).to_pylist()
@@ -91,7 +91,7 @@ def _events(place: ExportPlace, wanted: Wanted) -> Iterator[Figures]:
                 yield row
 
 
-class _Files:
+class _ExportedColumns:
     """Gathers the rows of files as columns."""
 
     def __init__(self) -> None:
@@ -199,7 +199,7 @@ def _silences(
     chunks: Sequence[Mapping[str, ColumnValues]],
     places: Sequence[Place],
     live: Sequence[LiveFile],
-    window: Window,
+    window: ReportWindow,
 ) -> Iterator[tuple[int, str]]:
     """Yield times without samples of each node, although no file says that they were not exported."""
     if not chunks:
@@ -225,7 +225,7 @@ def _silences(
             yield int(before["time_ms"]), f"{url}: {node}: nothing was recorded for {seconds} s (silent)"
 
 
-def _snapshots(chunk: Mapping[str, ColumnValues], of_queue: Any, window: Window) -> Any:
+def _snapshots(chunk: Mapping[str, ColumnValues], of_queue: Any, window: ReportWindow) -> Any:
     """Return a row per node and snapshot: its first moment."""
     inside = (chunk["time_ms"].values >= window.from_ms - HOUR_MS) & (chunk["time_ms"].values < window.to_ms)
     count = int(inside.sum())

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Final
 
 from lag.report.backlog import Backlog, age_bins
-from lag.report.data import Report, as_plain
+from lag.report.data import LagReportData, as_plain
 from lag.report.markdown import render_markdown
 from lag.report.tables import incidents_csv, queues_csv
 
 FORMATS: Final = ("html", "markdown", "json", "csv", "incidents-csv")
 
 
-def rendered(report: Report, form: str) -> str:
+def rendered(report: LagReportData, form: str) -> str:
     """Return a report in one of `FORMATS`."""
     if form == "html":
         from lag.report.page import render_html
@@ -25,6 +25,6 @@ def rendered(report: Report, form: str) -> str:
     return {"markdown": render_markdown, "csv": queues_csv, "incidents-csv": incidents_csv}[form](report)
 
 
-def with_ages(report: Report, backlog: Backlog) -> Report:
+def with_ages(report: LagReportData, backlog: Backlog) -> LagReportData:
     """Return a report with its groups' backlogs by age."""
     return replace(report, groups=[replace(part, ages=age_bins(backlog, part.group)) for part in report.groups])

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from lag.report.data import Finding, GroupPart, Incident, Mark
-from lag.report.options import Window
+from lag.report.data import EventMark, GroupPart, Incident, ReportFinding
+from lag.report.options import ReportWindow
 from lag.rules import causes, statuses
 
 FINDINGS_MAX: Final = 10
@@ -20,16 +20,16 @@ LEFT: Final = "LEFT"
 """Status of a group, or queue, that was deleted or left the configuration."""
 
 
-def findings_of(parts: Sequence[GroupPart]) -> tuple[list[Finding], int]:
+def findings_of(parts: Sequence[GroupPart]) -> tuple[list[ReportFinding], int]:
     """Return the worst findings of all groups, and how many more there are."""
-    found: list[Finding] = []
+    found: list[ReportFinding] = []
     for part in parts:
         mine = _of_incidents(part)
         if part.status not in ("OK", LEFT) and all(each.to_ms is not None for each in mine):
             mine.append(_of_end(part))
         found += mine
     found.sort(key=_order)
-    joined: list[Finding] = []
+    joined: list[ReportFinding] = []
     for each in found:
         for place, other in enumerate(joined):
             if _is_like(other, each):
@@ -41,7 +41,7 @@ def findings_of(parts: Sequence[GroupPart]) -> tuple[list[Finding], int]:
     return joined[:FINDINGS_MAX], max(0, len(joined) - FINDINGS_MAX)
 
 
-def _order(finding: Finding) -> tuple[int, bool, int, int, int, Sequence[str]]:
+def _order(finding: ReportFinding) -> tuple[int, bool, int, int, int, Sequence[str]]:
     """Place of a finding in the list: the worst status first, then what is still open, then what cost the most."""
     return (
         -statuses.SEVERITY[finding.status],
@@ -53,9 +53,9 @@ def _order(finding: Finding) -> tuple[int, bool, int, int, int, Sequence[str]]:
     )
 
 
-def _of_incidents(part: GroupPart) -> list[Finding]:
+def _of_incidents(part: GroupPart) -> list[ReportFinding]:
     """Return a finding for each status and cause of a group, over all its incidents."""
-    found: dict[tuple[str, str], Finding] = {}
+    found: dict[tuple[str, str], ReportFinding] = {}
     for incident in part.incidents:
         one = _of_incident(part, incident)
         key = incident.status, incident.cause
@@ -63,12 +63,12 @@ def _of_incidents(part: GroupPart) -> list[Finding]:
     return list(found.values())
 
 
-def _of_incident(part: GroupPart, incident: Incident) -> Finding:
+def _of_incident(part: GroupPart, incident: Incident) -> ReportFinding:
     """Return the finding that an incident is; an open one has the cause of the window's end, and not of its begin."""
     is_now = incident.to_ms is None and incident.status == part.status and part.cause != ""
     cause, evidence = (part.cause, part.evidence) if is_now else (incident.cause, incident.evidence)
     is_known = incident.to_ms is not None or part.status != "UNKNOWN" or incident.status == "UNKNOWN"
-    return Finding(
+    return ReportFinding(
         groups=[part.group],
         topic=incident.topic,
         from_ms=incident.from_ms,
@@ -88,9 +88,9 @@ def _of_incident(part: GroupPart, incident: Incident) -> Finding:
     )
 
 
-def _of_end(part: GroupPart) -> Finding:
+def _of_end(part: GroupPart) -> ReportFinding:
     """Return the finding of a status at the end without an incident: paused, catching up, or not known."""
-    return Finding(
+    return ReportFinding(
         groups=[part.group],
         topic="",
         from_ms=part.spans[-1].from_ms if part.spans else 0,
@@ -114,7 +114,7 @@ def _advice(cause: str) -> str:
     return "" if known is None else known.advice
 
 
-def _joined(one: Finding, other: Finding) -> Finding:
+def _joined(one: ReportFinding, other: ReportFinding) -> ReportFinding:
     """Return one finding of two with the same status and cause; evidence is that of the one with the most lag."""
     worse = other if (other.peak_lag or 0) > (one.peak_lag or 0) else one
     # Of those that are open a reader asks since when; of all others what they span.
@@ -132,14 +132,14 @@ def _joined(one: Finding, other: Finding) -> Finding:
     )
 
 
-def _is_like(one: Finding, other: Finding) -> bool:
+def _is_like(one: ReportFinding, other: ReportFinding) -> bool:
     """Whether findings of two groups have one reason: equal in status and cause, and at the same time."""
     if (one.status, one.cause) != (other.status, other.cause) or (one.to_ms is None) != (other.to_ms is None):
         return False
     return abs(one.from_ms - other.from_ms) <= TOGETHER_MS and abs((one.to_ms or 0) - (other.to_ms or 0)) <= TOGETHER_MS
 
 
-def _together(one: Finding, other: Finding) -> Finding:
+def _together(one: ReportFinding, other: ReportFinding) -> ReportFinding:
     return replace(_joined(one, other), groups=[*one.groups, *other.groups])
 
 
@@ -151,9 +151,9 @@ def worst_open(parts: Sequence[GroupPart]) -> str:
     return statuses.Level.OK.name if parts else statuses.Level.UNKNOWN.name
 
 
-def marks_of(events: Iterable[Mapping[str, Any]], window: Window) -> tuple[list[Mark], int]:
+def marks_of(events: Iterable[Mapping[str, Any]], window: ReportWindow) -> tuple[list[EventMark], int]:
     """Return the events of a window, equal ones joined, and how many more there are."""
-    found: list[Mark] = []
+    found: list[EventMark] = []
     newest: dict[tuple[str, str, str], int] = {}
     inside = [each for each in events if window.from_ms <= each["time_ms"] < window.to_ms]
     for event in sorted(inside, key=lambda each: (each["time_ms"], each["node"], each["kind"], each["group"])):
@@ -165,7 +165,7 @@ def marks_of(events: Iterable[Mapping[str, Any]], window: Window) -> tuple[list[
             found[place] = replace(mark, topic=topic, count=mark.count + 1)
             continue
         newest[key] = len(found)
-        mark = Mark(
+        mark = EventMark(
             time_ms=event["time_ms"],
             kind=event["kind"],
             node=event["node"],

@@ -13,14 +13,14 @@ from statistics import median_low
 from typing import Any, Final
 
 from broker.runtime.seams import Disk
-from lag.blocks import Gap
+from lag.blocks import BlockGap
 from lag.journal.columns import QUEUE_COLUMNS
 from lag.journal.files import Tier
-from lag.journal.reader import JournalReader, Wanted
+from lag.journal.reader import JournalQuery, JournalReader
 from lag.journal.summaries import QUEUE_SUMMARIES
 from lag.report import texts
 from lag.report.findings import marks_of
-from lag.report.options import INCIDENTS_MAX, Figures, Group, Reduced, ReportOptions, Window, status_of
+from lag.report.options import INCIDENTS_MAX, Figures, Group, Reduced, ReportOptions, ReportWindow, status_of
 from lag.report.parts import GAPS_MAX, joined
 from lag.report.reading import file_spans
 from lag.rules import statuses
@@ -48,7 +48,7 @@ _Series = dict[tuple[str, str, str, str], list[Level]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LedgerIncident:
     """One incident of the ledger.
 
     Attributes:
@@ -106,7 +106,7 @@ class Month:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ledger:
+class IncidentLedger:
     """All incidents of a window.
 
     Attributes:
@@ -121,7 +121,7 @@ class Ledger:
     from_ms: int
     to_ms: int
     timezone: str
-    incidents: Sequence[Entry]
+    incidents: Sequence[LedgerIncident]
     months: Sequence[Month]
     gaps: Sequence[str]
 
@@ -138,7 +138,7 @@ def make_ledger(
     *,
     topic: str | None = None,
     cause: str | None = None,
-) -> Ledger:
+) -> IncidentLedger:
     """Return the incidents of a window, of a topic and cause if these are given."""
     found = _Stitched(disk, options, topic)
     gaps: dict[str, None] = {}
@@ -150,7 +150,7 @@ def make_ledger(
     if cause is not None:
         entries = [each for each in entries if each.cause == cause.replace("_", " ")]
     lines = [*found.cut, *gaps]
-    return Ledger(
+    return IncidentLedger(
         from_ms=options.window.from_ms,
         to_ms=options.window.to_ms,
         timezone=options.timezone,
@@ -160,7 +160,7 @@ def make_ledger(
     )
 
 
-def pieces_of(disk: Disk, options: ReportOptions) -> Iterator[Window]:
+def pieces_of(disk: Disk, options: ReportOptions) -> Iterator[ReportWindow]:
     """Yield the pieces of a window that have samples, a day each, or shorter where a day can have many samples."""
     window, spans = options.window, file_spans(disk, options.given.journals)
     begin = max([window.from_ms, *sorted(first_ms for first_ms, _, _ in spans)[:1]])
@@ -174,7 +174,9 @@ def pieces_of(disk: Disk, options: ReportOptions) -> Iterator[Window]:
         )
         width = max(LEAD_MS, -(-(end - day) // max(1, -(-samples // SAMPLES_MAX))))
         for counted in range(day, end, width) if samples else ():
-            yield Window(from_ms=max(begin, counted - LEAD_MS), to_ms=min(counted + width, end), counted_ms=counted)
+            yield ReportWindow(
+                from_ms=max(begin, counted - LEAD_MS), to_ms=min(counted + width, end), counted_ms=counted
+            )
 
 
 class _Stitched:
@@ -184,10 +186,10 @@ class _Stitched:
         self._disk, self._options, self._topic = disk, options, topic
         self._open: dict[tuple[Any, ...], Figures] = {}
         self._ended: dict[Group, list[Figures]] = {}
-        self._entries: list[Entry] = []
+        self._entries: list[LedgerIncident] = []
         self.cut: list[str] = []
 
-    def take(self, piece: Window, reduced: Reduced) -> None:
+    def take(self, piece: ReportWindow, reduced: Reduced) -> None:
         """Take the rows of the next piece."""
         before, self._open = self._open, {}
         new: list[Figures] = []
@@ -231,7 +233,7 @@ class _Stitched:
             rows = [row for row in joined(self._ended.pop(group)) if status_of(row["severity"]) != "INCOMPLETE"]
             self._entries += [_entry(row) for row in rows]
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LedgerIncident]:
         """Return all of them; those that are still open stay so."""
         for row in self._open.values():
             self._ended.setdefault((row["cluster"], row["group"]), []).append(row)
@@ -245,7 +247,7 @@ class _Stitched:
         levels = self._levels(rows)
         zone = self._options.timezone
         for row in rows:
-            span = Window(from_ms=row["from_ms"] - CHANGED_MS, to_ms=row["from_ms"] + _NOW_MS)
+            span = ReportWindow(from_ms=row["from_ms"] - CHANGED_MS, to_ms=row["from_ms"] + _NOW_MS)
             near = events[bisect_left(times, span.from_ms) : bisect_left(times, span.to_ms)]
             marks, _ = marks_of([event for event in near if _is_about(event, row)], span)
             said = [f"{texts.clock(mark.time_ms, row['from_ms'], zone)} {texts.event(mark)}" for mark in marks]
@@ -256,10 +258,10 @@ class _Stitched:
         """Return how many clients and queues the topics of some incidents had around their begins."""
         found: _Series = {}
         begins, groups = [row["from_ms"] for row in rows], frozenset(row["group"] for row in rows)
-        wanted = Wanted(since_ms=max(0, min(begins) - LEAD_MS), until_ms=max(begins) + _NOW_MS + 1, groups=groups)
+        wanted = JournalQuery(since_ms=max(0, min(begins) - LEAD_MS), until_ms=max(begins) + _NOW_MS + 1, groups=groups)
         for folder in self._options.given.journals:
             for block in JournalReader(self._disk, folder).blocks(wanted):
-                if isinstance(block, Gap):
+                if isinstance(block, BlockGap):
                     continue
                 here: dict[tuple[str, str, str, str], Level] = {}
                 for (group, topic, _), time_ms, row in block.queues:
@@ -308,10 +310,10 @@ def _level_changes(series: Sequence[Level], from_ms: int) -> list[str]:
     return found
 
 
-def _entry(row: Figures) -> Entry:
+def _entry(row: Figures) -> LedgerIncident:
     status = status_of(row["severity"])
     until_ms = row["last_ms"] if row["until_ms"] is None else row["until_ms"]
-    return Entry(
+    return LedgerIncident(
         cluster=row["cluster"],
         group=row["group"],
         topic=row["topic"] or "",
@@ -330,8 +332,8 @@ def _entry(row: Figures) -> Entry:
     )
 
 
-def _months(entries: Sequence[Entry], zone: str) -> list[Month]:
-    sums: dict[tuple[str, str], list[Entry]] = {}
+def _months(entries: Sequence[LedgerIncident], zone: str) -> list[Month]:
+    sums: dict[tuple[str, str], list[LedgerIncident]] = {}
     for each in entries:
         sums.setdefault((texts.moment(each.from_ms, zone)[:7], each.cause), []).append(each)
     found = [

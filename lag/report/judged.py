@@ -11,9 +11,9 @@ from lag.journal.files import WIDTH_MS, Tier
 from lag.report.column_facts import facts_of, last_resets
 from lag.report.column_rules import ColumnValues, Judge, both, code_of, either, opposite, text_of
 from lag.report.column_samples import TEXTS, TIERS, Samples
-from lag.report.options import Figures, Window
+from lag.report.options import Figures, ReportWindow
 from lag.rules import causes
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.rules.quantities import QUANTITIES, TOPIC_QUANTITIES
 from lag.rules.statuses import BY_NAME, RULE, SEVERITY, Level
 from lag.rules.topic_rules import ALONE
@@ -33,7 +33,7 @@ _SHOWN: Final = tuple(sorted({
 class JudgedSamples:
     """Samples of a window, judged. What is an array has an element for each of them."""
 
-    def __init__(self, block: Samples, rows: Any, limits: Limits, resets: Sequence[Sequence[int]]) -> None:
+    def __init__(self, block: Samples, rows: Any, limits: LagLimits, resets: Sequence[Sequence[int]]) -> None:
         self.samples = samples = block.at(rows)
         self.judge = Judge(facts_of(block, rows, limits, resets))
         self.judge.add(QUANTITIES)
@@ -62,7 +62,7 @@ class JudgedSamples:
 
     @classmethod
     def of(
-        cls, block: Samples, window: Window, limits: Limits, resets: Sequence[Sequence[int]]
+        cls, block: Samples, window: ReportWindow, limits: LagLimits, resets: Sequence[Sequence[int]]
     ) -> JudgedSamples | None:
         """Judge those samples of a block that are in a window; None: there are none."""
         inside = (block.times >= window.from_ms - limits.window_ms) & (block.times < window.to_ms)
@@ -91,7 +91,7 @@ class JudgedSamples:
         speaks = np.append(np.where(self.first | self.is_gap, 0, self.passed_ms)[1:], 0)
         return np.where(self.samples.times + speaks < counted_ms, 0, speaks)
 
-    def sums(self, window: Window) -> dict[str, Any]:
+    def sums(self, window: ReportWindow) -> dict[str, Any]:
         """Return what is added up of each queue over a window, as an array over the queues."""
         facts, zero = self.judge.facts, np.zeros(self.count, np.int64)
         committed, skipped = facts["committed"], facts["skipped"]
@@ -213,7 +213,7 @@ def _higher(one: ColumnValues, other: ColumnValues) -> ColumnValues:
     return ColumnValues(values, either(one.known, other.known))
 
 
-def _in_time(facts: Mapping[str, ColumnValues], limits: Limits) -> ColumnValues:
+def _in_time(facts: Mapping[str, ColumnValues], limits: LagLimits) -> ColumnValues:
     """Return whether samples are in time, as far as that is known."""
     exact, low, high = (facts[name] for name in ("time_lag_ms", "time_lag_low_ms", "time_lag_high_ms"))
     is_late = both(low.known, low.values > limits.target_ms)

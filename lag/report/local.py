@@ -15,9 +15,10 @@ import numpy as np
 
 from broker.runtime.seams import Disk
 from lag.journal.files import WIDTH_MS
+from lag.report.baselines import with_usual
 from lag.report.column_rules import text_of
 from lag.report.column_samples import TIERS, Place, Samples
-from lag.report.data import Report
+from lag.report.data import LagReportData
 from lag.report.exported import read_exported
 from lag.report.findings import LEFT
 from lag.report.incidents import longest
@@ -31,15 +32,14 @@ from lag.report.options import (
     Figures,
     Reduced,
     ReportOptions,
-    Window,
+    ReportWindow,
 )
 from lag.report.parts import assemble
 from lag.report.reading import Moments, ReadSamples, read_journals
-from lag.report.usual import with_usual
 from lag.report.waiting import waiting_of
 from lag.rules import causes
 from lag.rules.expression import names_in
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.rules.statuses import BY_NAME, SEVERITY
 
 BLOCK_ROWS: Final = 100_000
@@ -53,7 +53,7 @@ _OTHERS: Final[Mapping[str, None]] = {"node": None, "topic": None, "queue": None
 _SUMS: Final = ("samples", "kept", "ended", "ended_kept", "lost", "known_ms", "over_ms")
 
 
-def make_locally(disk: Disk, options: ReportOptions) -> Report:
+def make_locally(disk: Disk, options: ReportOptions) -> LagReportData:
     """Return the report over journals or exported files, made by this process alone.
 
     Raises:
@@ -68,8 +68,8 @@ def reduce_locally(disk: Disk, options: ReportOptions) -> Reduced:
     """Read journals, judge their samples, and reduce them to the rows of a report."""
     window, limits = options.window, options.limits
     reading = read_journals(disk, options) if options.given.journals else read_exported(options)
-    found, earlier = _Found(window, limits, reading.places), _Found(window, limits, reading.places)
-    before = Window(from_ms=window.from_ms - window.length_ms, to_ms=window.from_ms)
+    found, earlier = _JudgedBlocks(window, limits, reading.places), _JudgedBlocks(window, limits, reading.places)
+    before = ReportWindow(from_ms=window.from_ms - window.length_ms, to_ms=window.from_ms)
     moments = Moments(reading.events)
     resets = [moments.resets(place) for place in reading.places]
     for block in _blocks(reading.samples, reading.places):
@@ -95,10 +95,10 @@ def _blocks(samples: Samples, places: Sequence[Place]) -> Iterator[Samples]:
             begin = cut
 
 
-class _Found:
+class _JudgedBlocks:
     """Gathers what was judged, block by block, and reduces it."""
 
-    def __init__(self, window: Window, limits: Limits, places: Sequence[Place]) -> None:
+    def __init__(self, window: ReportWindow, limits: LagLimits, places: Sequence[Place]) -> None:
         self._window, self._limits, self._places = window, limits, places
         groups = {(place[0], place[2]): None for place in places}
         self._groups = list(groups)
@@ -111,7 +111,7 @@ class _Found:
         self._left: dict[int, int | None] = {}
         self._incidents: dict[int, list[Figures]] = defaultdict(list)
 
-    def add(self, judged: JudgedSamples, window: Window) -> None:
+    def add(self, judged: JudgedSamples, window: ReportWindow) -> None:
         """Add up what was judged of a window."""
         self._sums.append({**judged.sums(window), "queue": judged.samples.queues[judged.begins]})
 
@@ -209,7 +209,7 @@ class _Found:
         samples = [found_of[number][longest(each)][1] for number, each in zip(kept.tolist(), helds, strict=True)]
         return helds, judged.told(np.array(samples, np.int64))
 
-    def reduced(self, reading: ReadSamples, earlier: _Found) -> Reduced:
+    def reduced(self, reading: ReadSamples, earlier: _JudgedBlocks) -> Reduced:
         """Return the rows of the report."""
         objectives = self._objectives()
         pause_ms = max((row["pause_ms"] for row in objectives if row["pause_ms"] is not None), default=1)
@@ -247,7 +247,7 @@ class _Found:
                     row[each] = max(row[each], lists[each][place])
         return [{**row, "pause_ms": None if row["pause_ms"] == NONE else row["pause_ms"]} for row in found.values()]
 
-    def _of_buckets(self, window: Window) -> Iterator[Figures]:
+    def _of_buckets(self, window: ReportWindow) -> Iterator[Figures]:
         rows = self._joined(self._buckets, window, BUCKETS)
         if not rows:
             return
@@ -273,7 +273,7 @@ class _Found:
                 "produced": produced if produced_count else None, "consumed": consumed if consumed_count else None,
             }  # fmt: skip
 
-    def _joined(self, parts: Sequence[dict[str, Any]], window: Window, buckets: int) -> dict[str, Any]:
+    def _joined(self, parts: Sequence[dict[str, Any]], window: ReportWindow, buckets: int) -> dict[str, Any]:
         """Return rows by queue and bucket of a window, each made of whole ones of the walk."""
         if not parts:
             return {}
@@ -295,7 +295,7 @@ class _Found:
         return [{**facts, **_names(self._places[queue]), **of_group, "place": place}
                 for place, (queue, facts) in enumerate(worst[: 2 * QUEUES_MAX], 1)]  # fmt: skip
 
-    def _of_heat(self, window: Window) -> Iterator[Figures]:
+    def _of_heat(self, window: ReportWindow) -> Iterator[Figures]:
         rows = self._joined(self._heat, window, HEAT_BUCKETS)
         if not rows:
             return

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from typing import Final
 
 from lag.report import texts
-from lag.report.data import Finding, Report
+from lag.report.data import LagReportData, ReportFinding
 
 MARKS_SHOWN: Final = 40
 
 
-def render_markdown(report: Report) -> str:
+def render_markdown(report: LagReportData) -> str:
     """Lay a report out as Markdown."""
     return "\n".join(_lines(report)) + "\n"
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _lines(report: LagReportData) -> Iterator[str]:
     zone = report.timezone
     yield f"# {plain(report.title)}"
     yield ""
@@ -69,7 +69,7 @@ def _lines(report: Report) -> Iterator[str]:
             yield f"| {' | '.join(cells)} |"
 
 
-def _finding(finding: Finding, report: Report) -> Iterator[str]:
+def _finding(finding: ReportFinding, report: LagReportData) -> Iterator[str]:
     cause = f": {plain(finding.cause)}" if finding.cause else ""
     call = f" Call: {plain(', '.join(finding.contacts))}." if finding.contacts else ""
     about = f"{plain(texts.names(finding.groups))}{cause}, {plain(texts.when(finding, report))}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.rules.statuses import SEVERITY
 
 BUCKETS: Final = 240
@@ -32,7 +32,7 @@ def status_of(severity: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class ReportWindow:
     """What is reported on.
 
     Attributes:
@@ -113,8 +113,8 @@ class ReportOptions:
     """
 
     given: Input
-    window: Window
-    limits: Limits
+    window: ReportWindow
+    limits: LagLimits
     title: str = "Consumption lag"
     compared: bool = True
     made_ms: int = 0

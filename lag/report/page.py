@@ -10,7 +10,7 @@ import jinja2
 from markupsafe import Markup
 
 from lag.report import bands, charts, texts
-from lag.report.data import GroupPart, Report
+from lag.report.data import GroupPart, LagReportData
 from lag.report.tones import tone
 
 BYTES_MAX: Final = 5_000_000
@@ -53,7 +53,7 @@ class _Charts:
 _NONE = _Charts(Markup(), Markup(), Markup())
 
 
-def render_html(report: Report) -> str:
+def render_html(report: LagReportData) -> str:
     """Lay a report out as one HTML file that needs nothing else, at most `BYTES_MAX` long.
 
     Where sections would make it longer, the last ones, which are the least bad, go without their charts, and at last
@@ -75,7 +75,7 @@ def render_html(report: Report) -> str:
     return page.decode()
 
 
-def _page(report: Report, pictures: list[_Charts]) -> str:
+def _page(report: LagReportData, pictures: list[_Charts]) -> str:
     rows = [(part.group, part.spans) for part in report.groups[:BANDS_MAX] if part.spans]
     return _TEMPLATE.render(
         report=report,
@@ -95,7 +95,7 @@ def _page(report: Report, pictures: list[_Charts]) -> str:
     )
 
 
-def _sections_of(report: Report, sections: int) -> dict[str, int]:
+def _sections_of(report: LagReportData, sections: int) -> dict[str, int]:
     """Return the number of each group's section, by its name; of two groups of one name the worse one's."""
     found: dict[str, int] = {}
     for number, part in enumerate(report.groups[:sections], 1):
@@ -103,7 +103,7 @@ def _sections_of(report: Report, sections: int) -> dict[str, int]:
     return found
 
 
-def _charts(part: GroupPart, report: Report) -> _Charts:
+def _charts(part: GroupPart, report: LagReportData) -> _Charts:
     window, zone = (report.from_ms, report.to_ms), report.timezone
     waited = any(part.line.lag)
     marks = [mark for mark in report.marks if mark.kind in MARKED and mark.group in ("", part.group)]

@@ -13,11 +13,11 @@ from lag.report.data import (
     HeatMap,
     HeatRow,
     Incident,
-    Line,
+    LagReportData,
+    LagSeries,
     Objective,
     QueueFigures,
-    Report,
-    Span,
+    StatusSpan,
 )
 from lag.report.findings import LEFT, findings_of, marks_of, worst_open
 from lag.report.options import (
@@ -29,12 +29,12 @@ from lag.report.options import (
     Group,
     Reduced,
     ReportOptions,
-    Window,
+    ReportWindow,
     status_of,
 )
 from lag.report.summary import summary_of
 from lag.rules import causes, statuses
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.rules.queue_rules import advice_of
 
 GAPS_MAX: Final = 20
@@ -43,7 +43,7 @@ _NO_OBJECTIVE: Final = Objective(
 )
 
 
-def assemble(options: ReportOptions, reduced: Reduced) -> Report:
+def assemble(options: ReportOptions, reduced: Reduced) -> LagReportData:
     """Return the report of what an engine found."""
     limits, window = options.limits, replace(options.window, pause_ms=reduced.pause_ms)
     buckets, last = _by_group(reduced.buckets), _by_group(reduced.last)
@@ -66,7 +66,7 @@ def assemble(options: ReportOptions, reduced: Reduced) -> Report:
     parts.sort(key=lambda part: (-_severity(part.status), -(part.lag or 0), part.cluster, part.group))
     findings, left_out = findings_of(parts)
     marks, marks_left_out = marks_of(reduced.events, options.window)
-    return Report(
+    return LagReportData(
         title=options.title,
         from_ms=window.from_ms,
         to_ms=window.to_ms,
@@ -108,7 +108,7 @@ def _by_group(rows: Iterable[Figures]) -> dict[Group, list[Figures]]:
     return found
 
 
-def _part(group: Group, window: Window, buckets: Sequence[Figures], last: Sequence[Figures]) -> GroupPart:
+def _part(group: Group, window: ReportWindow, buckets: Sequence[Figures], last: Sequence[Figures]) -> GroupPart:
     """Put together what is of the group as a whole; the rest is empty."""
     queues = sorted(last, key=lambda row: row["place"])
     worst = queues[0]
@@ -156,7 +156,7 @@ def _why(row: Mapping[str, Any]) -> tuple[str, str, str]:
     return _words(row["cause"]), causes.evidence(row["cause"], row), advice_of(row["status"], row["cause"])
 
 
-def _objective(row: Figures, limits: Limits, window: Window, earlier: Figures | None) -> Objective:
+def _objective(row: Figures, limits: LagLimits, window: ReportWindow, earlier: Figures | None) -> Objective:
     found = Objective(
         target_seconds=limits.target_ms / 1000,
         samples_share=_share(row["kept"], row["samples"]),
@@ -179,17 +179,17 @@ def _share(part: int, total: int) -> float | None:
     return part / total if total else None
 
 
-def _coverage(row: Figures, window: Window) -> float:
+def _coverage(row: Figures, window: ReportWindow) -> float:
     """Return the share of a period as long as the window that is known."""
     return float(row["known_ms"] / (window.length_ms * row["queues"]))
 
 
-def _line(buckets: Sequence[Figures], window: Window) -> Line:
+def _line(buckets: Sequence[Figures], window: ReportWindow) -> LagSeries:
     """Return the buckets as a line; one without samples is a gap in it."""
     by_number = {row["bucket"]: row for row in buckets}
     width, count = window.width_ms(BUCKETS), window.count(BUCKETS)
     rows = [by_number.get(number, {}) for number in range(count)]
-    return Line(
+    return LagSeries(
         times_ms=[window.from_ms + number * width for number in range(count)],
         lag=[row.get("lag") for row in rows],
         seconds=[_seconds(row.get("age_ms")) for row in rows],
@@ -198,11 +198,11 @@ def _line(buckets: Sequence[Figures], window: Window) -> Line:
     )
 
 
-def _spans(buckets: Sequence[Figures], window: Window, left_ms: int | None) -> list[Span]:
+def _spans(buckets: Sequence[Figures], window: ReportWindow, left_ms: int | None) -> list[StatusSpan]:
     """Return the stretches of one status; a bucket without samples is UNKNOWN, until the group left."""
     by_number = {row["bucket"]: status_of(row["severity"]) for row in buckets}
     width = window.width_ms(BUCKETS)
-    spans: list[Span] = []
+    spans: list[StatusSpan] = []
     for number in range(window.count(BUCKETS)):
         status = by_number.get(number, "UNKNOWN")
         begin = window.from_ms + number * width
@@ -212,11 +212,11 @@ def _spans(buckets: Sequence[Figures], window: Window, left_ms: int | None) -> l
         if spans and spans[-1].status == status:
             spans[-1] = replace(spans[-1], to_ms=end)
         else:
-            spans.append(Span(from_ms=begin, to_ms=end, status=status))
+            spans.append(StatusSpan(from_ms=begin, to_ms=end, status=status))
     return spans
 
 
-def _heat(rows: Sequence[Figures], window: Window) -> HeatMap:
+def _heat(rows: Sequence[Figures], window: ReportWindow) -> HeatMap:
     width, count = window.width_ms(HEAT_BUCKETS), window.count(HEAT_BUCKETS)
     by_place: dict[int, list[int | None]] = {}
     labels: dict[int, str] = {}

@@ -10,15 +10,15 @@ from typing import Any, Final
 import numpy as np
 
 from broker.runtime.seams import Disk
-from lag.blocks import BlockReader, Gap
+from lag.blocks import BlockGap, BlockReader
 from lag.journal.files import live_files, parse
-from lag.journal.reader import SLACK_MS, JournalReader, Wanted
+from lag.journal.reader import SLACK_MS, JournalQuery, JournalReader
 from lag.journal.scan import Block
-from lag.report.clock_steps import LOOK_BACK_MS, ClockStep, steps_of
+from lag.report.clock_steps import LOOK_BACK_MS, NodeClockStep, steps_of
 from lag.report.column_rules import ColumnValues, both
 from lag.report.column_samples import Place, SampleColumns, Samples, ordered
-from lag.report.options import AHEAD_MS, MESSAGE_TIMES, TIME_MIN_MS, Figures, ReportOptions, Window
-from lag.rules.limits import Limits
+from lag.report.options import AHEAD_MS, MESSAGE_TIMES, TIME_MIN_MS, Figures, ReportOptions, ReportWindow
+from lag.rules.limits import LagLimits
 from lag.samples import EventKind
 
 JOURNAL_BYTES: Final = 4
@@ -97,11 +97,11 @@ class ReadSamples:
     refused: Mapping[str, int]
 
 
-def wanted_of(options: ReportOptions) -> tuple[Wanted, Wanted]:
+def wanted_of(options: ReportOptions) -> tuple[JournalQuery, JournalQuery]:
     """Return which samples and which events a report needs."""
     window = options.window
     since_ms = window.from_ms - options.limits.window_ms - (window.length_ms if options.compared else 0)
-    wanted = Wanted(since_ms=max(0, since_ms), until_ms=window.to_ms, groups=options.given.groups)
+    wanted = JournalQuery(since_ms=max(0, since_ms), until_ms=window.to_ms, groups=options.given.groups)
     return wanted, replace(wanted, since_ms=max(0, since_ms - LOOK_BACK_MS))
 
 
@@ -115,10 +115,10 @@ def read_journals(disk: Disk, options: ReportOptions) -> ReadSamples:
     for folder in options.given.journals:
         reader, names = JournalReader(disk, folder), labels.get(folder, {})
         for block in reader.blocks(earlier, by_columns=None):
-            if not isinstance(block, Gap):
+            if not isinstance(block, BlockGap):
                 events += _events(block, _node(block, names), earlier)
         for block in reader.blocks(wanted, by_columns=True):
-            if not isinstance(block, Gap):
+            if not isinstance(block, BlockGap):
                 for piece in block.pieces:
                     origin = block.epoch, block.sequence, block.tier
                     gatherer.add(block.head.cluster, _node(block, names), origin, piece)
@@ -131,13 +131,13 @@ def _node(block: Block, names: Mapping[tuple[str, str], str]) -> str:
     return names.get((block.head.cluster, block.head.node), block.head.node)
 
 
-def _events(block: Block, node: str, wanted: Wanted) -> Iterator[Figures]:
+def _events(block: Block, node: str, wanted: JournalQuery) -> Iterator[Figures]:
     for event in block.events:
         if wanted.takes_moment(event.time_ms) and wanted.takes_name(event.group, event.topic):
             yield {**asdict(event), "kind": event.kind.value, "cluster": block.head.cluster, "node": node}
 
 
-def _is_inside(gap: Gap, window: Window) -> bool:
+def _is_inside(gap: BlockGap, window: ReportWindow) -> bool:
     return (gap.to_ms is None or gap.to_ms >= window.from_ms) and (gap.from_ms is None or gap.from_ms < window.to_ms)
 
 
@@ -173,7 +173,7 @@ def _without_absurd_times(columns: Columns) -> tuple[Columns, Any]:
 
 
 def _without_lies(
-    places: Sequence[Place], columns: Columns, steps: Sequence[ClockStep], limits: Limits
+    places: Sequence[Place], columns: Columns, steps: Sequence[NodeClockStep], limits: LagLimits
 ) -> tuple[Columns, Any]:
     """Leave out what steps of a clock made worthless; returns which rows are kept."""
     times, queues = columns["time_ms"].values, columns["queue"].values
@@ -193,7 +193,7 @@ def _at(columns: Columns, kept: Any) -> Columns:
     return columns if kept.all() else {name: column.at(kept) for name, column in columns.items()}
 
 
-def _wanted_rows(places: Sequence[Place], columns: Columns, wanted: Wanted) -> Columns:
+def _wanted_rows(places: Sequence[Place], columns: Columns, wanted: JournalQuery) -> Columns:
     """Return the rows whose moments and names are asked for."""
     times = columns["time_ms"].values
     named = np.array([wanted.takes_name(group, topic) for _, _, group, topic, _ in places], bool)

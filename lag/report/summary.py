@@ -8,7 +8,7 @@ from typing import Final
 from lag.report import texts
 from lag.report.data import GroupPart
 from lag.report.findings import LEFT
-from lag.report.options import Window
+from lag.report.options import ReportWindow
 from lag.rules import statuses
 from lag.rules.statuses import Level
 
@@ -16,7 +16,7 @@ NAMED_MAX: Final = 3
 _TROUBLE: Final = (Level.WARN.name, Level.ERR.name)
 
 
-def summary_of(parts: Sequence[GroupPart], window: Window, timezone: str) -> str:
+def summary_of(parts: Sequence[GroupPart], window: ReportWindow, timezone: str) -> str:
     """Return the sentence."""
     if not parts:
         return "There are no samples of any group in this window: nothing can be said of it."
@@ -56,13 +56,13 @@ def _is_trouble(status: str) -> bool:
     return statuses.BY_NAME[status].level.name in _TROUBLE
 
 
-def _still(still: Sequence[GroupPart], window: Window, timezone: str) -> str:
+def _still(still: Sequence[GroupPart], window: ReportWindow, timezone: str) -> str:
     named = [f"{part.group} {part.status}{_since(part, window, timezone)}" for part in still[:NAMED_MAX]]
     more = f" and {len(still) - NAMED_MAX} more" if len(still) > NAMED_MAX else ""
     return f"{len(still)} still {'is' if len(still) == 1 else 'are'}: {', '.join(named)}{more}"
 
 
-def _since(part: GroupPart, window: Window, timezone: str) -> str:
+def _since(part: GroupPart, window: ReportWindow, timezone: str) -> str:
     """Say since when, by the open incident of this status, or the stretch that the window ends with."""
     found = [each.from_ms for each in part.incidents if each.to_ms is None and each.status == part.status]
     found = found or [each.from_ms for each in part.spans[-1:]]

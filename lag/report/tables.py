@@ -7,16 +7,16 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, fields
 
-from lag.report.data import Incident, QueueFigures, Report
+from lag.report.data import Incident, LagReportData, QueueFigures
 
 
-def queues_csv(report: Report) -> str:
+def queues_csv(report: LagReportData) -> str:
     """Return the queues at the window's end, a row each; what is not known is empty."""
     rows = ((part.cluster, part.group, *astuple(each)) for part in report.groups for each in part.queues)
     return csv_of(("cluster", "group", *(field.name for field in fields(QueueFigures))), rows)
 
 
-def incidents_csv(report: Report) -> str:
+def incidents_csv(report: LagReportData) -> str:
     """Return the incidents of all groups, a row each."""
     rows = ((part.cluster, part.group, *astuple(each)) for part in report.groups for each in part.incidents)
     return csv_of(("cluster", "group", *(field.name for field in fields(Incident))), rows)

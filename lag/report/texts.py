@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from lag.spans import span
 
 if TYPE_CHECKING:
-    from lag.report.data import Finding, GroupPart, Mark, Report, Waiting
+    from lag.report.data import EventMark, GroupPart, LagReportData, ReportFinding, WaitingCount
 
 DASH = "–"
 
@@ -73,7 +73,7 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}{'' if text[-1] in '.!?' else '.'}"
 
 
-def evidence(finding: Finding) -> str:
+def evidence(finding: ReportFinding) -> str:
     """Write the evidence of a finding as a sentence; that of an ended one is of an earlier moment."""
     return sentence(finding.evidence if finding.to_ms is None else f"then: {finding.evidence}")
 
@@ -95,7 +95,7 @@ def names(groups: Sequence[str]) -> str:
     return ", ".join(groups[:3]) + (f" and {len(groups) - 3} more" if len(groups) > 3 else "")
 
 
-def when(finding: Finding, report: Report) -> str:
+def when(finding: ReportFinding, report: LagReportData) -> str:
     """Write since when a finding is, and until when: since 02:14, still open."""
     since = clock(finding.from_ms, report.to_ms, report.timezone)
     times = f", {finding.times} times in the window" if finding.times > 1 else ""
@@ -108,7 +108,7 @@ def when(finding: Finding, report: Report) -> str:
     return f"{since} to {until} ({duration((finding.to_ms - finding.from_ms) / 1000)}){times}"
 
 
-def costs(finding: Finding) -> str:
+def costs(finding: ReportFinding) -> str:
     """Write what a finding cost: peak lag 1 204, the oldest message 3 min, 12 lost."""
     found = [
         f"peak lag {count(finding.peak_lag)}" if finding.peak_lag else "",
@@ -118,7 +118,7 @@ def costs(finding: Finding) -> str:
     return ", ".join(each for each in found if each)
 
 
-def usual(finding: Finding) -> str:
+def usual(finding: ReportFinding) -> str:
     """Write what was usual at the hour of a finding: usual at this hour: peak lag 12 000, produced 35/s."""
     found = finding.usual
     if found is None:
@@ -129,7 +129,7 @@ def usual(finding: Finding) -> str:
     return f"usual at this hour{of}: peak lag {count(found.lag)}{oldest}, produced {rate(found.produced)} ({weeks})"
 
 
-def event(mark: Mark) -> str:
+def event(mark: EventMark) -> str:
     """Write an event: reset of billing, orders (1 024 queues): to 99000."""
     about = ", ".join(each for each in (mark.group, mark.topic) if each)
     times = f" ({count(mark.count)} times)" if mark.count > 1 else ""
@@ -137,7 +137,7 @@ def event(mark: Mark) -> str:
     return f"{mark.kind} of {about or f'node {mark.node}'}{times}{detail}"
 
 
-def waiting(each: Waiting) -> str:
+def waiting(each: WaitingCount) -> str:
     """Write what waits: delay level 3 of node n1."""
     kinds = {"timer": "timers", "delay": f"delay level {each.delay_level}", "half": "undecided transactions"}
     topic = f", {each.topic}" if each.topic else ""

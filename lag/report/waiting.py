@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from broker.runtime.seams import Disk
-from lag.blocks import Gap
+from lag.blocks import BlockGap
 from lag.journal.columns import scheduled_sample
 from lag.journal.files import Tier
-from lag.journal.reader import JournalReader, Wanted
+from lag.journal.reader import JournalQuery, JournalReader
 from lag.journal.summaries import scheduled_summary
-from lag.report.data import Waiting
+from lag.report.data import WaitingCount
 from lag.report.options import ReportOptions
 from lag.report.reading import labels_of
 from lag.rules.waiting_rules import WAITING_STATUSES, judge_waiting
@@ -19,16 +19,16 @@ WAITING_MAX = 100
 _SEVERITY = {each.name: len(WAITING_STATUSES) - place for place, each in enumerate(WAITING_STATUSES)}
 
 
-def waiting_of(disk: Disk, options: ReportOptions) -> list[Waiting]:
+def waiting_of(disk: Disk, options: ReportOptions) -> list[WaitingCount]:
     """Return a row per node, kind, topic and level that something waited under, the worst first."""
     window, limits = options.window, options.limits
-    wanted = Wanted(since_ms=window.from_ms, until_ms=window.to_ms)
+    wanted = JournalQuery(since_ms=window.from_ms, until_ms=window.to_ms)
     labels = labels_of(disk, options.given.journals)
     last: dict[tuple[str, str, str, int], tuple[Any, int, float]] = {}
     for folder in options.given.journals:
         names = labels.get(folder, {})
         for block in JournalReader(disk, folder).blocks(wanted, by_columns=None):
-            if isinstance(block, Gap):
+            if isinstance(block, BlockGap):
                 continue
             node = names.get((block.head.cluster, block.head.node), block.head.node)
             for key, time_ms, row in block.scheduled:
@@ -48,7 +48,7 @@ def waiting_of(disk: Disk, options: ReportOptions) -> list[Waiting]:
         verdict = judge_waiting(sample, sample.time_ms, limits)
         late = verdict.figures["lateness_ms"]
         found.append(
-            Waiting(
+            WaitingCount(
                 node=node,
                 kind=kind,
                 topic=topic,

@@ -11,8 +11,8 @@ from string import Formatter
 from typing import Final
 
 from lag.rules.expression import (
-    Expression,
     Facts,
+    RuleExpression,
     Value,
     all_of,
     any_of,
@@ -40,7 +40,7 @@ class Cause:
 
     name: str
     meaning: str
-    rule: Expression
+    rule: RuleExpression
     evidence: str
     advice: str
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from lag.rules.causes import CAUSES
 from lag.rules.facts import WINDOW_FACTS
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.rules.quantities import ALL
 from lag.rules.statuses import STATUSES
 from lag.rules.waiting_rules import WAITING, WAITING_STATUSES
@@ -73,7 +73,7 @@ EXPLANATIONS: Final = {each.name: each for each in _ALL}
 assert len(EXPLANATIONS) == len(_ALL), "an ambiguous name cannot be explained"
 
 _WAITING_FIELDS: Final = {field.name for field in fields(ScheduledSample)}
-_DEFAULTS: Final = {field.name: getattr(Limits(), field.name) for field in fields(Limits)}
+_DEFAULTS: Final = {field.name: getattr(LagLimits(), field.name) for field in fields(LagLimits)}
 
 
 def explain(name: str) -> str:

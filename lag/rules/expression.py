@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 Value: TypeAlias = int | float | bool | str | None
 """What a rule computes with."""
 
-Given: TypeAlias = "Expression | Value"
+Given: TypeAlias = "RuleExpression | Value"
 """What the operations of an expression take: another one, or a constant."""
 
 Facts: TypeAlias = Mapping[str, Value]
@@ -24,7 +24,7 @@ Facts: TypeAlias = Mapping[str, Value]
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
+class RuleExpression:
     """One operation over expressions.
 
     Attributes:
@@ -34,51 +34,51 @@ class Expression:
     """
 
     operation: str
-    parts: tuple[Expression, ...] = ()
+    parts: tuple[RuleExpression, ...] = ()
     leaf: Value = None
 
-    def __add__(self, other: Given) -> Expression:
+    def __add__(self, other: Given) -> RuleExpression:
         return _of("add", self, other)
 
-    def __sub__(self, other: Given) -> Expression:
+    def __sub__(self, other: Given) -> RuleExpression:
         return _of("subtract", self, other)
 
-    def __mul__(self, other: Given) -> Expression:
+    def __mul__(self, other: Given) -> RuleExpression:
         return _of("multiply", self, other)
 
-    def __truediv__(self, other: Given) -> Expression:
+    def __truediv__(self, other: Given) -> RuleExpression:
         return _of("divide", self, other)
 
-    def __lt__(self, other: Given) -> Expression:
+    def __lt__(self, other: Given) -> RuleExpression:
         return _of("less", self, other)
 
-    def __le__(self, other: Given) -> Expression:
+    def __le__(self, other: Given) -> RuleExpression:
         return _of("less_equal", self, other)
 
-    def __gt__(self, other: Given) -> Expression:
+    def __gt__(self, other: Given) -> RuleExpression:
         return _of("greater", self, other)
 
-    def __ge__(self, other: Given) -> Expression:
+    def __ge__(self, other: Given) -> RuleExpression:
         return _of("greater_equal", self, other)
 
-    def __and__(self, other: Given) -> Expression:
+    def __and__(self, other: Given) -> RuleExpression:
         return _of("and", self, other)
 
-    def __or__(self, other: Given) -> Expression:
+    def __or__(self, other: Given) -> RuleExpression:
         return _of("or", self, other)
 
-    def __invert__(self) -> Expression:
+    def __invert__(self) -> RuleExpression:
         return _of("not", self)
 
-    def equals(self, other: Given) -> Expression:
+    def equals(self, other: Given) -> RuleExpression:
         """Whether both are the same; null where one is null."""
         return _of("equals", self, other)
 
-    def is_null(self) -> Expression:
+    def is_null(self) -> RuleExpression:
         """Whether it is not known; never null."""
         return _of("is_null", self)
 
-    def is_known(self) -> Expression:
+    def is_known(self) -> RuleExpression:
         """Whether it is known; never null."""
         return ~self.is_null()
 
@@ -86,46 +86,46 @@ class Expression:
         return _text(self)
 
 
-def constant(value: Given) -> Expression:
+def constant(value: Given) -> RuleExpression:
     """Return a constant; an expression as it is."""
-    return value if isinstance(value, Expression) else Expression("constant", leaf=value)
+    return value if isinstance(value, RuleExpression) else RuleExpression("constant", leaf=value)
 
 
-def _of(operation: str, *parts: Given) -> Expression:
-    return Expression(operation, tuple(constant(part) for part in parts))
+def _of(operation: str, *parts: Given) -> RuleExpression:
+    return RuleExpression(operation, tuple(constant(part) for part in parts))
 
 
-def fact(name: str) -> Expression:
+def fact(name: str) -> RuleExpression:
     """Return a value by its name."""
-    return Expression("fact", leaf=name)
+    return RuleExpression("fact", leaf=name)
 
 
-def if_else(condition: Expression, then: Given, otherwise: Given) -> Expression:
+def if_else(condition: RuleExpression, then: Given, otherwise: Given) -> RuleExpression:
     """Return `then` where the condition is true, `otherwise` where it is false or null."""
     return _of("if_else", condition, then, otherwise)
 
 
-def highest(first: Given, second: Given) -> Expression:
+def highest(first: Given, second: Given) -> RuleExpression:
     """Return the higher of both; null where one is null."""
     return _of("highest", first, second)
 
 
-def latest(*parts: Given) -> Expression:
+def latest(*parts: Given) -> RuleExpression:
     """Return the highest of those that are known; null where none is."""
     return _of("latest", *parts)
 
 
-def coalesce(*parts: Given) -> Expression:
+def coalesce(*parts: Given) -> RuleExpression:
     """Return the first that is known; null where none is."""
     return _of("coalesce", *parts)
 
 
-def surely(condition: Expression) -> Expression:
+def surely(condition: RuleExpression) -> RuleExpression:
     """Whether a condition is true; false where it is null."""
     return coalesce(condition, False)
 
 
-def any_of(*conditions: Expression) -> Expression:
+def any_of(*conditions: RuleExpression) -> RuleExpression:
     """Whether one of them is surely true."""
     found = surely(conditions[0])
     for each in conditions[1:]:
@@ -133,7 +133,7 @@ def any_of(*conditions: Expression) -> Expression:
     return found
 
 
-def all_of(*conditions: Expression) -> Expression:
+def all_of(*conditions: RuleExpression) -> RuleExpression:
     """Whether all of them are surely true."""
     found = surely(conditions[0])
     for each in conditions[1:]:
@@ -141,7 +141,7 @@ def all_of(*conditions: Expression) -> Expression:
     return found
 
 
-def first_of(cases: Mapping[str, Expression], otherwise: str | None) -> Expression:
+def first_of(cases: Mapping[str, RuleExpression], otherwise: str | None) -> RuleExpression:
     """Return the name of the first case whose condition holds."""
     found = constant(otherwise)
     for name, condition in reversed(list(cases.items())):
@@ -149,7 +149,7 @@ def first_of(cases: Mapping[str, Expression], otherwise: str | None) -> Expressi
     return found
 
 
-def compiled(expression: Expression) -> Callable[[Facts], Value]:
+def compiled(expression: RuleExpression) -> Callable[[Facts], Value]:
     """Return the function that an expression is, over facts by name. It raises `KeyError` for a fact not given.
 
     A part that cannot change the result is not evaluated: the first of twenty statuses that holds ends the search.
@@ -160,7 +160,7 @@ def compiled(expression: Expression) -> Callable[[Facts], Value]:
     return function
 
 
-def compiled_all(rules: Mapping[str, Expression]) -> Callable[[dict[str, Value]], None]:
+def compiled_all(rules: Mapping[str, RuleExpression]) -> Callable[[dict[str, Value]], None]:
     """Return a function that adds the value of each rule to the facts; a rule may use those before it.
 
     Raises of the function:
@@ -219,7 +219,7 @@ class _Writer:
         exec("\n".join(self.lines), made)
         return made["rule"]
 
-    def write(self, expression: Expression) -> tuple[str, bool]:
+    def write(self, expression: RuleExpression) -> tuple[str, bool]:
         """Return the Python of an expression, and whether its value may be null."""
         operation = expression.operation
         if operation == "fact":
@@ -258,7 +258,7 @@ class _Writer:
         self._held += 1
         return f"t{self._held}", f"(t{self._held} := {text})"
 
-    def _coalesce(self, parts: Sequence[Expression]) -> tuple[str, bool]:
+    def _coalesce(self, parts: Sequence[RuleExpression]) -> tuple[str, bool]:
         text, may_be_null = self.write(parts[0])
         if len(parts) == 1 or not may_be_null:
             return text, may_be_null
@@ -266,7 +266,7 @@ class _Writer:
         rest, may_be_null = self._coalesce(parts[1:])
         return f"({rest} if {first} is None else {name})", may_be_null
 
-    def _joined(self, operation: str, left: Expression, right: Expression) -> tuple[str, bool]:
+    def _joined(self, operation: str, left: RuleExpression, right: RuleExpression) -> tuple[str, bool]:
         (first, first_null), (second, second_null) = self.write(left), self.write(right)
         if not first_null:
             return f"({first} {operation} {second})", second_null
@@ -283,7 +283,7 @@ def _latest(*values: Any) -> Value:
     return max((value for value in values if value is not None), default=None)
 
 
-def names_in(expression: Expression) -> frozenset[str]:
+def names_in(expression: RuleExpression) -> frozenset[str]:
     """Return the names of all facts that an expression looks at."""
     if expression.operation == "fact":
         return frozenset({str(expression.leaf)})
@@ -294,7 +294,7 @@ _SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "less": "
 _SIGNS |= {"greater": ">", "greater_equal": ">=", "and": "and", "or": "or"}
 
 
-def _text(expression: Expression, inside: bool = False) -> str:
+def _text(expression: RuleExpression, inside: bool = False) -> str:
     """Return the formula as people read it; `inside` another one, with parentheses where they are needed."""
     operation, parts = expression.operation, expression.parts
     if operation == "fact":
@@ -320,21 +320,21 @@ def _text(expression: Expression, inside: bool = False) -> str:
     return f"({words})" if inside else words
 
 
-def _is_sure(expression: Expression) -> bool:
+def _is_sure(expression: RuleExpression) -> bool:
     """Whether it is false, and not null, where one of its parts is not known."""
     if expression.operation in ("and", "or"):
         return all(_is_sure(part) for part in expression.parts)
     return expression.operation == "coalesce" and expression.parts[1] == constant(False)
 
 
-def _flat(expression: Expression) -> tuple[Expression, ...]:
+def _flat(expression: RuleExpression) -> tuple[RuleExpression, ...]:
     """Return the parts of `a and (b and c)` as of one operation over three."""
     operation = expression.operation
     if operation == "coalesce" and len(expression.parts) == 2 and expression.parts[1] == constant(False):
         return _flat(expression.parts[0])
     if operation not in ("and", "or"):
         return expression.parts
-    found: list[Expression] = []
+    found: list[RuleExpression] = []
     for part in expression.parts:
         inner = part
         while inner.operation == "coalesce" and len(inner.parts) == 2 and inner.parts[1] == constant(False):

@@ -17,7 +17,7 @@ from operator import attrgetter, gt, lt, sub
 from typing import Any, Final, NamedTuple
 
 from lag.rules.expression import Value
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.samples import SAMPLE_FIELDS, QueueSample
 
 WINDOW_FACTS: Final = {
@@ -119,7 +119,7 @@ def rows_of(samples: Sequence[QueueSample]) -> list[WindowRow]:
 
 
 def facts_of(
-    rows: Sequence[WindowRow], newest: QueueSample, now_ms: int, limits: Limits, reset_ms: int | None = None
+    rows: Sequence[WindowRow], newest: QueueSample, now_ms: int, limits: LagLimits, reset_ms: int | None = None
 ) -> dict[str, Value]:
     """Return the facts of one queue.
 
@@ -168,10 +168,10 @@ def facts_of(
 
 
 @lru_cache(maxsize=64)
-def _known_before(limits: Limits) -> dict[str, Value]:
+def _known_before(limits: LagLimits) -> dict[str, Value]:
     """Return what every queue with these limits has, with a place for all else."""
     facts: dict[str, Value] = dict.fromkeys((*SAMPLE_FIELDS, *WINDOW_FACTS))
-    return facts | {field.name: getattr(limits, field.name) for field in fields(Limits)}
+    return facts | {field.name: getattr(limits, field.name) for field in fields(LagLimits)}
 
 
 def _columns(rows: Sequence[WindowRow]) -> Any:
@@ -214,7 +214,7 @@ def _add_growth(facts: dict[str, Value], known: Any) -> None:
     facts["peak_before"] = max(left[:begin], default=None)
 
 
-def _add_committed(facts: dict[str, Value], known: Any, reset_ms: int | None, limits: Limits) -> None:
+def _add_committed(facts: dict[str, Value], known: Any, reset_ms: int | None, limits: LagLimits) -> None:
     facts["least_unfinished"] = min(known.unfinished)
     since = 0 if reset_ms is None else bisect_left(known.time_ms, reset_ms)
     facts["committed_before"] = known.committed[since - 1] if since else None

@@ -15,7 +15,7 @@ _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class LagLimits:
     """Thresholds of the lag rules. All have values that suit most groups; `target_ms` is the one to set.
 
     Attributes:
@@ -103,11 +103,11 @@ def name_of(field: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-NAMES = {name_of(field.name): field.name for field in fields(Limits)}
-"""The fields of `Limits` by the names that people write, in YAML and in options."""
+NAMES = {name_of(field.name): field.name for field in fields(LagLimits)}
+"""The fields of `LagLimits` by the names that people write, in YAML and in options."""
 
 
-def limits_from(given: Mapping[str, str | float], base: Limits | None = None) -> Limits:
+def limits_from(given: Mapping[str, str | float], base: LagLimits | None = None) -> LagLimits:
     """Return limits with some of them replaced.
 
     Args:
@@ -117,11 +117,11 @@ def limits_from(given: Mapping[str, str | float], base: Limits | None = None) ->
     Raises:
         ValueError: A name or value is wrong; the text says which, and what would be right.
     """
-    return Limits(**{**asdict(base or Limits()), **values_of(given)})
+    return LagLimits(**{**asdict(base or LagLimits()), **values_of(given)})
 
 
 def values_of(given: Mapping[str, str | float]) -> dict[str, Any]:
-    """Return fields of `Limits` by their names, each checked by itself. Arguments and errors as `limits_from`."""
+    """Return fields of `LagLimits` by their names, each checked by itself. Arguments and errors as `limits_from`."""
     for name in given:
         if name not in NAMES:
             raise ValueError(f"{name} is not a limit of the lag rules; use one of {', '.join(NAMES)}")
@@ -136,7 +136,7 @@ def _value(name: str, value: str | float) -> int | float:
             raise ValueError(f"invalid {name} {text!r}; write a number and one of ms, s, m, h, d, such as 90s or 3m")
         span_ms = int(found[1]) * _UNITS_MS[found[2]]
         return span_ms if field.endswith("_ms") else span_ms / 1000
-    is_whole = isinstance(getattr(Limits(), field), int)
+    is_whole = isinstance(getattr(LagLimits(), field), int)
     try:
         return int(text) if is_whole else float(text)
     except ValueError as error:

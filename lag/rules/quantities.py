@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lag.rules.expression import (
-    Expression,
+    RuleExpression,
     all_of,
     any_of,
     coalesce,
@@ -53,16 +53,16 @@ class Quantity:
     name: str
     unit: str
     meaning: str
-    rule: Expression
+    rule: RuleExpression
     advice: str
     kind: str = "int"
 
 
-def _not_below_0(value: Expression) -> Expression:
+def _not_below_0(value: RuleExpression) -> RuleExpression:
     return highest(value, 0)
 
 
-def _age(moment: Expression) -> Expression:
+def _age(moment: RuleExpression) -> RuleExpression:
     return _not_below_0(fact("now_ms") - moment)
 
 

@@ -9,15 +9,15 @@ from typing import Any, Final
 from lag.rules import causes, quantities, statuses
 from lag.rules.expression import Value
 from lag.rules.facts import WindowRow, facts_of, rows_of
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.rules.topic_rules import ALONE, beside
 from lag.samples import QueueSample
 
-DEFAULTS: Final = Limits()
+DEFAULTS: Final = LagLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueLag:
+class QueueVerdict:
     """What the rules say of one queue at one moment. Null means "not known"; `lag.rules.explain` explains each.
 
     Attributes:
@@ -42,8 +42,8 @@ class QueueLag:
 
 
 def judge(
-    samples: Sequence[QueueSample], now_ms: int, limits: Limits = DEFAULTS, reset_ms: int | None = None
-) -> QueueLag:
+    samples: Sequence[QueueSample], now_ms: int, limits: LagLimits = DEFAULTS, reset_ms: int | None = None
+) -> QueueVerdict:
     """Judge one queue without its topic's others: it is never hot, and has no skew.
 
     Args:
@@ -61,9 +61,9 @@ def judge(
 def judge_topic(
     queues: Mapping[int, Sequence[QueueSample]],
     now_ms: int,
-    limits: Limits = DEFAULTS,
+    limits: LagLimits = DEFAULTS,
     resets_ms: Mapping[int, int] | None = None,
-) -> dict[int, QueueLag]:
+) -> dict[int, QueueVerdict]:
     """Judge all queues of a group's topic beside each other.
 
     Args:
@@ -87,9 +87,9 @@ def judge_topic(
 def judging_topic(
     windows: Mapping[int, tuple[Sequence[WindowRow], QueueSample]],
     now_ms: int,
-    limits: Limits = DEFAULTS,
+    limits: LagLimits = DEFAULTS,
     resets_ms: Mapping[int, int] | None = None,
-) -> Iterator[tuple[int, QueueLag] | None]:
+) -> Iterator[tuple[int, QueueVerdict] | None]:
     """Judge as `judge_topic`, by the rows and the newest sample of each queue, in steps of some tenths of a ms.
 
     Yields None, then each queue with its verdict.
@@ -104,7 +104,7 @@ def judging_topic(
 
 
 def figures_of(
-    rows: Sequence[WindowRow], newest: QueueSample, now_ms: int, limits: Limits, reset_ms: int | None
+    rows: Sequence[WindowRow], newest: QueueSample, now_ms: int, limits: LagLimits, reset_ms: int | None
 ) -> dict[str, Value]:
     """Return the facts of a queue with the quantities that need no other queue."""
     facts = facts_of(rows, newest, now_ms, limits, reset_ms)
@@ -112,13 +112,13 @@ def figures_of(
     return facts
 
 
-def _judged(facts: dict[str, Value]) -> QueueLag:
+def _judged(facts: dict[str, Value]) -> QueueVerdict:
     """Return the verdict on facts with all that stands beside them."""
     quantities.add_topic_quantities(facts)
     status = facts["status"] = str(statuses.COMPILED(facts))
     cause = causes.COMPILED(facts)
     known: Any = facts
-    return QueueLag(
+    return QueueVerdict(
         time_ms=known["time_ms"],
         now_ms=known["now_ms"],
         figures={name: facts[name] for name in quantities.ALL},

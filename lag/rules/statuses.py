@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from lag.rules.expression import Expression, all_of, any_of, coalesce, compiled, fact, first_of, highest, surely
+from lag.rules.expression import RuleExpression, all_of, any_of, coalesce, compiled, fact, first_of, highest, surely
 
 
 class Level(IntEnum):
@@ -24,7 +24,7 @@ class Level(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class LagStatus:
     """One status.
 
     Attributes:
@@ -38,7 +38,7 @@ class Status:
     name: str
     level: Level
     meaning: str
-    rule: Expression
+    rule: RuleExpression
     advice: str
 
 
@@ -73,7 +73,7 @@ _moves = any_of(
 )
 
 STATUSES: Final = (
-    Status(
+    LagStatus(
         name="DATA_LOSS",
         level=Level.ERR,
         meaning="Unfinished messages of the group were deleted within the window: by retention, or with their topic.",
@@ -81,7 +81,7 @@ STATUSES: Final = (
         advice="If retention deleted them: keep messages longer, or make consumers faster. Lost messages can only "
         "be produced again.",
     ),
-    Status(
+    LagStatus(
         name="AHEAD",
         level=Level.ERR,
         meaning="The committed offset is above the end of the queue: the topic was created again, or the offset "
@@ -89,21 +89,21 @@ STATUSES: Final = (
         rule=fact("committed") > fact("end"),
         advice="Reset the group's offset on this topic; until then it receives no messages.",
     ),
-    Status(
+    LagStatus(
         name="REWIND",
         level=Level.ERR,
         meaning="The committed offset fell and has not recovered, and no operator reset it.",
         rule=fact("rewound") > 0,
         advice="Find out who sets the offset; messages are redelivered.",
     ),
-    Status(
+    LagStatus(
         name="BLOCKED",
         level=Level.ERR,
         meaning="A message fails repeatedly.",
         rule=all_of(_awake, _fresh, fact("poisoned")),
         advice="Check the held message and its reason: fix the cause, or skip or dead-letter the message.",
     ),
-    Status(
+    LagStatus(
         name="STOP",
         level=Level.ERR,
         meaning="There is lag, no message is in flight, and for longer than the stop limit there was no progress "
@@ -118,7 +118,7 @@ STATUSES: Final = (
         ),
         advice="Start the consumers, or check why they do not pull.",
     ),
-    Status(
+    LagStatus(
         name="NOT_CONSUMED",
         level=Level.ERR,
         meaning="There are messages, the group is subscribed, and no client has ever read one of them.",
@@ -133,7 +133,7 @@ STATUSES: Final = (
         ),
         advice="Start a consumer of the group, or remove the subscription.",
     ),
-    Status(
+    LagStatus(
         name="STALL",
         level=Level.ERR,
         meaning="Clients answer, but the committed offset has not moved for longer than the stop limit.",
@@ -146,7 +146,7 @@ STATUSES: Final = (
         ),
         advice="Check the failures of the consumers: their messages do not succeed.",
     ),
-    Status(
+    LagStatus(
         name="UNKNOWN",
         level=Level.UNKNOWN,
         meaning="The queue could not be read, the newest sample is too old, or a figure needed for the judgement "
@@ -154,7 +154,7 @@ STATUSES: Final = (
         rule=any_of(fact("start").is_null(), fact("end").is_null(), ~surely(_fresh)),
         advice="Check whether the node runs, records and can read the queue.",
     ),
-    Status(
+    LagStatus(
         name="RETENTION_RISK",
         level=Level.WARN,
         meaning="Retention will soon delete messages that the group has not finished.",
@@ -166,7 +166,7 @@ STATUSES: Final = (
         ),
         advice="Keep messages longer, or add consumers, before messages are lost.",
     ),
-    Status(
+    LagStatus(
         name="WARN",
         level=Level.WARN,
         meaning="The lag is above the floor and has risen for a minute or over the window. Or it is above the target "
@@ -180,14 +180,14 @@ STATUSES: Final = (
         ),
         advice="Check the cause: add consumers, make them faster, or slow down the producer.",
     ),
-    Status(
+    LagStatus(
         name="NO_OFFSET",
         level=Level.WARN,
         meaning="The group has not committed an offset on this queue yet.",
         rule=fact("committed").is_null(),
         advice="No action if it has just started; otherwise check whether its consumers finish messages.",
     ),
-    Status(
+    LagStatus(
         name="INCOMPLETE",
         level=Level.UNKNOWN,
         meaning="The window has too few samples for a judgement, or is too short for it.",
@@ -198,21 +198,21 @@ STATUSES: Final = (
         ),
         advice="Wait until more is recorded.",
     ),
-    Status(
+    LagStatus(
         name="CATCHING_UP",
         level=Level.OK,
         meaning="The lag is above the target, and shrinks; catch_up_s is the time that it will take.",
         rule=all_of(_awake, ~_calm, _late, _falling),
         advice="Wait, or add consumers if catch_up_s is too long.",
     ),
-    Status(
+    LagStatus(
         name="PAUSED",
         level=Level.OK,
         meaning="An operator has disabled the group or the subscription.",
         rule=surely(fact("paused")),
         advice="Resume it when the reason for the pause is resolved.",
     ),
-    Status(
+    LagStatus(
         name="OK",
         level=Level.OK,
         meaning="There is no significant lag, or it is within the target and does not rise.",

@@ -15,17 +15,17 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from lag.rules.expression import Expression, Value, all_of, compiled, compiled_all, fact, first_of, highest, if_else
-from lag.rules.limits import Limits
+from lag.rules.expression import RuleExpression, Value, all_of, compiled, compiled_all, fact, first_of, highest, if_else
+from lag.rules.limits import LagLimits
 from lag.rules.quantities import Quantity
-from lag.rules.statuses import Level, Status
+from lag.rules.statuses import LagStatus, Level
 from lag.samples import ScheduledSample
 
-DEFAULTS: Final = Limits()
+DEFAULTS: Final = LagLimits()
 _IS_HALF: Final = fact("kind").equals("half")
 
 
-def _age(moment: Expression) -> Expression:
+def _age(moment: RuleExpression) -> RuleExpression:
     return highest(fact("now_ms") - moment, 0)
 
 
@@ -73,21 +73,21 @@ WAITING: Final = {
 """Quantities of a waiting row."""
 
 WAITING_STATUSES: Final = (
-    Status(
+    LagStatus(
         name="LATE",
         level=Level.ERR,
         meaning="Timers or delayed messages are delivered too late.",
         rule=fact("lateness_ms") >= fact("late_ms"),
         advice="Check the findings of the node: a paused stage, a full disk or an overloaded node.",
     ),
-    Status(
+    LagStatus(
         name="UNDECIDED",
         level=Level.WARN,
         meaning="A transaction has waited for its decision for longer than several checks take.",
         rule=fact("undecided_for_ms") >= fact("undecided_ms"),
         advice="Start a process of its producer group, or decide it with `pyddmq transactions`.",
     ),
-    Status(
+    LagStatus(
         name="IN_TIME",
         level=Level.OK,
         meaning="All waiting messages of the node are in time.",
@@ -120,7 +120,7 @@ class WaitingLag:
     advice: str
 
 
-def judge_waiting(sample: ScheduledSample, now_ms: int, limits: Limits = DEFAULTS) -> WaitingLag:
+def judge_waiting(sample: ScheduledSample, now_ms: int, limits: LagLimits = DEFAULTS) -> WaitingLag:
     """Judge one waiting row.
 
     Args:

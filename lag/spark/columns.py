@@ -18,9 +18,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as t
 
 from lag.rules import causes, statuses
-from lag.rules.expression import Expression, Value, names_in
+from lag.rules.expression import RuleExpression, Value, names_in
 from lag.rules.facts import WINDOW_FACTS
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.rules.quantities import ALL, QUANTITIES, TOPIC_QUANTITIES, Quantity
 from lag.rules.topic_rules import ALONE
 from lag.rules.waiting_rules import WAITING, WAITING_RULE
@@ -51,7 +51,7 @@ SAMPLES: Final = t.StructType(
 )
 """Columns of samples: the fields of `QueueKey` and `QueueSample`."""
 
-DEFAULTS: Final = Limits()
+DEFAULTS: Final = LagLimits()
 BUCKET_MS: Final = 10_000
 """Samples of a topic's queues within one such stretch of time are of one moment."""
 
@@ -80,7 +80,7 @@ _TEMPLATES: Final = {
 
 
 def sql_of(
-    expression: Expression, constants: Mapping[str, Value] | None = None, written: Mapping[str, str] | None = None
+    expression: RuleExpression, constants: Mapping[str, Value] | None = None, written: Mapping[str, str] | None = None
 ) -> str:
     """Return an expression as Spark's SQL.
 
@@ -131,7 +131,7 @@ class Names:
 BY_NAME: Final = Names()
 
 
-def judged(samples: DataFrame, limits: Limits = DEFAULTS, *, keep_facts: bool = False) -> DataFrame:
+def judged(samples: DataFrame, limits: LagLimits = DEFAULTS, *, keep_facts: bool = False) -> DataFrame:
     """Judge every row as the newest sample of its queue.
 
     Args:
@@ -158,7 +158,7 @@ def judged(samples: DataFrame, limits: Limits = DEFAULTS, *, keep_facts: bool = 
     return frame.select(*(f"`{name}`" for name in (*given, *ALL, "status", "level", "cause")))
 
 
-def with_status(samples: DataFrame, limits: Limits, names: Names = BY_NAME) -> DataFrame:
+def with_status(samples: DataFrame, limits: LagLimits, names: Names = BY_NAME) -> DataFrame:
     """Add what needs no other queue: facts, quantities, `status`. One sort, by queue and moment, serves all of it.
 
     Args:
@@ -171,14 +171,14 @@ def with_status(samples: DataFrame, limits: Limits, names: Names = BY_NAME) -> D
     return frame.selectExpr("*", f"{sql_of(statuses.RULE, constants)} AS status")
 
 
-def with_cause(frame: DataFrame, limits: Limits) -> DataFrame:
+def with_cause(frame: DataFrame, limits: LagLimits) -> DataFrame:
     """Add `skew`, `hot` and `cause` to rows that have what these look at."""
     constants: dict[str, Value] = asdict(limits)
     frame = _with_quantities(frame, TOPIC_QUANTITIES, constants)
     return frame.selectExpr("*", f"CAST({sql_of(causes.RULE, constants)} AS STRING) AS cause")
 
 
-def judged_waiting(samples: DataFrame, limits: Limits = DEFAULTS) -> DataFrame:
+def judged_waiting(samples: DataFrame, limits: LagLimits = DEFAULTS) -> DataFrame:
     """Judge rows of what waits for its own time: the same as `lag.rules.waiting_rules.judge_waiting`.
 
     Args:
@@ -242,7 +242,7 @@ def _slope(first: str, second: str, field: str) -> str:
     return f"CAST({second}.{field} - {first}.{field} AS DOUBLE) * 1000.0D / CAST({second}.t - {first}.t AS DOUBLE)"
 
 
-def _recent(points: str, field: str, limits: Limits) -> str:
+def _recent(points: str, field: str, limits: LagLimits) -> str:
     """Return SQL of `lag.rules.facts.recent_slope`."""
     last = f"get({points}, size({points}) - 1)"
     before = f"size(filter({points}, x -> x.t <= {last}.t - {limits.recent_ms}L))"
@@ -257,7 +257,7 @@ def _halves(points: str, field: str) -> tuple[str, str]:
     return f"if({few}, NULL, {_slope(first, middle, field)})", f"if({few}, NULL, {_slope(middle, last, field)})"
 
 
-def _with_facts(samples: DataFrame, limits: Limits, names: Names) -> DataFrame:
+def _with_facts(samples: DataFrame, limits: LagLimits, names: Names) -> DataFrame:
     """Add what each row's window says: the same as `lag.rules.facts.facts_of`.
 
     All is by one order, queue and moment, so that one sort serves it, in two walks. The first takes the samples of the

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from lag.rules.statuses import BY_NAME, Level, worst
-from lag.verdicts.windows import Judged
+from lag.verdicts.windows import JudgedQueue
 
 SILENT: Final = "SILENT"
 """Status of a node whose journal has no new round; only an observer outside the node can report it."""
@@ -36,7 +36,7 @@ def everything(_group: str, _topic: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class GroupVerdict:
     """What the rules say of a group.
 
     Attributes:
@@ -83,7 +83,7 @@ class VerdictChange:
 
     group: str
     before: str | None
-    verdict: Verdict
+    verdict: GroupVerdict
     time_ms: int
 
     def as_fields(self, cluster: str, node: str, recipients: Sequence[str] = ()) -> dict[str, Any]:
@@ -128,14 +128,14 @@ class Verdicts:
     """
 
     def __init__(self, settled_ms: int = SETTLED_MS) -> None:
-        self.current: dict[str, Verdict] = {}
+        self.current: dict[str, GroupVerdict] = {}
         self._settled_ms = settled_ms
-        self._next: dict[str, tuple[int, Verdict]] = {}
+        self._next: dict[str, tuple[int, GroupVerdict]] = {}
         """What is not worse and has not held for long enough: begin of the run of such verdicts, and the last."""
         self._lost: set[str] = set()
         """Groups whose last report may be lost: the next verdict is reported, OK or not."""
 
-    def take(self, judged: Iterable[Judged], time_ms: int, wanted: Wanted = everything) -> list[VerdictChange]:
+    def take(self, judged: Iterable[JudgedQueue], time_ms: int, wanted: Wanted = everything) -> list[VerdictChange]:
         """Take a round; returns what changed, by group.
 
         Args:
@@ -145,14 +145,14 @@ class Verdicts:
         """
         return self.take_all(_verdicts(judged, time_ms, wanted), time_ms)
 
-    def take_all(self, found: dict[str, Verdict], time_ms: int) -> list[VerdictChange]:
+    def take_all(self, found: dict[str, GroupVerdict], time_ms: int) -> list[VerdictChange]:
         """Take a round in which groups, and the node by the name "", have these verdicts; returns what changed."""
         for group in (self.current.keys() | self._lost) - found.keys():
-            found[group] = Verdict(status=REMOVED, since_ms=time_ms)
+            found[group] = GroupVerdict(status=REMOVED, since_ms=time_ms)
         changes = (self.note(group, verdict, time_ms) for group, verdict in sorted(found.items()))
         return [each for each in changes if each is not None]
 
-    def recall(self, judged: Iterable[Judged], time_ms: int, wanted: Wanted = everything) -> None:
+    def recall(self, judged: Iterable[JudgedQueue], time_ms: int, wanted: Wanted = everything) -> None:
         """Take a round of before a restart, of the last `SETTLED_MS`; arguments as of `take`.
 
         The change of a group that was not OK may not have been posted, and its receiver waits for the end of it.
@@ -161,7 +161,7 @@ class Verdicts:
             if verdict.level is not Level.OK and verdict.status != INCOMPLETE:
                 self._lost.add(group)
 
-    def note(self, group: str, found: Verdict, time_ms: int) -> VerdictChange | None:
+    def note(self, group: str, found: GroupVerdict, time_ms: int) -> VerdictChange | None:
         """Take the verdict on one group in a round; returns the change, if it is one."""
         before = self.current.get(group)
         if found.status == INCOMPLETE:
@@ -190,7 +190,7 @@ class Verdicts:
         self._keep(group, found)
         return VerdictChange(group=group, before=before.status, verdict=found, time_ms=time_ms)
 
-    def _keep(self, group: str, verdict: Verdict) -> None:
+    def _keep(self, group: str, verdict: GroupVerdict) -> None:
         self._next.pop(group, None)
         if verdict.status == REMOVED:
             self.current.pop(group, None)
@@ -198,8 +198,8 @@ class Verdicts:
             self.current[group] = verdict
 
 
-def _verdicts(judged: Iterable[Judged], time_ms: int, wanted: Wanted) -> dict[str, Verdict]:
-    by_group: dict[str, list[Judged]] = {}
+def _verdicts(judged: Iterable[JudgedQueue], time_ms: int, wanted: Wanted) -> dict[str, GroupVerdict]:
+    by_group: dict[str, list[JudgedQueue]] = {}
     for each in judged:
         group, topic, _ = each.place
         if wanted(group, topic):
@@ -207,12 +207,12 @@ def _verdicts(judged: Iterable[Judged], time_ms: int, wanted: Wanted) -> dict[st
     return {group: _verdict(queues, time_ms) for group, queues in by_group.items()}
 
 
-def _verdict(every: Sequence[Judged], time_ms: int) -> Verdict:
+def _verdict(every: Sequence[JudgedQueue], time_ms: int) -> GroupVerdict:
     status = worst([each.verdict.status for each in every])
     queues = [each for each in every if each.verdict.status == status]
     chosen = max(queues, key=lambda each: (each.verdict.figures["lag"] or -1, each.place[1], -each.place[2]))
     late_ms = chosen.verdict.figures["time_lag_low_ms"]
-    return Verdict(
+    return GroupVerdict(
         status=status,
         since_ms=time_ms,
         queues=len(queues),
@@ -226,7 +226,7 @@ def _verdict(every: Sequence[Judged], time_ms: int) -> Verdict:
     )
 
 
-def _since(found: Verdict, before: Verdict) -> Verdict:
+def _since(found: GroupVerdict, before: GroupVerdict) -> GroupVerdict:
     """Return the new verdict with the beginning of the one that it continues."""
     # After a step of the clock back, what began in the future begins now.
     return replace(found, since_ms=min(before.since_ms, found.since_ms))

@@ -11,8 +11,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import NamedTuple
 
 from lag.rules.facts import WindowRow, row_of
-from lag.rules.limits import Limits
-from lag.rules.queue_rules import QueueLag, judging_topic
+from lag.rules.limits import LagLimits
+from lag.rules.queue_rules import QueueVerdict, judging_topic
 from lag.samples import EventKind, LagEvent, QueueKey, QueueSample
 
 SAMPLES_MAX = 100_000
@@ -24,15 +24,15 @@ Place = tuple[str, str, int]
 """Group, topic, number of the queue."""
 
 
-class Judged(NamedTuple):
+class JudgedQueue(NamedTuple):
     """A queue, what the rules say of it, and its newest sample."""
 
     place: Place
-    verdict: QueueLag
+    verdict: QueueVerdict
     sample: QueueSample
 
 
-class Windows:
+class NodeWindows:
     """The windows of one node.
 
     Attributes:
@@ -43,7 +43,7 @@ class Windows:
         window_ms: How far back the rules look.
     """
 
-    def __init__(self, window_ms: int = Limits().window_ms) -> None:
+    def __init__(self, window_ms: int = LagLimits().window_ms) -> None:
         self.window_ms = window_ms
         self.changes = 0
         self._rows: dict[Place, deque[WindowRow]] = {}
@@ -98,13 +98,15 @@ class Windows:
         self._newest.clear()
         self._resets.clear()
 
-    def judged(self, now_ms: int, limits_of: Callable[[str, str], Limits], group: str | None = None) -> list[Judged]:
+    def judged(
+        self, now_ms: int, limits_of: Callable[[str, str], LagLimits], group: str | None = None
+    ) -> list[JudgedQueue]:
         """Judge at once, as `judging` does in steps."""
         return [each for each in self._judged(now_ms, limits_of, group) if each is not None]
 
     def judging(
-        self, now_ms: int, limits_of: Callable[[str, str], Limits], group: str | None = None
-    ) -> Generator[None, None, list[Judged]]:
+        self, now_ms: int, limits_of: Callable[[str, str], LagLimits], group: str | None = None
+    ) -> Generator[None, None, list[JudgedQueue]]:
         """Judge every queue, or those of a group, beside the others of its topic, in steps of some tenths of a ms.
 
         Args:
@@ -135,8 +137,8 @@ class Windows:
         return self._newest.get(place)
 
     def judging_topic(
-        self, group: str, topic: str, numbers: Iterable[int], now_ms: int, limits: Limits
-    ) -> Iterator[Judged | None]:
+        self, group: str, topic: str, numbers: Iterable[int], now_ms: int, limits: LagLimits
+    ) -> Iterator[JudgedQueue | None]:
         """Judge queues of one topic beside each other, in steps of some tenths of a ms; None: a step without one."""
         queues = {
             queue: (list(self._rows[place]), self._newest[place])
@@ -149,10 +151,10 @@ class Windows:
         # A round may have begun after the moment: nothing is newer than now.
         latest_ms = max(now_ms, *(newest.time_ms for _, newest in queues.values()))
         for each in judging_topic(queues, latest_ms, limits, resets):
-            yield None if each is None else Judged((group, topic, each[0]), each[1], queues[each[0]][1])
+            yield None if each is None else JudgedQueue((group, topic, each[0]), each[1], queues[each[0]][1])
 
     def _judged(
-        self, now_ms: int, limits_of: Callable[[str, str], Limits], group: str | None
-    ) -> Iterator[Judged | None]:
+        self, now_ms: int, limits_of: Callable[[str, str], LagLimits], group: str | None
+    ) -> Iterator[JudgedQueue | None]:
         for (name, topic), numbers in self.topics(group).items():
             yield from self.judging_topic(name, topic, numbers, now_ms, limits_of(name, topic))

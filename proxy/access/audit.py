@@ -17,7 +17,7 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.rate_limited_log import RateLimitedLog
 from conf.file_faults import file_fault
 from conf.sections.admin import AdminConfig
-from proxy.access.trail import FOLDER, LINES, LOST, Trail
+from proxy.access.audit_file import FOLDER, LINES, LOST, Trail
 from proxy.access.views import AuditEntry
 
 _ASKED_CHARS_MAX = 4_000
@@ -61,7 +61,7 @@ class Audit:
         self._changes: Trail | None = None
         self._denials: Trail | None = None
         self._principals: set[str] = set()
-        self._gathered = RateLimitedLog(runtime.clock, log=_Lines(self))
+        self._gathered = RateLimitedLog(runtime.clock, log=_AuditLines(self))
 
     def open(self, data: str) -> None:
         """Begin, once the lock of the store is held; what was written last is read to be shown."""
@@ -185,7 +185,7 @@ class Audit:
             self._runtime.metrics.counter(LINES, name).add()
 
 
-class _Lines:
+class _AuditLines:
     """What a `RateLimitedLog` writes to."""
 
     def __init__(self, audit: Audit) -> None:

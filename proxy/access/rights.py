@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.runtime.names import STORED_BYTES_MAX
-from proxy.access.rules import Action
+from proxy.access.rules import Permission
 
 if TYPE_CHECKING:
     from proxy.access.rules import Rules
@@ -39,14 +39,14 @@ class Rights:
         self.produces: set[bytes] = set()
         self.consumes: set[str] = set()
         self._rules = rules
-        self._known: dict[tuple[Action, str], bool] = {}
+        self._known: dict[tuple[Permission, str], bool] = {}
 
     @property
     def has_any(self) -> bool:
         """Whether any rule gives it anything."""
         return self._rules is not None and bool(self._rules.naming(self.principal))
 
-    def may(self, action: Action, resource: str) -> bool:
+    def may(self, action: Permission, resource: str) -> bool:
         """Whether it may do this; decided once."""
         asked = action, resource
         known = self._known.get(asked)
@@ -66,7 +66,7 @@ class Rights:
             name = topic.decode()
         except UnicodeDecodeError:
             return False
-        if not self.may(Action.PRODUCE, name):
+        if not self.may(Permission.PRODUCE, name):
             return False
         if len(self.produces) >= KNOWN_MAX:
             self.produces.clear()
@@ -77,7 +77,7 @@ class Rights:
         """Whether it may pull, fetch and answer for a group."""
         if group in self.consumes:
             return True
-        if not self.may(Action.CONSUME, group):
+        if not self.may(Permission.CONSUME, group):
             return False
         if len(self.consumes) >= KNOWN_MAX:
             self.consumes.clear()

@@ -16,7 +16,7 @@ from conf.base import DLQ_PREFIX, RETRY_PREFIX
 from conf.sections.access import ANONYMOUS, AccessConfig, AccessRule
 
 
-class Action(enum.StrEnum):
+class Permission(enum.StrEnum):
     """What one may have the right to do; the values are the keys of a rule."""
 
     PRODUCE = "produce"
@@ -34,7 +34,7 @@ EVERYTHING = "*"
 """A resource that only the pattern `*` has: all topics and groups at once, and the node that they are of."""
 
 
-class Decision(NamedTuple):
+class AccessDecision(NamedTuple):
     """What was decided.
 
     Attributes:
@@ -69,7 +69,7 @@ class Patterns:
 
 class _Rule(NamedTuple):
     principals: Patterns
-    resources: dict[Action, Patterns]
+    resources: dict[Permission, Patterns]
 
 
 class Rules:
@@ -78,7 +78,7 @@ class Rules:
     def __init__(self, config: AccessConfig) -> None:
         self._rules = [_Rule(Patterns(rule.principals), _resources(rule)) for rule in config.rules]
 
-    def decide(self, principal: str, action: Action, resource: str) -> Decision:
+    def decide(self, principal: str, action: Permission, resource: str) -> AccessDecision:
         """Decide; pure.
 
         Args:
@@ -96,10 +96,10 @@ class Rules:
             given = rule.resources.get(action)
             found = None if given is None else given.match(name)
             if found is not None:
-                return Decision(True, at, f"{who} is granted {action} on {found}")
+                return AccessDecision(True, at, f"{who} is granted {action} on {found}")
         if not mine:
-            return Decision(False, None, f"no rule names {principal}")
-        return Decision(False, None, f"none of the rules that name {principal} grants {action} on {resource}")
+            return AccessDecision(False, None, f"no rule names {principal}")
+        return AccessDecision(False, None, f"none of the rules that name {principal} grants {action} on {resource}")
 
     def naming(self, principal: str) -> Sequence[int]:
         """Which rules name a principal."""
@@ -111,22 +111,22 @@ def _principal_entry(principals: Patterns, principal: str) -> str | None:
     return None if principal == ANONYMOUS and found != ANONYMOUS else found
 
 
-def _of_group(action: Action, resource: str) -> str:
+def _of_group(action: Permission, resource: str) -> str:
     """Retry and dead-letter topics go with their group, where groups may be meant."""
-    if action in (Action.PRODUCE, Action.TRANSACT):
+    if action in (Permission.PRODUCE, Permission.TRANSACT):
         return resource
     return resource.removeprefix(DLQ_PREFIX).removeprefix(RETRY_PREFIX)
 
 
-def _resources(rule: AccessRule) -> dict[Action, Patterns]:
+def _resources(rule: AccessRule) -> dict[Permission, Patterns]:
     lists = {
-        Action.PRODUCE: rule.produce,
-        Action.CONSUME: rule.consume,
-        Action.TRANSACT: rule.transact,
-        Action.VIEW: rule.view,
-        Action.OPERATE: rule.operate,
-        Action.READ_BODIES: rule.read_bodies,
-        Action.ADMINISTER: [NODE] if rule.administer else [],
+        Permission.PRODUCE: rule.produce,
+        Permission.CONSUME: rule.consume,
+        Permission.TRANSACT: rule.transact,
+        Permission.VIEW: rule.view,
+        Permission.OPERATE: rule.operate,
+        Permission.READ_BODIES: rule.read_bodies,
+        Permission.ADMINISTER: [NODE] if rule.administer else [],
     }
     return {action: Patterns(texts) for action, texts in lists.items() if texts}
 

@@ -282,7 +282,7 @@ class Exposition:
         return await asyncio.to_thread(_encoded, families, accept, lag)
 
 
-class _Gathered:
+class _MetricFamilies:
     """A prometheus_client collector of families that were made before."""
 
     def __init__(self, families: Sequence[Metric]) -> None:
@@ -294,7 +294,7 @@ class _Gathered:
 
 def _encoded(families: Sequence[Metric], accept: str, lag: bytes) -> tuple[bytes, str]:
     registry = CollectorRegistry()
-    registry.register(_Gathered(families))
+    registry.register(_MetricFamilies(families))
     if sys.platform == "linux":
         ProcessCollector(registry=registry)
     encoder, content_type = choose_encoder(accept)

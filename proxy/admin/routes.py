@@ -23,7 +23,7 @@ from broker.runtime.metrics import declare
 from broker.scheduled.timer.listing import KeptScan
 from broker.views import View
 from proxy.access.audit import Audit
-from proxy.access.rules import NODE, Action
+from proxy.access.rules import NODE, Permission
 from proxy.access.views import AuditEntry
 from proxy.admin import page
 from proxy.admin.entry import access_pages
@@ -107,7 +107,7 @@ _ASKER: web.RequestKey[Asker] = web.RequestKey("asker", Asker)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Listing(Protocol):
+class ListingRoute(Protocol):
     """An answer that lists all, or what belongs to one name."""
 
     def __call__(self, *, limit: int, name: str | None) -> View | None:
@@ -314,7 +314,7 @@ class Routes:
             way=asker.who.way,
             by_session=asker.by_session,
             may_sign_in=is_private(request),
-            may_administer=asker.rights.may(Action.ADMINISTER, NODE),
+            may_administer=asker.rights.may(Permission.ADMINISTER, NODE),
         )
 
     async def _audit_page(self, request: web.Request) -> web.Response:
@@ -388,7 +388,7 @@ class Routes:
         async with self._searching:
             return _json(await run_async(steps))
 
-    def _listed(self, request: web.Request, kind: str, listing: Listing, advice: str) -> web.Response:
+    def _listed(self, request: web.Request, kind: str, listing: ListingRoute, advice: str) -> web.Response:
         """Answer with all of a kind, or what belongs to the one that the request names."""
         name = request.query.get(kind)
         document = listing(limit=_limit(request), name=name)
@@ -410,7 +410,7 @@ class Routes:
     async def _transactions(self, request: web.Request) -> web.Response:
         node = self._node.transactions()
         try:
-            asked = transactions.Asked.of(request.query, limit=_limit(request))
+            asked = transactions.TransactionQuery.of(request.query, limit=_limit(request))
         except ValueError as error:
             raise web.HTTPBadRequest(text=str(error)) from error
         now_ms = self._node.clock.wall_ms()
@@ -507,7 +507,7 @@ class Routes:
             name="reload",
             path="/api/reload",
             body=ReloadBody,
-            action=Action.ADMINISTER,
+            action=Permission.ADMINISTER,
             on=lambda _: (NODE,),
             run=reload,
         )

@@ -189,7 +189,7 @@ def _meaning(meant: str | None) -> type[typer.core.TyperGroup] | None:
         return None
     chosen = [meant]
 
-    class Meaning(typer.core.TyperGroup):
+    class DefaultCommandGroup(typer.core.TyperGroup):
         def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
             # A shell that completes asks what there is, and means none yet.
             is_meant = not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names)
@@ -197,7 +197,7 @@ def _meaning(meant: str | None) -> type[typer.core.TyperGroup] | None:
                 args = [*chosen, *args]
             return super().parse_args(ctx, args)
 
-    return Meaning
+    return DefaultCommandGroup
 
 
 def version(*, as_json: AsJson = False) -> int:

@@ -9,32 +9,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from proxy.access.rules import Action
+from proxy.access.rules import Permission
 
-Right = Action | str
+Right = Permission | str
 
 FILES = "files"
 """It works on files, with the permissions of whoever runs it."""
 NOTHING = ""
 """It asks for nothing that somebody must be allowed."""
-_VIEW, _OPERATE, _ADMINISTER = (Action.VIEW,), (Action.OPERATE,), (Action.ADMINISTER,)
-_BOTH = (Action.VIEW, Action.OPERATE)
+_VIEW, _OPERATE, _ADMINISTER = (Permission.VIEW,), (Permission.OPERATE,), (Permission.ADMINISTER,)
+_BOTH = (Permission.VIEW, Permission.OPERATE)
 _FILES, _NOTHING = (FILES,), (NOTHING,)
 
 RIGHTS: Mapping[str, tuple[Right, ...]] = MappingProxyType(
     {
         "serve": _FILES,
         "version": _NOTHING,
-        "send": (Action.PRODUCE,),
+        "send": (Permission.PRODUCE,),
         # Dead letters are read through another group, which is looked for: view.
-        "pull": (Action.CONSUME, Action.VIEW),
+        "pull": (Permission.CONSUME, Permission.VIEW),
         "limits": _VIEW,
         "stats": _VIEW,
         "reload": _ADMINISTER,
         "actions list": _FILES,
         "actions try": _FILES,
         "config check": _FILES,
-        "demo events": (Action.PRODUCE, Action.CONSUME),
+        "demo events": (Permission.PRODUCE, Permission.CONSUME),
         # With a node of their own.
         "demo lag": _FILES,
         "access explain": _FILES,
@@ -64,7 +64,7 @@ RIGHTS: Mapping[str, tuple[Right, ...]] = MappingProxyType(
         "topics create": _ADMINISTER,
         "topics alter": _ADMINISTER,
         # View: to ask whether it is meant.
-        "topics delete": (Action.VIEW, Action.ADMINISTER),
+        "topics delete": (Permission.VIEW, Permission.ADMINISTER),
         "offsets show": _VIEW,
         "offsets reset": _OPERATE,
         "delays list": _VIEW,
@@ -88,9 +88,9 @@ RIGHTS: Mapping[str, tuple[Right, ...]] = MappingProxyType(
         "timers pause": _ADMINISTER,
         "timers resume": _ADMINISTER,
         "timers stats": _VIEW,
-        "messages show": (Action.READ_BODIES,),
-        "messages query": (Action.READ_BODIES,),
-        "messages export": (Action.READ_BODIES,),
+        "messages show": (Permission.READ_BODIES,),
+        "messages query": (Permission.READ_BODIES,),
+        "messages export": (Permission.READ_BODIES,),
         "tls dev": _FILES,
         "store broker-conf": _FILES,
         "store check": _FILES,

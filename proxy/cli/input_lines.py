@@ -17,7 +17,7 @@ _CHUNK_BYTES = 65_536
 _WIDE_BYTES_MIN = 4
 
 
-class Line(NamedTuple):
+class InputLine(NamedTuple):
     """One body of the input: its line number from 1 on, its bytes, and how many bytes of the input end with it."""
 
     number: int
@@ -25,7 +25,7 @@ class Line(NamedTuple):
     bytes_read: int
 
 
-def lines_of(stream: BinaryIO) -> Iterator[Line | None]:
+def lines_of(stream: BinaryIO) -> Iterator[InputLine | None]:
     """Read lines without their ends, empty ones left out; None where the next one has to be waited for.
 
     The first line says what ends a line: LF, or CR and LF. All other bytes are the body's, but for a mark of UTF-8.
@@ -50,12 +50,12 @@ def lines_of(stream: BinaryIO) -> Iterator[Line | None]:
             if end is None:
                 end = b"\r" if each.endswith(b"\r") else b""
             if body := bytes(each).removesuffix(end):
-                yield Line(number, body, bytes_read)
+                yield InputLine(number, body, bytes_read)
         rest = last
         if _pauses(stream):
             yield None
     if body := bytes(rest):
-        yield Line(number + 1, body, bytes_read + len(rest))
+        yield InputLine(number + 1, body, bytes_read + len(rest))
 
 
 def _mark_bytes(start: bytearray) -> int:
@@ -78,12 +78,12 @@ def _pauses(stream: BinaryIO) -> bool:
         return False
 
 
-def batches_of(lines: Iterable[Line | None], count_max: int) -> Iterator[list[Line]]:
+def batches_of(lines: Iterable[InputLine | None], count_max: int) -> Iterator[list[InputLine]]:
     """Group lines into batches of up to `count_max` messages and `BATCH_BYTES_MAX` bytes (at least one message).
 
     A pause in the input ends a batch.
     """
-    group: list[Line] = []
+    group: list[InputLine] = []
     size = 0
     for line in lines:
         if group and (line is None or len(group) >= count_max or size + len(line.body) > BATCH_BYTES_MAX):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from proxy.demo.events import Event, Seen
+from proxy.demo.events import DemoEvent, Seen
 
 EXAMPLES_MAX = 5
 
@@ -30,7 +30,7 @@ class Findings:
             self.examples.append(text)
 
 
-class Checker:
+class DemoChecker:
     """The state of one run.
 
     Attributes:
@@ -41,7 +41,7 @@ class Checker:
         repeats: Deliveries of events that had succeeded already; at-least-once allows them for a case's latest event.
     """
 
-    def __init__(self, events: Sequence[Event]) -> None:
+    def __init__(self, events: Sequence[DemoEvent]) -> None:
         self.order = Findings()
         self.retries = Findings()
         self.deliveries = 0
@@ -138,7 +138,7 @@ class Tamper:
         done_count: Events of the run that succeeded, in truth.
     """
 
-    def __init__(self, kind: str | None, events: Sequence[Event], checker: Checker) -> None:
+    def __init__(self, kind: str | None, events: Sequence[DemoEvent], checker: DemoChecker) -> None:
         """Choose the victim.
 
         Args:
@@ -160,13 +160,13 @@ class Tamper:
         self._held: Seen | None = None
 
     def deliver(self, seen: Seen) -> bool:
-        """Note a delivery, as `Checker.deliver` does."""
+        """Note a delivery, as `DemoChecker.deliver` does."""
         if seen.sequence == self._lost or (seen.sequence == self._first and not self._done[seen.sequence]):
             return False
         return self._checker.deliver(seen)
 
     def note_outcome(self, seen: Seen, *, success: bool) -> None:
-        """Note an outcome, as `Checker.note_outcome` does."""
+        """Note an outcome, as `DemoChecker.note_outcome` does."""
         new = success and not self._done[seen.sequence]
         if new:
             self._done[seen.sequence] = 1
@@ -183,9 +183,9 @@ class Tamper:
             self._checker.note_outcome(held, success=True)
 
 
-def _neighbours(events: Sequence[Event]) -> tuple[int, int]:
+def _neighbours(events: Sequence[DemoEvent]) -> tuple[int, int]:
     """Sequences of two events in a row of one case that nobody fails on purpose."""
-    last: dict[str, Event] = {}
+    last: dict[str, DemoEvent] = {}
     for event in events:
         before = last.get(event.case)
         if before is not None and before.failures == 0 and event.failures == 0:
@@ -194,7 +194,7 @@ def _neighbours(events: Sequence[Event]) -> tuple[int, int]:
     raise ValueError("no case has two events in this run; use more --events")
 
 
-def _last_of_a_case(events: Sequence[Event]) -> int:
+def _last_of_a_case(events: Sequence[DemoEvent]) -> int:
     """Sequence of an event that no other of its case follows and nobody fails on purpose."""
     last = {event.case: event for event in events}
     for event in last.values():

@@ -26,7 +26,7 @@ _FAIL_ONE_IN = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class DemoEvent:
     """One event.
 
     Attributes:
@@ -65,7 +65,7 @@ class Seen:
     case_sequence: int
 
 
-def load_events(count_max: int | None = None) -> list[Event]:
+def load_events(count_max: int | None = None) -> list[DemoEvent]:
     """Read the sample data.
 
     Args:
@@ -83,7 +83,7 @@ def load_events(count_max: int | None = None) -> list[Event]:
         case = row[CASE_COLUMN]
         position = lengths.get(case, 0)
         lengths[case] = position + 1
-        events.append(Event(sequence=sequence, case=case, case_sequence=position, row=row))
+        events.append(DemoEvent(sequence=sequence, case=case, case_sequence=position, row=row))
     return events
 
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.demo.checker import Checker, Findings
+from proxy.demo.checker import DemoChecker, Findings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class PromiseCheck:
     """One promise and what was found wrong with it."""
 
     name: str
@@ -24,7 +24,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class DemoOutcome:
     """What the outcomes of all demos begin with.
 
     Attributes:
@@ -33,7 +33,7 @@ class Judged:
     """
 
     run: str
-    checks: Sequence[Check]
+    checks: Sequence[PromiseCheck]
 
     @property
     def passed(self) -> bool:
@@ -62,7 +62,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report(Judged):
+class DemoReport(DemoOutcome):
     """What one run showed.
 
     Attributes:
@@ -118,10 +118,12 @@ class Report(Judged):
         }
 
 
-def checks_of(checker: Checker) -> tuple[Check, ...]:
+def checks_of(checker: DemoChecker) -> tuple[PromiseCheck, ...]:
     """Draw the three verdicts from what was seen."""
     return (
-        Check(name="delivery", promise="every event was delivered and succeeded", findings=checker.missing()),
-        Check(name="order", promise="the events of each case arrived in order, one at a time", findings=checker.order),
-        Check(name="retry", promise="failed events were retried in place", findings=checker.unretried()),
+        PromiseCheck(name="delivery", promise="every event was delivered and succeeded", findings=checker.missing()),
+        PromiseCheck(
+            name="order", promise="the events of each case arrived in order, one at a time", findings=checker.order
+        ),
+        PromiseCheck(name="retry", promise="failed events were retried in place", findings=checker.unretried()),
     )

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from broker.runtime.seams import Clock
-from proxy.demo.checker import Checker, Tamper
-from proxy.demo.events import ACTIVITY_COLUMN, RUN_PROPERTY, Event, Seen, read_body
-from proxy.demo.report import Report, checks_of
+from proxy.demo.checker import DemoChecker, Tamper
+from proxy.demo.events import ACTIVITY_COLUMN, RUN_PROPERTY, DemoEvent, Seen, read_body
+from proxy.demo.report import DemoReport, checks_of
 from pyddmq import Consumer, OutgoingMessage, Producer, PulledMessage
 
 TOPIC = "permits"
@@ -57,7 +57,7 @@ Progress = Callable[[int, int], None]
 class DemoRun:
     """State shared by the sending thread (the caller's) and the pulling threads, under one lock."""
 
-    def __init__(self, events: Sequence[Event], options: DemoOptions, *, clock: Clock, progress: Progress) -> None:
+    def __init__(self, events: Sequence[DemoEvent], options: DemoOptions, *, clock: Clock, progress: Progress) -> None:
         """Set up; `execute` does the work.
 
         Raises:
@@ -67,7 +67,7 @@ class DemoRun:
         self._options = options
         self._clock = clock
         self._progress = progress
-        self._checker = Checker(events)
+        self._checker = DemoChecker(events)
         self._tamper = Tamper(options.spoil, events, self._checker)
         self._lock = threading.Lock()
         self._finished = threading.Event()
@@ -76,7 +76,7 @@ class DemoRun:
         self._foreign = 0
         self._first_delivery = self._last_success = self._last_arrival = clock.monotonic()
 
-    def execute(self) -> Report:
+    def execute(self) -> DemoReport:
         """Send, pull, wait and judge.
 
         Raises:
@@ -127,7 +127,7 @@ class DemoRun:
             self._progress(len(self._sent_at), self._tamper.done_count)
         return self._clock.monotonic() - began
 
-    def _message(self, event: Event) -> OutgoingMessage:
+    def _message(self, event: DemoEvent) -> OutgoingMessage:
         run = self._options.run
         return OutgoingMessage(
             topic=TOPIC,
@@ -192,9 +192,9 @@ class DemoRun:
         seen = read_body(message.body)
         return seen if seen is not None and seen.run == self._options.run else None
 
-    def _report(self, send_seconds: float) -> Report:
+    def _report(self, send_seconds: float) -> DemoReport:
         lag = self._lag()
-        return Report(
+        return DemoReport(
             run=self._options.run,
             events=len(self._events),
             clients=self._options.clients,

@@ -20,7 +20,7 @@ from proxy.access.access import DENIED_WAY
 from proxy.access.rights import Rights
 from proxy.access.rules import Patterns
 from proxy.limits.meter import Kind, Meter
-from proxy.limits.quota import AFTER_MS, Over, Quota
+from proxy.limits.quota import AFTER_MS, LimitExceeded, Quota
 
 HELD = declare(
     "pyddmq_limits_held_total",
@@ -44,7 +44,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class HeldClient(NamedTuple):
-    """A client that was held to a limit within the last minute; see `proxy.limits.meter.Held`."""
+    """A client that was held to a limit within the last minute; see `proxy.limits.meter.LimitedClient`."""
 
     kind: Kind
     name: str
@@ -156,7 +156,7 @@ class Limiter:
 
     # Connections
 
-    def refusal(self, host: str, service: str, free: int) -> Over | None:
+    def refusal(self, host: str, service: str, free: int) -> LimitExceeded | None:
         """Say why an address may not have one more connection; None when it may.
 
         Args:
@@ -169,9 +169,9 @@ class Limiter:
             return None
         most = meter.connections_max
         if most is not None and meter.connections.total() >= most:
-            return Over(meter, "connections", AFTER_MS)
+            return LimitExceeded(meter, "connections", AFTER_MS)
         if self.share is not None and meter.connections[service] >= self.share * free:
-            return Over(meter, "share", AFTER_MS)
+            return LimitExceeded(meter, "share", AFTER_MS)
         return None
 
     def enter(self, host: str, service: str) -> Quota:
@@ -194,7 +194,7 @@ class Limiter:
             self.leave(quota, service)
         return renewed
 
-    def identify(self, quota: Quota, rights: Rights | None, service: str) -> Over | None:
+    def identify(self, quota: Quota, rights: Rights | None, service: str) -> LimitExceeded | None:
         """Find out whose a connection is; returns why it has no place among those of that principal's, else None."""
         name = "" if rights is None or rights.way == DENIED_WAY else rights.principal
         quota.rights, quota.is_known = rights, True
@@ -207,7 +207,7 @@ class Limiter:
             most = meter.connections_max
             if most is not None and meter.connections.total() >= most:
                 quota.is_known = False
-                return Over(meter, "connections", AFTER_MS)
+                return LimitExceeded(meter, "connections", AFTER_MS)
             self._principals.enter(meter, service)
             quota.principal = meter
         quota.surplus_since = None
@@ -239,7 +239,7 @@ class Limiter:
             "client_held", kind=f"{meter.kind} {limit}", client=meter.name, told_by=meter.kind, limit=meter.said(limit)
         )
 
-    def refused(self, over: Over, count: int = 1) -> None:
+    def refused(self, over: LimitExceeded, count: int = 1) -> None:
         """Count what is refused, and tell of it once a minute for each kind and limit."""
         meter, limit = over.meter, over.limit
         meter.note(limit, refused=count)

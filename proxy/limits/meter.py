@@ -20,7 +20,7 @@ from upstream.waiting.limits import TokenBucket
 # A message that is due counts no more; one that was cancelled is taken off by the moment that it would have been due.
 
 
-class Pending:
+class WaitingTimes:
     """The due times of what one client has waiting, ms since the epoch."""
 
     __slots__ = ("_due", "_ended")
@@ -63,7 +63,7 @@ RATES = (
 _UNITS = {key: unit for key, _, unit in RATES}
 
 
-class Held:
+class LimitedClient:
     """How a client is being held to one limit.
 
     Attributes:
@@ -167,9 +167,9 @@ class Meter:
         self.limits: ClientLimits | None = None
         self.connections: Counter[str] = Counter()
         self.parked: Counter[str] = Counter()
-        self.pending = Pending()
+        self.pending = WaitingTimes()
         self.halves = 0
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, LimitedClient] = {}
         self._clock = clock
         self._rates: dict[str, Rates] = {}
         self.configure(limits)
@@ -216,12 +216,12 @@ class Meter:
         now = self._clock.monotonic()
         held = self.held.get(limit)
         if held is None or now - held.last > QUIET_SECONDS:
-            held = self.held[limit] = Held(self._clock.wall_ms(), self.said(limit))
+            held = self.held[limit] = LimitedClient(self._clock.wall_ms(), self.said(limit))
         held.last = now
         held.waited += waited
         held.refused += refused
 
-    def held_now(self) -> dict[str, Held]:
+    def held_now(self) -> dict[str, LimitedClient]:
         """Return the limits that it was held to within the last minute."""
         now = self._clock.monotonic()
         return {limit: held for limit, held in self.held.items() if now - held.last <= QUIET_SECONDS}

@@ -13,7 +13,7 @@ CHECKS = "(checks)"
 """In which lines fetches and fetches of checks wait, beside those of groups, whose names have no brackets."""
 
 
-class Over(NamedTuple):
+class LimitExceeded(NamedTuple):
     """A client that is at a limit.
 
     Attributes:
@@ -37,7 +37,7 @@ class Over(NamedTuple):
 class Refuse(Protocol):
     """Counts and tells what is refused."""
 
-    def __call__(self, over: Over, count: int = 1) -> None:
+    def __call__(self, over: LimitExceeded, count: int = 1) -> None:
         """Count so much of it."""
         ...
 
@@ -81,7 +81,7 @@ class Quota:
         self.principal: Meter | None = None
         self.rights: Rights | None = None
         self.is_known = False
-        self.over: Over | None = None
+        self.over: LimitExceeded | None = None
         self.surplus_since: float | None = None
         self.share = share
         self.idle_seconds: float | None = None
@@ -124,7 +124,7 @@ class Quota:
 
     # What waits
 
-    def full(self, line: str, free: int) -> Over | None:
+    def full(self, line: str, free: int) -> LimitExceeded | None:
         """Say why one more pull may not wait; None when it may.
 
         Args:
@@ -134,10 +134,10 @@ class Quota:
         for meter in self.meters:
             most = meter.parked_max
             if most is not None and meter.parked.total() >= most:
-                return Over(meter, "parkedPulls", AFTER_MS)
+                return LimitExceeded(meter, "parkedPulls", AFTER_MS)
         client = self.client
         if self.share is not None and client is not None and client.parked[line] >= self.share * free:
-            return Over(client, "share", AFTER_MS)
+            return LimitExceeded(client, "share", AFTER_MS)
         return None
 
     def park(self, line: str) -> Sequence[Meter]:

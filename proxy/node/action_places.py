@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actions.registry import Registry
 from conf import ActionError, Config
-from conf.diff import Refusal
+from conf.diff import ReloadRefusal
 from conf.places import Path
 
 
@@ -13,7 +13,7 @@ def group_path(config: Config, name: str) -> Path:
     return ("groups", list(config.groups).index(name))
 
 
-def unmakeable(registry: Registry, config: Config, group: str) -> Refusal | None:
+def unmakeable(registry: Registry, config: Config, group: str) -> ReloadRefusal | None:
     """Make the actions of a group's subscriptions, which makes its own later; return why the first failure came."""
     for place, subscription in enumerate(config.groups[group].topics):
         if not subscription.enabled:
@@ -21,5 +21,5 @@ def unmakeable(registry: Registry, config: Config, group: str) -> Refusal | None
         try:
             registry.make(subscription)
         except ActionError as error:
-            return Refusal((*group_path(config, group), "topics", place, "actions"), str(error))
+            return ReloadRefusal((*group_path(config, group), "topics", place, "actions"), str(error))
     return None

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from broker.runtime.seams import Clock, Handle, Scheduler
+from broker.runtime.seams import Clock, ScheduledCall, Scheduler
 
 _CLOCK_MONOTONIC = 1
 _NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC
@@ -82,11 +82,11 @@ class Alarms:
         self._loop.remove_reader(self._descriptor)
         os.close(self._descriptor)
 
-    def call_soon(self, callback: Callable[..., Any], /, *args: Any) -> Handle:
+    def call_soon(self, callback: Callable[..., Any], /, *args: Any) -> ScheduledCall:
         """Run `callback(*args)` in the next turn of the loop."""
         return self._loop.call_soon(callback, *args)
 
-    def call_later(self, delay: float, callback: Callable[..., Any], /, *args: Any) -> Handle:
+    def call_later(self, delay: float, callback: Callable[..., Any], /, *args: Any) -> ScheduledCall:
         """Run `callback(*args)` after `delay` seconds; never before, by the monotonic clock."""
         if delay <= 0:
             return self._loop.call_soon(callback, *args)

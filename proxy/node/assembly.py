@@ -25,7 +25,7 @@ from broker.runtime.seams import Scheduler
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.delay.retention_hold import DelayHold
 from broker.scheduled.recurring.loops import Loops
-from broker.scheduled.recurring.returning import returning
+from broker.scheduled.recurring.resumed_loops import returning
 from broker.scheduled.timer.names import TimerOptions
 from broker.scheduled.timer.retention_hold import TimerHold
 from broker.scheduled.timer.timers import Timers
@@ -39,7 +39,7 @@ from conf.tls_checks import tls_host
 from proxy.node.kafka import kafka_sends, qid_prefix_of
 from proxy.node.parts import Parts, Seams
 from proxy.port.accepting import ServerLimits
-from proxy.port.calls_pass import Line
+from proxy.port.calls_pass import PassLine
 from proxy.port.network import DESCRIPTORS_UNBOUNDED, Network
 from proxy.port.server import Commons, Handler, ThriftServer
 from proxy.port.shares import Shares
@@ -271,7 +271,7 @@ async def open_ports(
             await server.listen_tls(network, encrypted, host, port, backlog=node.backlog)
 
 
-def producer_handlers(parts: Parts, *, state: Callable[[], str]) -> tuple[dict[str, Handler], Line]:
+def producer_handlers(parts: Parts, *, state: Callable[[], str]) -> tuple[dict[str, Handler], PassLine]:
     """Make what answers producers of a node that is open; `state` tells that of its life."""
     runtime, guard, opened = parts.runtime, parts.guard, parts.opened
     node, store, ports = parts.config.node, opened.store, opened.ports

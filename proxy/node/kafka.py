@@ -21,7 +21,7 @@ from upstream.delivery.group import ConsumerGroup
 from upstream.kafka.broker import KafkaBroker, Ways
 from upstream.kafka.group_protocol import AUTO, stays_classic
 from upstream.kafka.lasting_producer import LastingProducer
-from upstream.kafka.link import GroupMember, KafkaClient, KafkaFailure, Producer
+from upstream.kafka.link import GroupMember, KafkaClient, KafkaFailure, KafkaProducer
 from upstream.kafka.membership import LEAVE_SECONDS
 from upstream.kafka.partitions import MemberSettings
 from upstream.kafka.subscriptions import is_expression
@@ -85,7 +85,7 @@ class KafkaClients:
                 self._clients[cluster] = self._make(cluster, self._clusters[cluster])
         return self._clients[cluster]
 
-    def producer_of(self, cluster: str) -> Producer:
+    def producer_of(self, cluster: str) -> KafkaProducer:
         """Return a cluster's producer; likewise."""
         if cluster not in self._producers:
             with _told():

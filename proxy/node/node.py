@@ -42,7 +42,7 @@ from proxy.node.assembly import (
 )
 from proxy.node.index_work import IndexWork
 from proxy.node.parts import Opened, Parts, Seams
-from proxy.node.retaining import STEP_SECONDS, Retaining
+from proxy.node.retention_schedule import STEP_SECONDS, Retaining
 from proxy.node.startup import Startup
 from proxy.node.vitals import Vitals
 from proxy.node.yielding import Yielding

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import Literal
 
 from actions.registry import Registry
-from actions.sinks.keep import Keep
+from actions.sinks.local_state import Keep
 from broker.deduplication.deduplication import Deduplication
 from broker.retry.redrive import Redrives
 from broker.runtime.bundle import Runtime
@@ -35,7 +35,7 @@ from proxy.access.audit import Audit
 from proxy.limits.limiter import Limiter
 from proxy.node.index_work import IndexWork
 from proxy.node.kafka import KafkaClients, KafkaGroups, MakeKafkaClient
-from proxy.node.retaining import Retaining
+from proxy.node.retention_schedule import Retaining
 from proxy.node.yielding import Yielding
 from proxy.port.memory import MemoryWatch
 from proxy.port.network import DESCRIPTORS_UNBOUNDED, Network

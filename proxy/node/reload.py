@@ -21,9 +21,9 @@ import structlog
 from broker.errors import StoreError
 from broker.runtime.async_steps import run_async
 from broker.runtime.metrics import declare
-from broker.runtime.steps import Waits
+from broker.runtime.steps import StepWait
 from conf import Config, ConfigError, GroupConfig, Loaded
-from conf.diff import ChangeKind, Changes, Refusal, diff
+from conf.diff import ChangeKind, ConfigChanges, ReloadRefusal, diff
 from conf.places import Path
 from conf.sections.access_files import AccessUnreadable
 from conf.sections.node import NodeConfig
@@ -46,7 +46,7 @@ _log = structlog.get_logger(__name__)
 RELOADS = declare("pyddmq_reloads_total", "Reloads of the configuration: applied, unchanged, refused", ("outcome",))
 
 
-ReloadSteps = Generator[Waits | None, Any, ReloadResult]
+ReloadSteps = Generator[StepWait | None, Any, ReloadResult]
 GroupSteps = Generator[None, None, None]
 """What remains to be done for one group: it cannot fail."""
 
@@ -114,7 +114,7 @@ class Reloader:
         return ReloadResult(accepted=True, changes=result.changes, warnings=warnings)
 
     def applying(
-        self, config: Config, *, place: Callable[[Refusal], str] = str, accept_loss: bool = False
+        self, config: Config, *, place: Callable[[ReloadRefusal], str] = str, accept_loss: bool = False
     ) -> ReloadSteps:
         """Bring a checked configuration into force, or change nothing and say why; in steps.
 
@@ -132,7 +132,9 @@ class Reloader:
         # First of what can fail, for it leaves nothing behind. Certificates come with every reload (docs/tls.md).
         contexts = node.tls.prepare()
         if isinstance(contexts, Unusable):
-            return ReloadResult(accepted=False, problems=(place(Refusal(("tls", *contexts.path), contexts.text)),))
+            return ReloadResult(
+                accepted=False, problems=(place(ReloadRefusal(("tls", *contexts.path), contexts.text)),)
+            )
         if changes.empty:
             node.config = config
             node.tls.swap(contexts)
@@ -161,7 +163,7 @@ class Reloader:
             accepted=False, problems=(f"the node is {self._node.state}; changes are refused in this state",)
         )
 
-    def _changes(self, config: Config, *, accept_loss: bool) -> tuple[Changes, list[Refusal]]:
+    def _changes(self, config: Config, *, accept_loss: bool) -> tuple[ConfigChanges, list[ReloadRefusal]]:
         """What a configuration changes, and why it may not."""
         node = self._node
         queues = {name: len(topic.queues) for name, topic in node.store.topics.items()}
@@ -171,7 +173,7 @@ class Reloader:
             problems += self._losses(config)
         return changes, problems
 
-    def _losses(self, config: Config) -> list[Refusal]:
+    def _losses(self, config: Config) -> list[ReloadRefusal]:
         """Refuse limits of retention that would delete messages which groups have not finished."""
         retaining, wanted = self._node.opened.retaining, retention_limits(config.node)
         if wanted in (self._node.store.retention.limits, retaining.waiting):
@@ -181,8 +183,8 @@ class Reloader:
             losses = retaining.losses_under(wanted)
         except OSError as error:
             text = f"unfinished messages that it would delete cannot be counted ({error}); {_CONFIRM}"
-            return [Refusal(path, text)]
-        return [Refusal(path, loss_sentence(losses))] if losses else []
+            return [ReloadRefusal(path, text)]
+        return [ReloadRefusal(path, loss_sentence(losses))] if losses else []
 
     def _waited(self, *, accept_loss: bool) -> tuple[str, ...]:
         """Bring limits that wait into force if their loss is accepted; returns what changed."""
@@ -196,16 +198,18 @@ class Reloader:
         losses = self._node.opened.retaining.losses
         return [f"the retention limits are not in force: this {loss_sentence(losses)}"] if losses else []
 
-    def _still_draining(self, config: Config, changes: Changes) -> list[Refusal]:
+    def _still_draining(self, config: Config, changes: ConfigChanges) -> list[ReloadRefusal]:
         leaving = {group.name for group in self._node.leaving}
         text = "was removed and still drains; reload again when it has drained"
         return [
-            Refusal(group_path(config, name), f"group {name} {text}")
+            ReloadRefusal(group_path(config, name), f"group {name} {text}")
             for name, change in changes.groups.items()
             if change.kind is ChangeKind.ADDED and name in leaving
         ]
 
-    def _prepare(self, config: Config, changes: Changes) -> Generator[Waits | None, Any, dict[str, GroupSteps]]:
+    def _prepare(
+        self, config: Config, changes: ConfigChanges
+    ) -> Generator[StepWait | None, Any, dict[str, GroupSteps]]:
         """Do all that can fail: create topics and queues, build what groups need. Returns the steps that remain.
 
         Raises:
@@ -232,7 +236,7 @@ class Reloader:
             try:
                 self._policy = self._node.access.prepared(config.access)
             except AccessUnreadable as error:
-                raise _Unprepared(Refusal(error.path, error.text)) from error
+                raise _Unprepared(ReloadRefusal(error.path, error.text)) from error
         # Last, and in one write: unlike queues, a type that the running configuration does not want shows at once.
         with _blamed_on(("topics",)):
             node.store.topic_changes.set_types(wanted_types(config))
@@ -242,7 +246,7 @@ class Reloader:
         try:
             return consumer_group(self._node, settings, config)
         except KafkaFailure as error:
-            raise _Unprepared(Refusal(group_path(config, settings.group), str(error))) from error
+            raise _Unprepared(ReloadRefusal(group_path(config, settings.group), str(error))) from error
 
     def _removing(self, name: str) -> GroupSteps:
         group = self._node.groups.pop(name)
@@ -259,7 +263,7 @@ class Reloader:
         self._node.reconfigure_group(settings)
         yield
 
-    def _commit(self, config: Config, changes: Changes, steps: dict[str, GroupSteps]) -> GroupSteps:
+    def _commit(self, config: Config, changes: ConfigChanges, steps: dict[str, GroupSteps]) -> GroupSteps:
         """Apply what cannot fail; group after group, so that many of them do not delay what clients ask."""
         node = self._node
         node.config = config
@@ -324,7 +328,7 @@ def loss_sentence(losses: Mapping[str, int]) -> str:
 class _Unprepared(Exception):
     """What a reload needs cannot be had."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: ReloadRefusal) -> None:
         super().__init__(str(refusal))
         self.refusal = refusal
 
@@ -335,4 +339,4 @@ def _blamed_on(path: Path) -> Iterator[None]:
     try:
         yield
     except StoreError as error:
-        raise _Unprepared(Refusal(path, str(error))) from error
+        raise _Unprepared(ReloadRefusal(path, str(error))) from error

@@ -15,7 +15,7 @@ from broker.opening.recovery import RecoveryProgress
 from broker.runtime.async_steps import run_async
 from broker.runtime.metrics import Metrics, declare
 from broker.runtime.seams import Clock
-from broker.runtime.steps import Waits, noted
+from broker.runtime.steps import StepWait, noted
 from proxy.node.views import RecoveryView
 
 LOG_SECONDS = 5.0
@@ -52,7 +52,7 @@ class Startup:
         self._finish()
         return opened
 
-    async def run(self, phase: str, steps: Generator[Waits | None, None, T]) -> T:
+    async def run(self, phase: str, steps: Generator[StepWait | None, None, T]) -> T:
         """Run the steps of a later phase (see `RecoveryView`); return what they return.
 
         Closes them when it is cancelled.

@@ -60,7 +60,7 @@ class WaitingView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Troubles:
+class NodeTroubles:
     """A node's troubles; the defaults are those of a node that has none.
 
     Attributes:

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 from broker.runtime.later import Later
-from broker.runtime.seams import Handle, Scheduler
+from broker.runtime.seams import ScheduledCall, Scheduler
 
 PAUSE_SECONDS = 0.005
 """What a step waits at most."""
 
 
-class Step:
+class DeferredCall:
     """A call that waits for the disk, or was passed on."""
 
     __slots__ = ("args", "callback", "handle")
@@ -26,7 +26,7 @@ class Step:
     def __init__(self, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self.callback: Callable[..., Any] | None = callback
         self.args = args
-        self.handle: Handle | None = None
+        self.handle: ScheduledCall | None = None
 
     def cancel(self) -> None:
         """Withdraw the call; harmless after it ran."""
@@ -46,19 +46,19 @@ class Yielding:
     def __init__(self, scheduler: Scheduler, syncing: Callable[[], bool]) -> None:
         self._scheduler = scheduler
         self._syncing = syncing
-        self._waiting: list[Step] = []
+        self._waiting: list[DeferredCall] = []
         self._pause = Later(scheduler, self._go_on)
 
-    def call_soon(self, callback: Callable[..., Any], /, *args: Any) -> Handle:
+    def call_soon(self, callback: Callable[..., Any], /, *args: Any) -> ScheduledCall:
         """Run `callback(*args)` in the next turn of the loop, or when what is on its way to the disk is there."""
         if not self._syncing():
             return self._scheduler.call_soon(callback, *args)
-        step = Step(callback, args)
+        step = DeferredCall(callback, args)
         self._waiting.append(step)
         self._pause.unless_due(PAUSE_SECONDS)
         return step
 
-    def call_later(self, delay: float, callback: Callable[..., Any], /, *args: Any) -> Handle:
+    def call_later(self, delay: float, callback: Callable[..., Any], /, *args: Any) -> ScheduledCall:
         """Run `callback(*args)` after `delay` seconds; 0 is `call_soon`."""
         if delay <= 0:
             return self.call_soon(callback, *args)

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from actions.client_factories import OutsideAction
 from actions.functions import as_action
-from actions.outside import OutsideAction
 from actions.registry import BUILT_IN, ActionError, Registry
 from broker.runtime.seams import Clock, SystemClock
 from conf.loader import loads

@@ -22,15 +22,15 @@ from broker.store import Store
 from broker.transaction.transactions import Transactions
 from broker.views import QueueRange
 from conf.sections.node import NodeConfig
-from lag.history.reading import ROWS_MAX, Span, span_of
+from lag.history.reading import ROWS_MAX, HistorySpan, span_of
 from lag.journal.writer import FOLDER
-from lag.verdicts.changes import Verdict
+from lag.verdicts.changes import GroupVerdict
 from proxy.limits.meter import Meter
 from proxy.node.assembly import retention_limits
 from proxy.node.node import Node
 from proxy.node.parts import AccessMode
 from proxy.node.reload import Reloader
-from proxy.node.trouble_facts import Troubles
+from proxy.node.trouble_facts import NodeTroubles
 from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.attention.judgement import Judgement, LagQueues
 from proxy.operate.attention.troubles import troubles_of
@@ -50,7 +50,7 @@ from upstream.delivery.subscription import Subscription
 from upstream.embedded.queues import EmbeddedQueues
 from upstream.job import UpstreamJob
 from upstream.operate.positions import positions
-from upstream.state import State as JobState
+from upstream.state import JobState
 from upstream.views import GroupView, Position, StuckMessage
 
 # Messages that are stuck: heads that hold others of their key up, and whatever has failed and is not finished yet.
@@ -332,13 +332,13 @@ class LiveNode:
     def _journal(self) -> str:
         return f"{self._node.config.node.data}/{FOLDER}"
 
-    def _span(self, span_ms: int) -> Span:
+    def _span(self, span_ms: int) -> HistorySpan:
         """Return what is read for the last so many ms: no more than a node reads for one question."""
         now_ms, every_ms = self._node.seams.clock.wall_ms(), self._node.config.lag.every_ms
         queues = len(self._node.recorder.windows)
         return span_of(now_ms - max(1, span_ms), now_ms, queues=queues, every_ms=every_ms, rows_max=ROWS_MAX)
 
-    def verdicts(self) -> Sequence[tuple[str, Verdict, Sequence[str]]]:
+    def verdicts(self) -> Sequence[tuple[str, GroupVerdict, Sequence[str]]]:
         """Return each group that has a reported verdict, with it and the group's `alarmGroup`."""
         return self._node.recorder.verdicts.reported()
 
@@ -383,7 +383,7 @@ class LiveNode:
         """Return the store for queries of messages, or None before it is open."""
         return self._node.store if self._node.is_open else None
 
-    def troubles(self) -> Troubles:
+    def troubles(self) -> NodeTroubles:
         """Return what the node says of its troubles."""
         return troubles_of(self._node, self._reloader.configuration)
 

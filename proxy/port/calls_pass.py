@@ -45,7 +45,7 @@ Fail = Callable[[ReplySlot, Call, Exception], None]
 """Answers a call with what went wrong: its own fault, or an internal error, which is logged."""
 
 
-class Line(NamedTuple):
+class PassLine(NamedTuple):
     """How the calls of a pass are handled.
 
     Attributes:
@@ -62,8 +62,8 @@ class Line(NamedTuple):
 class CallsPass:
     """The calls of one port that wait for the pass of their turn."""
 
-    def __init__(self, line: Line, fail: Fail, request_turn: Callable[[], None]) -> None:
-        """Set up; see `Line` and `Fail`. `request_turn` has `run` called, after all that arrives in this turn."""
+    def __init__(self, line: PassLine, fail: Fail, request_turn: Callable[[], None]) -> None:
+        """Set up; see `PassLine` and `Fail`. `request_turn` has `run` called, after all that arrives in this turn."""
         self._line = line
         self._fail = fail
         self._request_turn = request_turn

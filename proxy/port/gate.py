@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from proxy.limits.limiter import Limiter
-from proxy.limits.quota import Over, Quota
+from proxy.limits.quota import LimitExceeded, Quota
 from proxy.port.connection import Connection
 from proxy.wire.call import Call
 from proxy.wire.errors import APPLICATION_INTERNAL_ERROR
@@ -70,7 +70,7 @@ class Gate:
         limiter: Limiter,
         service: str,
         *,
-        make_room: Callable[[Over], bool],
+        make_room: Callable[[LimitExceeded], bool],
         now: Callable[[], float],
     ) -> None:
         self._limiter = limiter
@@ -99,13 +99,13 @@ class Gate:
             quota.charge(size)
             return True
         if wait > self._patience:
-            return self._over(connection, quota, call, Over(meter, limit, int(wait * 1000) + 1))
+            return self._over(connection, quota, call, LimitExceeded(meter, limit, int(wait * 1000) + 1))
         quota.charge(size)
         self._limiter.held(meter, limit)
         connection.rest(min(quota.wait(now)[0], self._patience))
         return True
 
-    def _over(self, connection: Connection, quota: Quota, call: Call, over: Over) -> bool:
+    def _over(self, connection: Connection, quota: Quota, call: Call, over: LimitExceeded) -> bool:
         method = call.method
         connection.rest(SEND_PATIENCE if method in _SENDS else PATIENCE)
         if method in _TAKEN:
@@ -119,7 +119,7 @@ class Gate:
         return False
 
 
-def answer_over(call: Call, over: Over) -> bytes:
+def answer_over(call: Call, over: LimitExceeded) -> bytes:
     """Return the reply to a call that is refused, in its own form."""
     method, text, after_ms = call.method, over.text, over.after_ms
     code = ResultCode.FAIL_REFUSED_BY_RATE_LIMITER

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Generator
 from typing import Self
 
-from broker.runtime.steps import Ended, step
+from broker.runtime.steps import StepsEnd, step
 from proxy.port.accepting import Accepting
 from proxy.port.replying import Replying
 from proxy.port.shares import SLICE_FRAMES, SLICE_SECONDS, Share
@@ -156,7 +156,7 @@ class Reading(Replying):
 
     def _step(self: Self, steps: Generator[None, None, None]) -> None:
         try:
-            if isinstance(step(steps), Ended):
+            if isinstance(step(steps), StepsEnd):
                 self._steps = None
         except Exception as error:
             self._steps = None

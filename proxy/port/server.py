@@ -23,9 +23,9 @@ from broker.runtime.metrics import Counter, declare
 from conf.sections.limits import LimitsConfig
 from proxy.access.access import Access, Policy
 from proxy.limits.limiter import Limiter
-from proxy.limits.quota import Over, Quota
+from proxy.limits.quota import LimitExceeded, Quota
 from proxy.port.accepting import ServerLimits
-from proxy.port.calls_pass import CallsPass, Line
+from proxy.port.calls_pass import CallsPass, PassLine
 from proxy.port.connection import Connection
 from proxy.port.gate import SURPLUS_SECONDS, Gate
 from proxy.port.network import Listener, Network, NoPeer, Peer
@@ -181,7 +181,7 @@ class ThriftServer:
         """Host and port of the TLS port; None where there is none."""
         return None if self._encrypted is None else self._encrypted.address
 
-    def serve(self, handlers: Mapping[str, Handler], line: Line | None = None) -> None:
+    def serve(self, handlers: Mapping[str, Handler], line: PassLine | None = None) -> None:
         """Have calls from now on handled by these, on open connections too.
 
         Args:
@@ -285,7 +285,7 @@ class ThriftServer:
             self._limiter.leave(connection.quota, self.service)
             connection.quota = None
 
-    def _make_room(self, *, host: str | None = None, over: Over | None = None) -> bool:
+    def _make_room(self, *, host: str | None = None, over: LimitExceeded | None = None) -> bool:
         """Close a connection that has been idle for long, of an address, of a client or any; False: there is none."""
         idle_since = self.now() - self.limits.idle_seconds
         for connection in list(self._idle):

@@ -26,7 +26,7 @@ import structlog
 
 from actions.registry import ActionError, Registry
 from broker.errors import StoreError, StoreFailed, StoreUnwritable
-from broker.opening.accepted import accept
+from broker.opening.accepted_content import accept
 from broker.options import StoreOptions
 from broker.runtime.disk import RealDisk
 from broker.runtime.disks.linux_aio import syncs_of
@@ -125,7 +125,7 @@ class ServeOptions:
         json: Print the ready line as JSON (D24).
         host, producer_port, consumer_port, admin_port: Where to listen; port 0 takes any free one.
         watch: Reload when the configuration file changes.
-        accept: Accept what a store of RocketMQ's has that is not read here (`broker.opening.accepted`).
+        accept: Accept what a store of RocketMQ's has that is not read here (`broker.opening.accepted_content`).
         sample: The file is the sample that comes with pyddmq, since none was named.
     """
 

@@ -17,8 +17,8 @@ from lag.acks.acks import AckBatch, Outcome, is_sampled
 from lag.acks.log import FOLDER, AckLog, AckLogLimits
 from lag.blocks import FileHead, FileKind
 from upstream.delivery.group import ConsumerGroup
-from upstream.figures.endings import Ending, ended_jobs
-from upstream.job import Delivery, UpstreamJob
+from upstream.figures.endings import MessageEnding, ended_jobs
+from upstream.job import DeliveredBatch, UpstreamJob
 
 WRITTEN = declare("pyddmq_ack_log_messages_total", "Messages in the ack log of a group", ("group",))
 DROPPED = declare("pyddmq_ack_log_dropped_total", "Messages missing in the ack log of a group", ("group",))
@@ -62,7 +62,7 @@ class GroupAckLog:
 
     # What the group tells
 
-    def handed_out(self, delivery: Delivery) -> None:
+    def handed_out(self, delivery: DeliveredBatch) -> None:
         """Remember when a batch went out, of those messages that are out for the first time."""
         now_ms, opened = self._clock.wall_ms(), self._open
         for job in delivery.jobs or ():
@@ -74,12 +74,12 @@ class GroupAckLog:
         while len(opened) > OPEN_MAX:
             del opened[next(iter(opened))]
 
-    def finished(self, delivery: Delivery, offsets: Sequence[int]) -> None:
+    def finished(self, delivery: DeliveredBatch, offsets: Sequence[int]) -> None:
         """Record messages of one delivery that its client finished."""
         for job in ended_jobs(delivery, offsets):
-            self.ended(job, Ending.SUCCEEDED)
+            self.ended(job, MessageEnding.SUCCEEDED)
 
-    def ended(self, job: UpstreamJob, ending: Ending) -> None:
+    def ended(self, job: UpstreamJob, ending: MessageEnding) -> None:
         """Record a message."""
         offset = job.offset
         if self._is_over or not is_sampled(offset, self.one_in):

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from broker.runtime.seams import Clock, Disk
-from lag.blocks import BlockReader, Gap
+from lag.blocks import BlockGap, BlockReader
 from lag.journal.columns import queue_sample
 from lag.journal.files import Tier, parse
-from lag.journal.reader import JournalReader, Wanted
+from lag.journal.reader import JournalQuery, JournalReader
 from lag.journal.tiers import TierLimits, Tiers, TierWork
-from lag.journal.writer import FILE_MS, JournalWriter, Origin, WriterLimits
-from lag.rules.limits import Limits
+from lag.journal.writer import FILE_MS, JournalOrigin, JournalWriter, WriterLimits
+from lag.rules.limits import LagLimits
 from lag.samples import EventKind, LagEvent
 from proxy.recording.cluster_samples import ClusterRound, ClusterSampler
 from upstream.kafka.link import KafkaFailure
@@ -53,7 +53,7 @@ class ClusterRecording:
         disk: Disk,
         folder: str,
         clock: Clock,
-        origin: Origin,
+        origin: JournalOrigin,
         every_ms: int,
         tiers: TierLimits | None = None,
     ) -> None:
@@ -111,7 +111,7 @@ class ClusterRecording:
         while work.step():
             pass
 
-    def _recall(self, origin: Origin) -> None:
+    def _recall(self, origin: JournalOrigin) -> None:
         """Take up the newest sample of each row. Raises JournalOfOthers."""
         newest = max(
             (each for name in self._disk.list(self._folder) if (each := parse(name)) is not None), default=None
@@ -126,9 +126,9 @@ class ClusterRecording:
                 f"{origin.node} in {origin.cluster}; pass another folder"
             )
         now_ms = self._clock.wall_ms()
-        since_ms = (now_ms - Limits().window_ms) // FILE_MS * FILE_MS
-        for block in JournalReader(self._disk, self._folder).blocks(Wanted(since_ms=since_ms, until_ms=now_ms)):
-            if isinstance(block, Gap) or block.tier is not Tier.RAW:
+        since_ms = (now_ms - LagLimits().window_ms) // FILE_MS * FILE_MS
+        for block in JournalReader(self._disk, self._folder).blocks(JournalQuery(since_ms=since_ms, until_ms=now_ms)):
+            if isinstance(block, BlockGap) or block.tier is not Tier.RAW:
                 continue
             for (group, topic, queue), time_ms, row in block.queues:
                 self._sampler.recall(group, topic, queue, queue_sample(time_ms, row))

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 from broker.runtime.seams import Clock
 from lag.samples import EventKind, LagEvent, QueueKey, QueueSample
-from upstream.kafka.all_groups import Standing, Survey, Surveyed
+from upstream.kafka.all_groups import CommittedPosition, Survey, Surveyed
 from upstream.kafka.commits.metadata import decode
-from upstream.kafka.link import Place
+from upstream.kafka.link import KafkaPartition
 
 READS_MAX = 200
 """Records that a round reads."""
@@ -27,12 +27,12 @@ AHEAD_MS_MAX = 60_000
 AGE_MS_MAX = 366 * 86_400_000
 """A producer sets CreateTime. A timestamp further ahead of the clock, or older than this, says nothing of an age."""
 
-_Row = tuple[str, Place]
+_Row = tuple[str, KafkaPartition]
 """Group and partition."""
 
 
 @dataclass(slots=True)
-class _Seen:
+class _ClusterRowState:
     """What is known of one row from the rounds before.
 
     Attributes:
@@ -90,17 +90,17 @@ class ClusterSampler:
         self._cluster = cluster
         self._node = node
         self._wanted = wanted
-        self._seen: dict[_Row, _Seen] = {}
-        self._moments: dict[tuple[Place, int], int | None] = {}
+        self._seen: dict[_Row, _ClusterRowState] = {}
+        self._moments: dict[tuple[KafkaPartition, int], int | None] = {}
         """Of records that were read; None: its timestamp is not plausible."""
-        self._passed_over: dict[tuple[Place, int], int] = {}
+        self._passed_over: dict[tuple[KafkaPartition, int], int] = {}
         """Records that were asked for and not read, each with how many rounds ago that began."""
 
     def recall(self, group: str, topic: str, queue: int, sample: QueueSample) -> None:
         """Take what a recorder before this one noted of a row: counts of what was lost go on."""
-        row = group, Place(topic, queue)
+        row = group, KafkaPartition(topic, queue)
         start = sample.start if sample.start is not None or row not in self._seen else self._seen[row].start
-        self._seen[row] = _Seen(start, sample.committed, sample.moved_ms, sample.asked_ms, sample.expired)
+        self._seen[row] = _ClusterRowState(start, sample.committed, sample.moved_ms, sample.asked_ms, sample.expired)
 
     def round(self) -> ClusterRound:
         """Look once. Raises KafkaFailure: the cluster cannot be reached, or refuses; nothing is known then."""
@@ -150,7 +150,7 @@ class ClusterSampler:
         row: _Row,
         told: Surveyed,
         bounds: tuple[int, int] | None,
-        moments: Mapping[tuple[Place, int], int | None],
+        moments: Mapping[tuple[KafkaPartition, int], int | None],
         time_ms: int,
     ) -> QueueSample:
         place = row[1]
@@ -158,7 +158,7 @@ class ClusterSampler:
         members = len(told.members.get(place, ()))
         committed = None if standing is None else standing.offset
         start, end = bounds or (None, None)
-        seen = self._seen.setdefault(row, _Seen())
+        seen = self._seen.setdefault(row, _ClusterRowState())
         if committed is not None and seen.committed is not None and committed > seen.committed:
             seen.moved_ms = time_ms
         if members:
@@ -189,10 +189,10 @@ class ClusterSampler:
         )
 
     def _read(
-        self, rows: Mapping[_Row, Surveyed], ends: Mapping[Place, tuple[int, int]]
-    ) -> Mapping[tuple[Place, int], int | None]:
+        self, rows: Mapping[_Row, Surveyed], ends: Mapping[KafkaPartition, tuple[int, int]]
+    ) -> Mapping[tuple[KafkaPartition, int], int | None]:
         """Return the moments of the records at which groups stand and of the last ones, as far as they are known."""
-        wanted: dict[tuple[Place, int], int] = {}
+        wanted: dict[tuple[KafkaPartition, int], int] = {}
         for (_, place), told in rows.items():
             standing, bounds = told.committed.get(place), ends.get(place)
             if standing is None or bounds is None:
@@ -210,7 +210,7 @@ class ClusterSampler:
         until = self._clock.monotonic() + READ_SECONDS
         while left and (seconds := until - self._clock.monotonic()) > 0:
             # One of a partition at a time: that is how they are read.
-            now: dict[Place, int] = {}
+            now: dict[KafkaPartition, int] = {}
             for place, offset in left:
                 now.setdefault(place, offset)
             found = self._survey.moments(now, seconds)
@@ -225,7 +225,7 @@ def _plausible(moment_ms: int, time_ms: int) -> int | None:
     return moment_ms if time_ms - AGE_MS_MAX <= moment_ms <= time_ms + AHEAD_MS_MAX else None
 
 
-def _ahead(standing: Standing | None) -> tuple[int, int]:
+def _ahead(standing: CommittedPosition | None) -> tuple[int, int]:
     """Return how many are finished above a committed offset and how many wait for a retry, as a node of ours says."""
     if standing is None:
         return 0, 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from broker.log.awaited import AwaitedSteps
+from broker.log.durability import AwaitedSteps
 from broker.retention import ExpiringSegment, Relocation
 from broker.runtime.seams import Clock
 from lag.samples import EventKind, LagEvent, QueueKey

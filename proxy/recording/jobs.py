@@ -10,9 +10,9 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 
 from upstream.history import FAILING_ATTEMPTS
-from upstream.holder import Holder
 from upstream.job import GroupQueue, UpstreamJob, text_of
-from upstream.state import State
+from upstream.message_holder import Holder
+from upstream.state import JobState
 
 STEP_JOBS = 4_096
 """Looked at in one step: a fraction of a millisecond."""
@@ -45,7 +45,7 @@ class JobFigures:
 
     def look(self, jobs: Iterable[UpstreamJob]) -> None:
         """Take some jobs in."""
-        of_waiting = State.WAITING
+        of_waiting = JobState.WAITING
         for job in jobs:
             state = job.state
             if state is of_waiting:
@@ -57,18 +57,18 @@ class JobFigures:
                 self.holders.add(delivery.holder)
                 if self.out is None or delivery.since < self.out[0]:
                     self.out = (delivery.since, job.offset, delivery.holder)
-            elif state is State.RUNNING:
+            elif state is JobState.RUNNING:
                 self.in_flight += 1
-            elif state in (State.RETRYING, State.STOPPED):
+            elif state in (JobState.RETRYING, JobState.STOPPED):
                 self.retrying += 1
             if job.history is not None:
                 since = job.history.since
-                self.failing += state not in (State.FINISHED, State.ABANDONED)
+                self.failing += state not in (JobState.FINISHED, JobState.ABANDONED)
             elif job.successor is not None and delivery is not None:
                 since = delivery.since
             else:
                 continue
-            if state not in (State.FINISHED, State.ABANDONED) and self._is_before(job, since):
+            if state not in (JobState.FINISHED, JobState.ABANDONED) and self._is_before(job, since):
                 self.held, self.held_since = job, since
 
     def _is_before(self, job: UpstreamJob, since: float) -> bool:

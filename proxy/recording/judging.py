@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from broker.runtime.seams import Clock
-from broker.runtime.steps import Ended, step
+from broker.runtime.steps import StepsEnd, step
 from conf import GroupConfig, LagRules
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.samples import QueueSample
-from lag.verdicts.windows import Judged, Windows
+from lag.verdicts.windows import JudgedQueue, NodeWindows
 from proxy.recording.limits import limits_of_config
 
 REUSE_MS = 10_000
@@ -47,7 +47,7 @@ class TopicVerdicts:
         views: What is shown of each: a place for `proxy.operate.lookups.lag`, so that it is made once for all callers.
     """
 
-    judged: list[Judged]
+    judged: list[JudgedQueue]
     views: list[Any] = field(default_factory=list)
 
 
@@ -64,7 +64,7 @@ class QueueVerdicts:
     empty: dict[str, int] = field(default_factory=dict)
 
     @property
-    def judged(self) -> list[Judged]:
+    def judged(self) -> list[JudgedQueue]:
         """All queues by group, topic and number."""
         return [each for topic in self.topics for each in topic.judged]
 
@@ -73,7 +73,7 @@ class _Kept(NamedTuple):
     now_ms: int
     config: GroupConfig | None
     rules: LagRules | None
-    limits: Limits
+    limits: LagLimits
     samples: Sequence[QueueSample]
     verdicts: TopicVerdicts
     quiet_ms: int
@@ -96,7 +96,7 @@ class QueueJudge:
 
     def __init__(
         self,
-        windows: Windows,
+        windows: NodeWindows,
         clock: Clock,
         config_of: Callable[[str], GroupConfig | None],
         rules_of: Callable[[], LagRules | None] = lambda: None,
@@ -126,7 +126,7 @@ class QueueJudge:
             began = self._clock.monotonic()
             made = step(steps)
             busy += self._clock.monotonic() - began
-            if isinstance(made, Ended):
+            if isinstance(made, StepsEnd):
                 self._judged_at, self._busy = self._clock.monotonic(), busy
                 self._last = made.result
                 return made.result
@@ -183,7 +183,7 @@ class QueueJudge:
         return found
 
 
-def is_unwritten(sample: QueueSample, now_ms: int, limits: Limits) -> bool:
+def is_unwritten(sample: QueueSample, now_ms: int, limits: LagLimits) -> bool:
     """Whether nothing was ever written to a queue, nor consumed, by a sample that is not stale."""
     return sample.end == 0 and not sample.committed and now_ms - sample.time_ms <= limits.stale_ms
 
@@ -209,7 +209,7 @@ def _again(before: _Kept, samples: Sequence[QueueSample], now_ms: int) -> _Kept 
     return before._replace(samples=samples, verdicts=TopicVerdicts(judged, old.views))
 
 
-def _is_idle(each: Judged) -> bool:
+def _is_idle(each: JudgedQueue) -> bool:
     sample, figures = each.sample, each.verdict.figures
     return (
         each.verdict.status == "OK"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from conf import Config, GroupConfig, LagRules, SubscriptionConfig
-from lag.rules.limits import NO_LIMIT, Limits, values_of
+from lag.rules.limits import NO_LIMIT, LagLimits, values_of
 
 
-def limits_of_config(config: GroupConfig | None, topic: str, rules: LagRules | None = None) -> Limits:
+def limits_of_config(config: GroupConfig | None, topic: str, rules: LagRules | None = None) -> LagLimits:
     """Return the limits of a group on a topic.
 
     A subscription goes before its group, both before `lagRules` of the group, and these before `lag.rules` of the node.
@@ -18,7 +18,7 @@ def limits_of_config(config: GroupConfig | None, topic: str, rules: LagRules | N
         topic: The topic.
         rules: Those of the node.
     """
-    values = asdict(Limits()) | values_of({} if rules is None else rules.given)
+    values = asdict(LagLimits()) | values_of({} if rules is None else rules.given)
     if config is not None:
         values |= values_of(config.lag_rules.given)
     for section in (config, _subscription(config, topic)):
@@ -30,7 +30,7 @@ def limits_of_config(config: GroupConfig | None, topic: str, rules: LagRules | N
     # These may come from different sections.
     values["window_ms"] = max(values["window_ms"], values["stop_ms"])
     values["floor_ms"] = min(values["floor_ms"], values["target_ms"])
-    return Limits(**values)
+    return LagLimits(**values)
 
 
 def window_ms_of(config: Config) -> int:

@@ -16,9 +16,9 @@ from broker.runtime.histogram import quantile_seconds
 from conf import Config
 from upstream.delivery.group import ConsumerGroup
 from upstream.figures import counters
-from upstream.figures.endings import Ending, ended_jobs
+from upstream.figures.endings import MessageEnding, ended_jobs
 from upstream.figures.latency import END_TO_END_SECONDS
-from upstream.job import Delivery, UpstreamJob
+from upstream.job import DeliveredBatch, UpstreamJob
 
 LISTENER = "lines"
 _SUMMED = {
@@ -37,7 +37,7 @@ Series = tuple[str, str]
 """Group and topic."""
 
 
-class Node(Protocol):
+class GroupsNode(Protocol):
     """A node with groups."""
 
     @property
@@ -62,15 +62,15 @@ class MessageLines:
         self._group = group
         self._clock = runtime.clock
 
-    def handed_out(self, delivery: Delivery) -> None:
+    def handed_out(self, delivery: DeliveredBatch) -> None:
         """Nothing ends by it."""
 
-    def finished(self, delivery: Delivery, offsets: Sequence[int]) -> None:
+    def finished(self, delivery: DeliveredBatch, offsets: Sequence[int]) -> None:
         """Write lines for messages of one delivery that its client finished."""
         for job in ended_jobs(delivery, offsets):
-            self.ended(job, Ending.SUCCEEDED)
+            self.ended(job, MessageEnding.SUCCEEDED)
 
-    def ended(self, job: UpstreamJob, ending: Ending) -> None:
+    def ended(self, job: UpstreamJob, ending: MessageEnding) -> None:
         """Write the line of a message."""
         stored_ms = job.subscription.stored_ms(job)
         _log.debug(
@@ -95,7 +95,7 @@ class GroupLines:
         runtime: The node's.
     """
 
-    def __init__(self, node: Node, runtime: Runtime) -> None:
+    def __init__(self, node: GroupsNode, runtime: Runtime) -> None:
         self._node = node
         self._runtime = runtime
         self._before: dict[Series, dict[str, int]] = {}

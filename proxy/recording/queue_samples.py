@@ -25,8 +25,8 @@ from proxy.recording.node import Observed
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.subscription import Subscription
 from upstream.embedded.message_times import MessageTimes, matched_share
-from upstream.holder import Holder
 from upstream.job import GroupQueue
+from upstream.message_holder import Holder
 from upstream.queues import QueueView
 from upstream.views import SinkView, holder_text
 
@@ -41,7 +41,7 @@ Samples = list[tuple[QueueKey, QueueSample]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
+class _QueueRound:
     """What a round leaves for the next one, of one queue of a group.
 
     Attributes:
@@ -77,7 +77,7 @@ class _Asking:
 
 
 @dataclass(slots=True)
-class _Topic:
+class _TopicRound:
     """What is known of one topic of a group over its queues, from one round to the next.
 
     Attributes:
@@ -111,26 +111,26 @@ class QueueSampler:
         self._node = node
         self._clock = clock
         self.times = MessageTimes(node.store)
-        self._seen: dict[QueueKey, _Seen] = {}
+        self._seen: dict[QueueKey, _QueueRound] = {}
         self._rounds = 0
-        self._topics: dict[tuple[str, str], _Topic] = {}
+        self._topics: dict[tuple[str, str], _TopicRound] = {}
         """By group and topic of its subscription."""
 
     def recall(self, group: str, topic: str, queue: int, sample: QueueSample) -> None:
         """Take up what an earlier process noted of a queue: that a group was at work, and when it moved."""
         node = self._node.config.node
         key = QueueKey(cluster=node.broker_cluster, node=node.broker_name, group=group, topic=topic, queue=queue)
-        self._seen[key] = _Seen(
+        self._seen[key] = _QueueRound(
             time_ms=sample.time_ms, committed=sample.committed, moved_ms=sample.moved_ms, matched=None
         )
-        of_topic = self._topics.setdefault((group, topic), _Topic())
+        of_topic = self._topics.setdefault((group, topic), _TopicRound())
         of_topic.asked_ms = latest_of(of_topic.asked_ms, sample.asked_ms)
         of_topic.succeeded_ms = latest_of(of_topic.succeeded_ms, sample.succeeded_ms)
 
     def round(self) -> Generator[None, None, Samples]:
         """Read every queue once, in steps, each with its own moment."""
         samples: Samples = []
-        seen: dict[QueueKey, _Seen] = {}
+        seen: dict[QueueKey, _QueueRound] = {}
         strays = yield from self._strays()
         for name in list(self._node.groups):
             group = self._node.groups.get(name)
@@ -161,7 +161,7 @@ class QueueSampler:
         return strays
 
     def _group(
-        self, group: ConsumerGroup, strays: Iterable[Place], seen: dict[QueueKey, _Seen]
+        self, group: ConsumerGroup, strays: Iterable[Place], seen: dict[QueueKey, _QueueRound]
     ) -> Generator[None, None, Samples]:
         by_place: dict[Place, list[GroupQueue]] = {}
         for each in group.group_queues():
@@ -172,7 +172,7 @@ class QueueSampler:
             group_queues = by_place.get(place, [])
             figures = yield from look_at_jobs(group_queues)
             topic = group_queues[0].line.topic if group_queues else place[0]
-            of_topic = self._topics.setdefault((group.name, topic), _Topic())
+            of_topic = self._topics.setdefault((group.name, topic), _TopicRound())
             of_topic.in_flight[place], of_topic.failing[place] = figures.in_flight, figures.failing
             if topic not in asking:
                 asking[topic] = self._asking(group, topic, group_queues)
@@ -231,8 +231,8 @@ class QueueSampler:
         group: ConsumerGroup,
         group_queues: list[GroupQueue],
         figures: JobFigures,
-        of_topic: tuple[_Asking, _Topic],
-        seen: dict[QueueKey, _Seen],
+        of_topic: tuple[_Asking, _TopicRound],
+        seen: dict[QueueKey, _QueueRound],
     ) -> QueueSample:
         asking, topic = of_topic
         clock = self._clock
@@ -258,7 +258,7 @@ class QueueSampler:
                 known = None if before is None else before.matched
                 matched = known if known is not None and known[:2] == (committed, end) else None
                 matched = matched or (committed, end, matched_share(queue, committed, end, codes))
-        seen[key] = _Seen(time_ms=time_ms, committed=committed, moved_ms=moved_ms, matched=matched)
+        seen[key] = _QueueRound(time_ms=time_ms, committed=committed, moved_ms=moved_ms, matched=matched)
         held, out, sink = figures.held, figures.out, asking.sink
         if out is not None and now - out[0] < OUT_SECONDS:
             out = None
@@ -318,7 +318,7 @@ class QueueSampler:
         return None if stored is None else stored.stored_ms
 
     def _moved_ms(
-        self, before: _Seen | None, committed: int | None, answered_ms: int | None, now_ms: int
+        self, before: _QueueRound | None, committed: int | None, answered_ms: int | None, now_ms: int
     ) -> int | None:
         """When the committed offset last rose, as far as two rounds tell."""
         if before is None:

@@ -15,17 +15,17 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
 from broker.runtime.metrics import declare
 from broker.runtime.seams import Scheduler
-from broker.runtime.steps import Ended, step
+from broker.runtime.steps import StepsEnd, step
 from conf.sections.lag import LagConfig
-from lag.blocks import Gap
+from lag.blocks import BlockGap
 from lag.journal.columns import queue_sample
 from lag.journal.files import Tier
-from lag.journal.reader import JournalReader, Wanted
-from lag.journal.writer import FILE_MS, FOLDER, JournalWriter, Origin, WriterLimits
+from lag.journal.reader import JournalQuery, JournalReader
+from lag.journal.writer import FILE_MS, FOLDER, JournalOrigin, JournalWriter, WriterLimits
 from lag.rules.waiting_rules import WaitingLag, judge_waiting
 from lag.samples import EventKind, QueueKey, QueueSample, ScheduledSample
 from lag.verdicts.changes import SETTLED_MS
-from lag.verdicts.windows import Windows
+from lag.verdicts.windows import NodeWindows
 from proxy.recording.events import Notes, RetentionNotes
 from proxy.recording.judging import QueueJudge
 from proxy.recording.limits import limits_of_config, window_ms_of
@@ -68,7 +68,7 @@ class Round:
 def _journal(node: Observed, runtime: Runtime) -> SampleSink:
     """Begin a journal of the node's own, as configured."""
     config = node.config
-    origin = Origin(
+    origin = JournalOrigin(
         cluster=config.node.broker_cluster, node=config.node.broker_name, epoch=runtime.random.getrandbits(64)
     )
     limits = WriterLimits(interval_ms=config.lag.every_ms)
@@ -101,7 +101,7 @@ class Recorder:
     ) -> None:
         self.notes = Notes(runtime.clock)
         self.last: Round | None = None
-        self.windows = Windows()
+        self.windows = NodeWindows()
         self.judge = QueueJudge(
             self.windows, runtime.clock, lambda name: config_of(node, name), lambda: node.config.lag.rules
         )
@@ -197,7 +197,7 @@ class Recorder:
         try:
             ended = False
             for _ in range(STEP_PIECES):
-                ended = isinstance(step(going_on), Ended)
+                ended = isinstance(step(going_on), StepsEnd)
                 if ended or clock.monotonic() - began >= STEP_SECONDS:
                     break
         except Exception as error:
@@ -264,9 +264,9 @@ class Recorder:
         since_ms = now_ms - self.windows.window_ms
         # A file holds an hour; all of it is asked for, so that each of its snapshots is a step.
         blocks = []
-        for block in reader.blocks(Wanted(since_ms=since_ms // FILE_MS * FILE_MS, until_ms=now_ms)):
+        for block in reader.blocks(JournalQuery(since_ms=since_ms // FILE_MS * FILE_MS, until_ms=now_ms)):
             yield
-            if isinstance(block, Gap) or block.tier is not Tier.RAW or block.time_ms < since_ms:
+            if isinstance(block, BlockGap) or block.tier is not Tier.RAW or block.time_ms < since_ms:
                 continue
             if (block.head.cluster, block.head.node) == (node.broker_cluster, node.broker_name):
                 blocks.append(block)

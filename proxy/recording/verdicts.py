@@ -13,12 +13,12 @@ import structlog
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
-from broker.runtime.steps import Ended, step
+from broker.runtime.steps import StepsEnd, step
 from conf import GroupConfig
 from conf.sections.lag import LagConfig
-from lag.verdicts.changes import Verdict, VerdictChange, Verdicts
+from lag.verdicts.changes import GroupVerdict, VerdictChange, Verdicts
 from lag.verdicts.webhook import Webhook
-from lag.verdicts.windows import Windows
+from lag.verdicts.windows import NodeWindows
 from proxy.recording.limits import is_alarmed, limits_of_config, recipients_of
 from proxy.recording.node import Observed
 
@@ -33,7 +33,7 @@ POSTS = declare(
 SHARE = 0.005
 """Part of the loop's time that judging takes at most."""
 
-Judging = Callable[[Callable[[str, str], bool], int], Generator[None, None, dict[str, Verdict]]]
+Judging = Callable[[Callable[[str, str], bool], int], Generator[None, None, dict[str, GroupVerdict]]]
 """Judges, given which group and topic count and the round's moment, in steps; returns the verdicts by group."""
 
 log = structlog.get_logger()
@@ -67,7 +67,7 @@ class NodeVerdicts:
         """Why the last change was not posted; None if it was posted or no webhook is configured."""
         return None if self._webhook is None else self._webhook.trouble
 
-    def reported(self) -> list[tuple[str, Verdict, tuple[str, ...]]]:
+    def reported(self) -> list[tuple[str, GroupVerdict, tuple[str, ...]]]:
         """Return each group that has a verdict, with it and the names for routing."""
         current = self.verdicts.current.items()
         return [(name, found, recipients_of(config_of(self._node, name))) for name, found in current if name]
@@ -98,13 +98,13 @@ class NodeVerdicts:
             began = clock.monotonic()
             made = step(steps)
             busy += clock.monotonic() - began
-            if isinstance(made, Ended):
+            if isinstance(made, StepsEnd):
                 break
             yield
         self._judge_at = clock.monotonic() + busy / SHARE
         self._report(self.verdicts.take_all(made.result, time_ms))
 
-    def recall(self, windows: Windows, time_ms: int) -> Generator[None, None, None]:
+    def recall(self, windows: NodeWindows, time_ms: int) -> Generator[None, None, None]:
         """Judge a round of the process before, in steps: a group that has recovered since is reported."""
         rules = self._node.config.lag.rules
         steps = windows.judging(

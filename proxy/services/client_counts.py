@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from broker.log.put import Position
+from broker.log.put import LogPosition
 from broker.scheduled.recurring.occurrence import Occurrence
 from broker.transaction.transactions import Transactions
 from proxy.limits.meter import Meter
-from proxy.limits.quota import AFTER_MS, Over
+from proxy.limits.quota import AFTER_MS, LimitExceeded
 from proxy.port.connection import Connection
 from proxy.services.encoders import Refused, Stored
 from proxy.services.message_rules import Refusal
@@ -31,7 +31,7 @@ def check_pending(connection: Connection, count: int, now_ms: int) -> None:
         return
     next_ms = meter.pending.next_ms()
     after_ms = AFTER_MS if next_ms is None else min(max(1, next_ms - now_ms), AFTER_MS_MAX)
-    _refuse(connection, Over(meter, "pendingTimers", after_ms), count)
+    _refuse(connection, LimitExceeded(meter, "pendingTimers", after_ms), count)
 
 
 def note_pending(connection: Connection, dues_ms: Iterable[int]) -> None:
@@ -74,7 +74,7 @@ class HalfCount:
         undecided = transactions.halves.owned[self._meter.name] + self._meter.halves
         most = self._meter.halves_max
         if most is not None and undecided >= most:
-            over, self._meter = Over(self._meter, "openTransactions", AFTER_MS), None
+            over, self._meter = LimitExceeded(self._meter, "openTransactions", AFTER_MS), None
             _refuse(connection, over, 1)
         if self._meter is not None:
             self._meter.halves += 1
@@ -88,7 +88,7 @@ class HalfCount:
     def stored(self, encode: Stored) -> Stored:
         """Return an encoder of the answer that ends the count."""
 
-        def told(call: Call, positions: Sequence[Position]) -> bytes:
+        def told(call: Call, positions: Sequence[LogPosition]) -> bytes:
             self.end()
             return encode(call, positions)
 
@@ -108,7 +108,7 @@ def _principal(connection: Connection) -> Meter | None:
     return None if connection.quota is None else connection.quota.principal
 
 
-def _refuse(connection: Connection, over: Over, count: int) -> None:
+def _refuse(connection: Connection, over: LimitExceeded, count: int) -> None:
     assert connection.quota is not None, "a meter is a quota's"
     connection.quota.refused(over, count)
     raise Refusal(ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, over.text, after_ms=over.after_ms)

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
-from proxy.limits.quota import AFTER_MS, Over
-from proxy.port.calls_pass import Fail, Line
+from proxy.limits.quota import AFTER_MS, LimitExceeded
+from proxy.port.calls_pass import Fail, PassLine
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import Leased, Lost, ReplySlot
 from proxy.port.server import Handler
@@ -35,7 +35,7 @@ from proxy.wire.scanning.scan import scan_pull, scan_stats, scan_submit
 from proxy.wire.values import ConsumeResult, PullRequest
 from pyddmq.codes import PullCode
 from upstream.budget import Budget, Pressure
-from upstream.delivery.group import Batch, ConsumerGroup, ParkedFull
+from upstream.delivery.group import ConsumerGroup, ParkedFull, PulledBatch
 from upstream.job import Slices
 from upstream.progress.progress import ProgressFailed, ProgressFull
 
@@ -109,7 +109,7 @@ class ConsumerService:
         self._acks_refused = acks_refused
         self._budget = budget
         self.linger_ms_max = linger_ms_max
-        self.line = Line(("pull", "submit"), self.take, is_one_each=True)
+        self.line = PassLine(("pull", "submit"), self.take, is_one_each=True)
 
     def handlers(self) -> dict[str, Handler]:
         """Method name to handler."""
@@ -178,7 +178,7 @@ class ConsumerService:
                 return None
         return _Pull(slot, request, refused)
 
-    def _pull_over(self, header: Call, request: PullRequest, over: Over, counted: bool) -> bytes:
+    def _pull_over(self, header: Call, request: PullRequest, over: LimitExceeded, counted: bool) -> bytes:
         """Encode the answer to a pull of a client above its rate, whose results were taken.
 
         With results it is that of a pull that found nothing: libraries send them again and again while they get an
@@ -453,7 +453,7 @@ class ConsumerService:
         except ParkedFull as error:
             slot.answer(self._refuse(call, PullCode.OVERLOADED, f"{error}; use fewer connections", connection))
 
-    def _send(self, slot: ReplySlot, group: ConsumerGroup, batch: Batch) -> None:
+    def _send(self, slot: ReplySlot, group: ConsumerGroup, batch: PulledBatch) -> None:
         """Assemble the reply from slices of the messages."""
         call, connection = slot.call, slot.connection
         delivery = batch.jobs[0].delivery
@@ -470,7 +470,7 @@ class ConsumerService:
             lost = Leased(lost, holds)
         slot.answer(data, lost)
 
-    def _readable(self, group: ConsumerGroup, batch: Batch) -> list[tuple[int, Slices]]:
+    def _readable(self, group: ConsumerGroup, batch: PulledBatch) -> list[tuple[int, Slices]]:
         """Look at a batch's messages one by one.
 
         Those that cannot be read are finished and counted, those whose body cannot be unpacked are dead-lettered, and
@@ -483,7 +483,7 @@ class ConsumerService:
         return reply.messages
 
 
-def _give_back(call: Call, group: ConsumerGroup, batch: Batch, connection: Connection) -> bytes:
+def _give_back(call: Call, group: ConsumerGroup, batch: PulledBatch, connection: Connection) -> bytes:
     """Take back a batch that reached nobody; returns the reply without messages, for whoever reads on all the same."""
     group.give_back(batch, connection)
     return encode_empty_pull_reply(call)

@@ -14,15 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from broker.deduplication.deduplication import Judged
+from broker.deduplication.deduplication import NumberedRun
 from broker.errors import StoreError
 from broker.format.java import queue_of_key
-from broker.log.awaited import AwaitedSteps
+from broker.log.durability import AwaitedSteps
 from broker.log.owner import owned
-from broker.log.put import Position, Put
+from broker.log.put import LogPosition, Put
 from broker.runtime.bundle import Runtime
 from broker.runtime.steps import StepRunner
-from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.recurring import metrics as counted
 from broker.scheduled.recurring.cancel import cancelling_delay
 from broker.scheduled.recurring.loops import Loops
@@ -54,12 +54,12 @@ MARK = "from_chronos"
 _ANY_LEVEL = 1
 _Add = tuple[str, str, str | None]
 """Its topic, its id, and whose it is: what another principal adds under the same id is another message."""
-_OUTCOMES = {CancelOutcome.CANCELLED: 1, CancelOutcome.TOO_LATE: 2, CancelOutcome.UNKNOWN: 3}
+_OUTCOMES = {CancelEffect.CANCELLED: 1, CancelEffect.TOO_LATE: 2, CancelEffect.UNKNOWN: 3}
 """As `DelayResult.cancelOutcome` (D33)."""
 _OUTCOME_TEXTS = {
-    CancelOutcome.CANCELLED: "cancelled",
-    CancelOutcome.TOO_LATE: "too late: the last delivery has been made",
-    CancelOutcome.UNKNOWN: "unknown: the topic does not have this message, or its records were deleted",
+    CancelEffect.CANCELLED: "cancelled",
+    CancelEffect.TOO_LATE: "too late: the last delivery has been made",
+    CancelEffect.UNKNOWN: "unknown: the topic does not have this message, or its records were deleted",
 }
 
 
@@ -164,7 +164,7 @@ class DelayService:
             ):
                 self._publishing.refuse(connection, call, refusal, 1, partial(_refused, said), slot=slot)
 
-    def _judge(self, message: Mapping[str, Any]) -> Judged | None:
+    def _judge(self, message: Mapping[str, Any]) -> NumberedRun | None:
         """Say what is known of an add that has a number of its producer's. Raises Refusal."""
         key = message.get("uniqKey")
         if key is None or message.get("action") == CANCEL:
@@ -211,7 +211,7 @@ class DelayService:
         put: Put,
         port: TopicPort,
         occurrence: Occurrence,
-        judged: Judged | None,
+        judged: NumberedRun | None,
         *,
         slot: ReplySlot | None,
     ) -> None:
@@ -265,7 +265,7 @@ class DelayService:
         else:
             waiters.append((connection.later() if slot is None else slot, call.header()))
 
-    def _stored(self, key: _Add, call: Call, _: Sequence[Position]) -> bytes:
+    def _stored(self, key: _Add, call: Call, _: Sequence[LogPosition]) -> bytes:
         for slot, other in self._recent.get(key) or ():
             slot.answer(_stored_reply(other, key[1]))
         self._recent[key] = None
@@ -295,7 +295,7 @@ class DelayService:
 
     def _answering(
         self,
-        steps: AwaitedSteps[CancelOutcome],
+        steps: AwaitedSteps[CancelEffect],
         slot: ReplySlot,
         call: Call,
         occurrence: Occurrence,
@@ -309,7 +309,7 @@ class DelayService:
             slot.answer(_refused(delay_id, call, ResultCode.FAIL_UNKNOWN, str(error)))
         else:
             self._metrics.counter(counted.CANCELS, outcome.value).add()
-            if outcome is CancelOutcome.CANCELLED:
+            if outcome is CancelEffect.CANCELLED:
                 ended()
             text = _OUTCOME_TEXTS[outcome]
             slot.answer(encode_delay_result_reply(call, ResultCode.OK, text, delay_id, _OUTCOMES[outcome]))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from broker.log.put import Position
+from broker.log.put import LogPosition
 from proxy.wire.call import Call
 from pyddmq.codes import ResultCode
 
-Stored = Callable[[Call, Sequence[Position]], bytes]
+Stored = Callable[[Call, Sequence[LogPosition]], bytes]
 """Encodes the reply of a call whose messages are stored, given where."""
 
 

@@ -30,8 +30,8 @@ from proxy.wire.scanning.scan import scan_ack, scan_fetch
 from pyddmq.codes import PullCode
 from upstream.budget import Budget, Pressure
 from upstream.delivery.group import ConsumerGroup
-from upstream.fetch.fetchers import Fetcher
-from upstream.fetch.fetching import ACKS_REFUSED, Fetched, Fetching, FetchOrder, FetchRefused, Positions
+from upstream.fetch.fetchers import FetcherClient
+from upstream.fetch.fetching import ACKS_REFUSED, Fetching, FetchOrder, FetchRefused, FetchResult, Positions
 
 FETCHES_REFUSED = declare("pyddmq_fetches_refused_total", "Fetches answered with a code and no queue", ("reason",))
 
@@ -45,7 +45,7 @@ class _Wanted(NamedTuple):
     """A fetch that is served."""
 
     fetching: Fetching
-    fetcher: Fetcher | None
+    fetcher: FetcherClient | None
     order: FetchOrder
     linger_ms: int
 
@@ -166,7 +166,7 @@ class FetchService:
         else:
             self._park(connection.later() if slot is None else slot, connection, call, wanted)
 
-    def _fetched(self, wanted: _Wanted, call: Call, connection: Connection) -> Fetched | bytes:
+    def _fetched(self, wanted: _Wanted, call: Call, connection: Connection) -> FetchResult | bytes:
         """Read what is there; or return the answer that says why that cannot be."""
         try:
             return wanted.fetching.fetch(wanted.order, wanted.fetcher)
@@ -287,5 +287,5 @@ def _consumer(name: str) -> str:
     return name
 
 
-def _encoded(call: Call, fetched: Fetched) -> bytes:
+def _encoded(call: Call, fetched: FetchResult) -> bytes:
     return encode_fetch_reply(call, [QueueMessages(*row) for row in fetched.rows])

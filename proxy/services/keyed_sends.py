@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from broker.deduplication.deduplication import Deduplication, Judged
+from broker.deduplication.deduplication import Deduplication, NumberedRun
 from broker.errors import MessageRefused, StoreError
 from broker.format.numbers import whole_number
 from broker.format.properties import find_property
-from broker.format.record import Entry
+from broker.format.record import RecordSummary
 from broker.format.wait_properties import REAL_TOPIC_NAME
-from broker.log.put import Position, Put
+from broker.log.put import LogPosition, Put
 from broker.scheduled.delay.levels import SCHEDULE_NAME
 from broker.scheduled.timer.handle import RecallHandle
 from broker.scheduled.timer.names import TIMER_NAME
@@ -43,7 +43,7 @@ class Again(NamedTuple):
     """
 
     key: bytes
-    entry: Entry | None
+    entry: RecordSummary | None
     in_kafka: tuple[str, int] | None = None
 
 
@@ -81,7 +81,7 @@ class KeyedSends:
         self._qid_prefix = qid_prefix
         self._broker_name = broker_name
 
-    def judge(self, keys: Sequence[bytes | None]) -> Judged:
+    def judge(self, keys: Sequence[bytes | None]) -> NumberedRun:
         """Say what is known of the messages of a call, of which the first has a key.
 
         Raises:
@@ -103,7 +103,7 @@ class KeyedSends:
             raise Refusal(ResultCode.FAIL_GAP, text)
         return judged
 
-    def stored(self, judged: Judged, positions: Sequence[Position]) -> None:
+    def stored(self, judged: NumberedRun, positions: Sequence[LogPosition]) -> None:
         """Enter what was judged new and is staged now."""
         self._deduplication.stored(judged, [position.physical for position in positions])
         self.in_kafka.filled(judged, len(judged.places or positions))
@@ -113,7 +113,7 @@ class KeyedSends:
         connection: Connection,
         call: Call,
         keys: Sequence[bytes],
-        judged: Judged,
+        judged: NumberedRun,
         encode: Encoded,
         *,
         refused: Refused,
@@ -160,7 +160,7 @@ class KeyedSends:
             return Receipt(text, "", -1, self._handle(entry, text))
         return Receipt(text, f"{self._qid_prefix}{entry.queue_id}", entry.queue_offset)
 
-    def _handle(self, entry: Entry, key: str) -> str | None:
+    def _handle(self, entry: RecordSummary, key: str) -> str | None:
         topic = find_property(entry.properties, REAL_TOPIC_NAME)
         out_ms = whole_number(find_property(entry.properties, b"TIMER_OUT_MS"))
         if not topic or out_ms is None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from broker.errors import DiskFull, MessageRefused, StoreError
 from broker.format.java import queue_of_hash, string_hash
-from broker.format.message_type import MessageKind, MessageType, Mismatch, mismatch
+from broker.format.message_type import MessageKind, MessageType, MessageTypeMismatch, mismatch
 from broker.format.properties import find_property
 from broker.log.put import Put
 from broker.queues.topics import Topic, is_system
@@ -33,8 +33,8 @@ from upstream.waiting.limits import TokenBucket
 _HASHES_MAX = 65_536
 
 _MISMATCH_CODES = {
-    Mismatch.DELAY: ResultCode.FAIL_TOPIC_IS_NOT_DELAY,
-    Mismatch.NO_DELAY: ResultCode.FAIL_TOPIC_IS_DELAY,
+    MessageTypeMismatch.DELAY: ResultCode.FAIL_TOPIC_IS_NOT_DELAY,
+    MessageTypeMismatch.NO_DELAY: ResultCode.FAIL_TOPIC_IS_DELAY,
 }
 
 # A copy of Put.__new__'s work without its Python frame: there is one per message.

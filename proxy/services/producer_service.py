@@ -9,8 +9,8 @@ judge      numbered messages: repeats are answered, gaps refused (`proxy.service
 check      DDMQ's rules, queue, RocketMQ's property block, rates (`proxy.services.message_checks`): the usual ones of
            neighbours at once, the others one by one
 sink       the store, or Kafka
-stage      single sends of the store, up to a batch or the end of the pass, are one append (`Run`); a batch is one by
-           itself, stored whole or not at all (D8)
+stage      single sends of the store, up to a batch or the end of the pass, are one append (`SendRun`); a batch is
+           one by itself, stored whole or not at all (D8)
 write      when the flush that covers them has returned (`proxy.services.publishing`, D1)
 ========== ==========================================================================================================
 
@@ -24,11 +24,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from broker.deduplication.deduplication import MISSING, Judged
+from broker.deduplication.deduplication import MISSING, NumberedRun
 from broker.deduplication.numbers import NAME_BYTES
-from broker.log.put import Position, Put
+from broker.log.put import LogPosition, Put
 from broker.scheduled.timer.handle import RecallHandle
-from proxy.port.calls_pass import Fail, Line
+from proxy.port.calls_pass import Fail, PassLine
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.services.access.guard import Guard
@@ -40,7 +40,7 @@ from proxy.services.keyed_sends import Again, KeyedSends
 from proxy.services.limited_sends import LimitedSends
 from proxy.services.message_checks import Delay, MessageChecks, give_tokens_back
 from proxy.services.message_rules import Refusal
-from proxy.services.publishing import Publishing, Run
+from proxy.services.publishing import Publishing, SendRun
 from proxy.services.topic_port import TopicPort
 from proxy.services.write_service import WriteService
 from proxy.wire.call import Call
@@ -59,7 +59,7 @@ _PLAIN = (None, None, None, None)
 _NONE_WAITS: Mapping[int, int] = {}
 
 
-class Send(NamedTuple):
+class ScannedSend(NamedTuple):
     """A send that was scanned.
 
     Attributes:
@@ -121,12 +121,12 @@ class ProducerService:
         self._qid_prefix = qid_prefix
         self._qid_bytes = qid_prefix.encode()
         self._broker_name = broker_name
-        self.line = Line(("sendSync", "sendAsync", "sendBatchSync"), self.take)
+        self.line = PassLine(("sendSync", "sendAsync", "sendBatchSync"), self.take)
 
     def take(self, slots: Sequence[ReplySlot], fail: Fail) -> None:
         """Handle the sends of a pass, in order of arrival."""
-        run = Run()
-        neighbours: list[Send] = []
+        run = SendRun()
+        neighbours: list[ScannedSend] = []
         for send in self._scanned(slots, fail):
             if self._is_plain(send):
                 neighbours.append(send)
@@ -142,7 +142,7 @@ class ProducerService:
 
     # Scan
 
-    def _scanned(self, slots: Sequence[ReplySlot], fail: Fail) -> Iterator[Send]:
+    def _scanned(self, slots: Sequence[ReplySlot], fail: Fail) -> Iterator[ScannedSend]:
         usual = scan_sends([slot.call for slot in slots])
         for slot, found in zip(slots, usual, strict=True):
             call, connection = slot.call, slot.connection
@@ -151,7 +151,7 @@ class ProducerService:
                     messages, receipts = scan_send_batch(call)
                     if messages:
                         connection.note_client(messages[0].version)
-                    yield _new_send(Send, (slot, call, messages, None, receipts))
+                    yield _new_send(ScannedSend, (slot, call, messages, None, receipts))
                     continue
                 message, timeout_ms = found or scan_send(call)
                 if not connection.client:
@@ -159,7 +159,7 @@ class ProducerService:
                 if message.topic == HEARTBEAT_TOPIC:
                     slot.answer(encode_result_reply(call, _OK, "heartbeat"))
                 else:
-                    yield _new_send(Send, (slot, call, (message,), timeout_ms, None))
+                    yield _new_send(ScannedSend, (slot, call, (message,), timeout_ms, None))
             except MessageError as error:
                 text = str(error)
                 if call.method == "sendBatchSync":
@@ -170,7 +170,7 @@ class ProducerService:
 
     # Authorize
 
-    def _is_plain(self, send: Send) -> bool:
+    def _is_plain(self, send: ScannedSend) -> bool:
         """Whether a send is a single message without number or delay, to a topic that its client may send to."""
         slot, _, messages, _, receipts = send
         if receipts is not None:
@@ -184,7 +184,7 @@ class ProducerService:
             and connection not in self._limited.waiting
         )
 
-    def _authorize(self, send: Send) -> None:
+    def _authorize(self, send: ScannedSend) -> None:
         """Look at the rights to topics and numbers. Raises Refusal."""
         connection, method, messages = send.slot.connection, send.call.method, send.messages
         self._guard.produce(connection, method, messages)
@@ -193,7 +193,7 @@ class ProducerService:
 
     # Check, and the sink
 
-    def _check(self, sends: Sequence[Send], run: Run, fail: Fail) -> None:
+    def _check(self, sends: Sequence[ScannedSend], run: SendRun, fail: Fail) -> None:
         """Check plain sends, and have those for the store join a run."""
         while sends:
             puts: list[Put] = []
@@ -223,7 +223,7 @@ class ProducerService:
                         self._follow(each, fail)
                 sends = [each for each in sends if each.slot.connection not in self._limited.waiting]
 
-    def _to_sink(self, send: Send, put: Put, port: TopicPort, run: Run, fail: Fail) -> None:
+    def _to_sink(self, send: ScannedSend, put: Put, port: TopicPort, run: SendRun, fail: Fail) -> None:
         if not port.in_kafka:
             run.add(send.slot, put, port)
             return
@@ -236,14 +236,14 @@ class ProducerService:
 
     def _to_kafka(
         self,
-        send: Send,
+        send: ScannedSend,
         puts: Sequence[Put],
         ports: Sequence[TopicPort],
         *,
         stored: Stored | None = None,
-        judged: Judged | None = None,
+        judged: NumberedRun | None = None,
     ) -> None:
-        """Send a call on its way of which some messages, or all, are for Kafka. Raises Refusal."""
+        """ScannedSend a call on its way of which some messages, or all, are for Kafka. Raises Refusal."""
         assert self._kafka is not None, "ports of Kafka are there with it"
         slot, call, _, timeout_ms, _ = send
         stored = stored or partial(self._stored_mixed, ports, _NONE_WAITS, False)
@@ -253,7 +253,7 @@ class ProducerService:
 
     # One by one
 
-    def _one(self, send: Send, run: Run, fail: Fail, *, again: bool = True) -> None:
+    def _one(self, send: ScannedSend, run: SendRun, fail: Fail, *, again: bool = True) -> None:
         """Take one send of any kind, behind those of a run; where it is above a rate it is tried once more."""
         try:
             if send.slot.connection.rights is not None and send.messages:
@@ -268,7 +268,7 @@ class ProducerService:
         except Exception as error:
             fail(send.slot, send.call, error)
 
-    def _single(self, send: Send, run: Run, fail: Fail) -> None:
+    def _single(self, send: ScannedSend, run: SendRun, fail: Fail) -> None:
         """Judge and check a single message, and have it join a run or go to Kafka. Raises Refusal."""
         slot, call, messages, _, _ = send
         key, judged, stored = messages[0].unique_key, None, None
@@ -295,7 +295,7 @@ class ProducerService:
             if key is not None:
                 run.producers.add(key[:NAME_BYTES])
 
-    def _is_under_way(self, send: Send, keys: Sequence[bytes | None], fail: Fail) -> bool:
+    def _is_under_way(self, send: ScannedSend, keys: Sequence[bytes | None], fail: Fail) -> bool:
         """Whether a call's messages are on their way to Kafka already; then it is taken again when they are decided."""
         slot, call, _, timeout_ms, _ = send
         return self._kafka is not None and self._kafka.wait(
@@ -307,13 +307,13 @@ class ProducerService:
             again=lambda _: self._take_again(send, fail),
         )
 
-    def _take_again(self, send: Send, fail: Fail, *, again: bool = True) -> None:
+    def _take_again(self, send: ScannedSend, fail: Fail, *, again: bool = True) -> None:
         """Take a send that has waited."""
-        run = Run()
+        run = SendRun()
         self._one(send, run, fail, again=again)
         self._stage(run, fail)
 
-    def _refuse(self, send: Send, refusal: Refusal, fail: Fail, *, again: bool = True) -> None:
+    def _refuse(self, send: ScannedSend, refusal: Refusal, fail: Fail, *, again: bool = True) -> None:
         """Answer a send that is refused, or have it tried once more where it is above a rate."""
         slot, call, messages, timeout_ms, _ = send
         connection = slot.connection
@@ -330,14 +330,14 @@ class ProducerService:
         ):
             self._publishing.refuse(connection, call, refusal, len(messages), slot=slot)
 
-    def _follow(self, send: Send, fail: Fail) -> None:
+    def _follow(self, send: ScannedSend, fail: Fail) -> None:
         """Take a send when those of its connection that wait for a rate are answered."""
         slot, call, _, _, _ = send
         self._limited.follow(slot.connection, call, lambda _: self._take_again(send, fail), slot=slot)
 
     # Batches
 
-    def _batch(self, send: Send, fail: Fail) -> None:
+    def _batch(self, send: ScannedSend, fail: Fail) -> None:
         """Stage a batch, or what of it is not stored yet, all or nothing (D8); empty: a declaration, or 0 (R100)."""
         slot, call, messages, _, receipts = send
         if not messages:
@@ -362,7 +362,7 @@ class ProducerService:
             return
         places = list(judged.places)
 
-        def stored(call: Call, positions: Sequence[Position]) -> bytes:
+        def stored(call: Call, positions: Sequence[LogPosition]) -> bytes:
             for at, position in zip(missing, positions, strict=True):
                 places[at] = position.physical
             return encode(call, *self._keyed.found(given, places))
@@ -370,19 +370,19 @@ class ProducerService:
         rest = [messages[at] for at in missing]
         self._enter(judged, self._append_batch(send, rest, judged=judged, stored=stored))
 
-    def _enter(self, judged: Judged, positions: Sequence[Position]) -> None:
+    def _enter(self, judged: NumberedRun, positions: Sequence[LogPosition]) -> None:
         """Enter what was judged new and is staged now; what goes to Kafka is entered there."""
         if positions:
             self._keyed.stored(judged, positions)
 
     def _append_batch(
         self,
-        send: Send,
+        send: ScannedSend,
         messages: Sequence[SendMessage],
         *,
-        judged: Judged | None = None,
+        judged: NumberedRun | None = None,
         stored: Stored | None = None,
-    ) -> list[Position]:
+    ) -> list[LogPosition]:
         """Check and stage a batch, or what of one is to be stored. Raises Refusal.
 
         Returns:
@@ -409,7 +409,7 @@ class ProducerService:
 
     # Stage
 
-    def _stage(self, run: Run, fail: Fail) -> None:
+    def _stage(self, run: SendRun, fail: Fail) -> None:
         """Stage what has joined a run; the run is empty then."""
         if not run.puts:
             return
@@ -470,9 +470,9 @@ class ProducerService:
 
     def _stored_run(
         self,
-        special: Mapping[int, tuple[Stored | None, Judged | None]],
+        special: Mapping[int, tuple[Stored | None, NumberedRun | None]],
         slots: Sequence[ReplySlot],
-        positions: Sequence[Position],
+        positions: Sequence[LogPosition],
     ) -> list[bytes]:
         """Encode the replies of a run."""
         replies = encode_stored_replies([slot.call for slot in slots], list(positions), self._qid_bytes)
@@ -481,20 +481,20 @@ class ProducerService:
                 replies[place] = stored(slots[place].call, (positions[place],))
         return replies
 
-    def _stored(self, call: Call, positions: Sequence[Position]) -> bytes:
+    def _stored(self, call: Call, positions: Sequence[LogPosition]) -> bytes:
         queue_id, offset, _, unique_key = positions[0]
         return encode_result_reply(
             call, _OK, "OK", msg_id=unique_key.decode(), qid=f"{self._qid_prefix}{queue_id}", offset=offset
         )
 
-    def _stored_waiting(self, port: TopicPort, out_ms: int, call: Call, positions: Sequence[Position]) -> bytes:
+    def _stored_waiting(self, port: TopicPort, out_ms: int, call: Call, positions: Sequence[LogPosition]) -> bytes:
         """Without a place: where it waits is of no use to a producer, what consumers get has another."""
         unique_key = positions[0].unique_key.decode()
         handle = self._handle(port, out_ms, unique_key)
         return encode_result_reply(call, _OK, "OK", msg_id=unique_key, handle=handle)
 
     def _stored_batch(
-        self, ports: Sequence[TopicPort], waiting: Mapping[int, int], call: Call, positions: Sequence[Position]
+        self, ports: Sequence[TopicPort], waiting: Mapping[int, int], call: Call, positions: Sequence[LogPosition]
     ) -> bytes:
         prefix = self._qid_prefix
         receipts = [Receipt(each.unique_key.decode(), f"{prefix}{each.queue_id}", each.offset) for each in positions]
@@ -509,7 +509,7 @@ class ProducerService:
         waiting: Mapping[int, int],
         is_batch: bool,
         call: Call,
-        positions: Sequence[Position],
+        positions: Sequence[LogPosition],
     ) -> bytes:
         """Of messages of which some are in Kafka."""
         receipts = []
@@ -534,5 +534,5 @@ def _of_batch(place: int, count: int, text: str) -> str:
     return f"message {place} of {count}: {text}; nothing of the batch is stored"
 
 
-def _stored_untold(call: Call, _: Sequence[Position]) -> bytes:
+def _stored_untold(call: Call, _: Sequence[LogPosition]) -> bytes:
     return encode_result_reply(call, _OK, "OK")

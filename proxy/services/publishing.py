@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from broker.deduplication.deduplication import Judged
+from broker.deduplication.deduplication import NumberedRun
 from broker.errors import StoreError
-from broker.log.put import Position, Put
+from broker.log.put import LogPosition, Put
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare, declare_histogram
 from broker.store import Store
@@ -36,12 +36,12 @@ _HOSTS_MAX = 65_536
 _REFUSING = Pressure.REFUSING
 
 
-EncodeRun = Callable[[Sequence[ReplySlot], Sequence[Position]], list[bytes]]
-Special = tuple[Stored | None, Judged | None]
+EncodeRun = Callable[[Sequence[ReplySlot], Sequence[LogPosition]], list[bytes]]
+Special = tuple[Stored | None, NumberedRun | None]
 """How a reply is encoded that is not as all, and what is known of a number."""
 
 
-class Run:
+class SendRun:
     """Single sends for the store that follow each other: they are staged together.
 
     Attributes:
@@ -62,7 +62,12 @@ class Run:
         self.producers: set[bytes] = set()
 
     def add(
-        self, slot: ReplySlot, put: Put, port: TopicPort, stored: Stored | None = None, judged: Judged | None = None
+        self,
+        slot: ReplySlot,
+        put: Put,
+        port: TopicPort,
+        stored: Stored | None = None,
+        judged: NumberedRun | None = None,
     ) -> None:
         """Have a send join."""
         if stored is not None or judged is not None:
@@ -97,7 +102,7 @@ class _Told:
         self._puts = puts
         self._ports = ports
         self._encode = encode
-        self.positions: list[Position] = []
+        self.positions: list[LogPosition] = []
 
     def __call__(self, error: StoreError | None) -> None:
         """Answer the calls."""
@@ -144,7 +149,7 @@ class Publishing:
         atomic: bool = False,
         published: bool = True,
         slot: ReplySlot | None = None,
-    ) -> list[Position]:
+    ) -> list[LogPosition]:
         """Stage puts; the reply follows the flush that makes them durable.
 
         Args:
@@ -193,7 +198,7 @@ class Publishing:
 
     def append_run(
         self, slots: Sequence[ReplySlot], puts: Sequence[Put], ports: Sequence[TopicPort], encode: EncodeRun
-    ) -> list[Position] | None:
+    ) -> list[LogPosition] | None:
         """Stage single sends together; their replies follow the flush that makes them durable.
 
         Args:
@@ -234,7 +239,7 @@ class Publishing:
 
     def stage(
         self, puts: Sequence[Put], connection: Connection, done: Callable[[StoreError | None], None], *, atomic: bool
-    ) -> list[Position]:
+    ) -> list[LogPosition]:
         """Stage puts of a client's; `done` is called after the flush. Raises StoreError: nothing was staged."""
         return self._store.append(
             puts,

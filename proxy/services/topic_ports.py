@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.format.message_type import MessageType
-from broker.log.awaited import AwaitedSteps
+from broker.log.durability import AwaitedSteps
 from broker.queues.topics import DEAD_LETTER_PREFIX, Topic, is_system, retry_topic
 from broker.runtime.bundle import Runtime
 from broker.runtime.steps import run_now

@@ -12,11 +12,11 @@ from functools import partial
 
 from broker.errors import StoreError
 from broker.format.properties import is_system_property, parse_properties
-from broker.log.put import Position, Put
+from broker.log.put import LogPosition, Put
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from broker.transaction import metrics as counted
-from broker.transaction.checker import Check
+from broker.transaction.checker import HalfCheck
 from broker.transaction.names import HALF_NAME, State
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.transactions import Transactions
@@ -42,7 +42,7 @@ from proxy.wire.replies import encode_result_reply
 from proxy.wire.transactions import (
     CheckCall,
     CheckRow,
-    Ending,
+    EndRequest,
     HalfCall,
     encode_checks_reply,
     encode_half_reply,
@@ -194,7 +194,7 @@ class TransactionService:
         call: Call,
         stored: Stored,
         slot: ReplySlot | None,
-    ) -> Sequence[Position]:
+    ) -> Sequence[LogPosition]:
         """Stage a half, where its client may have one more. Raises Refusal; its token is given back."""
         refused: Refused = encode_half_reply
         count = None
@@ -230,7 +230,7 @@ class TransactionService:
             give_tokens_back(ports)
             raise store_refusal(error) from error
 
-    def _stored(self, key: bytes | None, topic: str, call: Call, positions: Sequence[Position]) -> bytes:
+    def _stored(self, key: bytes | None, topic: str, call: Call, positions: Sequence[LogPosition]) -> bytes:
         position = positions[0]
         self._metrics.counter(HALVES, topic).add()
         return encode_half_reply(
@@ -249,7 +249,7 @@ class TransactionService:
         handle = offset = None
         if entry is not None and entry.topic == HALF_NAME:
             offset = entry.queue_offset
-            handle = self._transactions.handle_of(Position(entry.queue_id, offset, entry.physical, unique_key))
+            handle = self._transactions.handle_of(LogPosition(entry.queue_id, offset, entry.physical, unique_key))
         return encode_half_reply(
             call,
             ResultCode.OK,
@@ -292,7 +292,7 @@ class TransactionService:
         self._end(request, request.group, state, owner_of(connection), done)
 
     def _end(
-        self, request: Ending, group: str, state: State, owner: str | None, done: Callable[[EndOutcome], None]
+        self, request: EndRequest, group: str, state: State, owner: str | None, done: Callable[[EndOutcome], None]
     ) -> None:
         self._transactions.end(
             request.handle,
@@ -304,7 +304,7 @@ class TransactionService:
             done=done,
         )
 
-    def _take(self, answer: Ending, group: str, owner: str | None) -> None:
+    def _take(self, answer: EndRequest, group: str, owner: str | None) -> None:
         """Take an answer that rides on a fetch; one that cannot count is counted and fails nothing (as D13)."""
         group = answer.group or group
         try:
@@ -333,7 +333,7 @@ class TransactionService:
             connection.work(self._taking(answers, connection, call, request))
 
     def _taking(
-        self, answers: Sequence[Ending], connection: Connection, call: Call, request: CheckCall
+        self, answers: Sequence[EndRequest], connection: Connection, call: Call, request: CheckCall
     ) -> Generator[None, None, None]:
         """Take many answers in steps, then serve the fetch."""
         for place, answer in enumerate(answers):
@@ -420,13 +420,13 @@ class TransactionService:
         timer = self._scheduler.call_later(linger_ms / 1000, withdraw)
         slot.withdraw = withdraw
 
-    def _due(self, request: CheckCall, connection: Connection) -> list[Check]:
+    def _due(self, request: CheckCall, connection: Connection) -> list[HalfCheck]:
         """Checks for a fetch; none while the node drains."""
         if self._state() == "draining":
             return []
         owner = owner_of(connection)
         count_max = min(request.count_max or CHECKS_MAX, CHECKS_MAX)
-        found: list[Check] = []
+        found: list[HalfCheck] = []
         room = self._settings().max_recv_msgs_length
         while len(found) < (count_max if count_max > 0 else CHECKS_MAX) and room > 0:
             checks = self._transactions.fetch_checks(request.group, 1, owner=owner)
@@ -436,7 +436,7 @@ class TransactionService:
             room -= sum(len(check.body) + len(check.properties) for check in checks)
         return found
 
-    def _send(self, answer: Callable[[bytes, Lost], None], call: Call, checks: Sequence[Check]) -> None:
+    def _send(self, answer: Callable[[bytes, Lost], None], call: Call, checks: Sequence[HalfCheck]) -> None:
         call = call.header()
 
         def give_back() -> bytes:
@@ -447,7 +447,7 @@ class TransactionService:
         answer(encode_checks_reply(call, [_row(check) for check in checks]), give_back)
 
 
-def _row(check: Check) -> CheckRow:
+def _row(check: HalfCheck) -> CheckRow:
     own = parse_properties(check.properties)
     message = {
         "topic": check.topic,
@@ -472,7 +472,7 @@ def _check_group(group: str) -> None:
         raise Refusal(ResultCode.FAIL_ILLEGAL_PRODUCER_GROUP, text)
 
 
-def _checked_ending(request: Ending, group: str) -> State:
+def _checked_ending(request: EndRequest, group: str) -> State:
     """Return the state that is told. Raises Refusal."""
     _check_group(group)
     state = _STATES.get(request.state)

@@ -9,14 +9,14 @@ from proxy.limits.meter import Meter
 from proxy.limits.quota import unpark
 from proxy.port.reply_slot import ReplySlot
 from proxy.wire.replies import encode_empty_pull_reply
-from upstream.delivery.group import Batch, ConsumerGroup, Parked
+from upstream.delivery.group import ConsumerGroup, Parked, PulledBatch
 
 LINGER_MS_MIN = 20
 """R48: the shortest wait of a pull, or a fetch, that finds nothing."""
 _EARLY_SECONDS = 5e-4
 """Loops round their timers to milliseconds; what ends within this ends now, so that a call never spins for the rest."""
 
-Send = Callable[[ReplySlot, ConsumerGroup, Batch], None]
+Send = Callable[[ReplySlot, ConsumerGroup, PulledBatch], None]
 """Assembles a batch's reply, and answers with it."""
 
 
@@ -51,7 +51,7 @@ class WaitingPull:
         self.linger_ms = linger_ms
         self._lingers.add(self)
 
-    def wake(self, batch: Batch) -> None:
+    def wake(self, batch: PulledBatch) -> None:
         """Answer with what came."""
         slot = self._slot
         slot.withdraw = self._parked = None

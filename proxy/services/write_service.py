@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from broker.deduplication.numbers import first_number, parse_key
-from broker.deduplication.writes import PARTITIONS_MAX, Declaration, Verdict, WriteLedger
+from broker.deduplication.writes import PARTITIONS_MAX, Declaration, WriteLedger, WriteVerdict
 from proxy.port.reply_slot import ReplySlot
 from proxy.services.access.guard import Guard
 from proxy.services.message_rules import Refusal
@@ -18,11 +18,11 @@ from pyddmq.codes import Repeat, ResultCode
 
 _is_digest = re.compile(r"[0-9a-f]{32}").fullmatch
 _CODES = {
-    Verdict.SEND: ResultCode.OK,
-    Verdict.SKIP: ResultCode.OK,
-    Verdict.FORGOTTEN: ResultCode.FAIL_GAP,
-    Verdict.DIFFERS: ResultCode.FAIL_WRITE_DIFFERS,
-    Verdict.WAITS: ResultCode.FAIL_WRITE_WAITS,
+    WriteVerdict.SEND: ResultCode.OK,
+    WriteVerdict.SKIP: ResultCode.OK,
+    WriteVerdict.FORGOTTEN: ResultCode.FAIL_GAP,
+    WriteVerdict.DIFFERS: ResultCode.FAIL_WRITE_DIFFERS,
+    WriteVerdict.WAITS: ResultCode.FAIL_WRITE_WAITS,
 }
 
 
@@ -55,8 +55,8 @@ class WriteService:
             return True
         header, name = call.header(), declaration.producer.decode()
 
-        def done(verdict: Verdict, text: str) -> None:
-            repeat = Repeat.FIRST_RECEIPT if verdict is Verdict.SKIP else None
+        def done(verdict: WriteVerdict, text: str) -> None:
+            repeat = Repeat.FIRST_RECEIPT if verdict is WriteVerdict.SKIP else None
             slot.answer(encode_result_reply(header, _CODES[verdict], text, msg_id=name, repeat=repeat))
 
         self._ledger.declare(declaration, done)

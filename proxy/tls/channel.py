@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol, cast
 
 from broker.runtime.seams import Buffer
-from proxy.tls.failures import ALERT, Failure, failure_of
+from proxy.tls.failures import ALERT, TlsFailure, failure_of
 from proxy.tls.files import TlsContext, fingerprint
 from proxy.tls.peer_certificate import PeerCertificate, peer_certificate
 
@@ -98,7 +98,7 @@ class ChannelPort(Protocol):
         """A handshake is over."""
         ...
 
-    def failed(self, channel: TlsChannel, failure: Failure) -> None:
+    def failed(self, channel: TlsChannel, failure: TlsFailure) -> None:
         """A handshake has failed."""
         ...
 
@@ -196,7 +196,7 @@ class TlsChannel(asyncio.Protocol):
                 return
             self._fed += len(data)
             if self._fed > HANDSHAKE_BYTES_MAX:
-                self.fail(Failure("too_long"))
+                self.fail(TlsFailure("too_long"))
                 return
             self._not_fed += data
             self._port.ask(self)
@@ -206,7 +206,7 @@ class TlsChannel(asyncio.Protocol):
     def eof_received(self) -> bool | None:
         """Nothing more comes; a peer that left without close_notify is one that left."""
         if self.handshaking:
-            self.fail(Failure("ended"))
+            self.fail(TlsFailure("ended"))
             return False
         if not self._ended:
             self._ended = True
@@ -228,7 +228,7 @@ class TlsChannel(asyncio.Protocol):
         """Pass it on."""
         if self.handshaking and self.context is not None and not self._failed:
             self._failed = True
-            self._port.failed(self, Failure("ended"))
+            self._port.failed(self, TlsFailure("ended"))
         self.handshaking = False
         self._port.gone(self)
         self._above.connection_lost(exc)
@@ -260,13 +260,13 @@ class TlsChannel(asyncio.Protocol):
         assert self.context is not None, "the engine has it"
         if self.context.asks and self._engine.session_reused:
             self._forget_session(self._engine)
-            self.fail(Failure("resumed"))
+            self.fail(TlsFailure("resumed"))
             return
         self._take_certificate(self._engine)
         now = self._port.current
         why = self._port.refusal(self, now) if now is not self.context else None
         if why is not None:
-            self.fail(Failure(why))
+            self.fail(TlsFailure(why))
             return
         self.handshaking = False
         self._port.finished(self, self._engine.version() or "?")
@@ -275,7 +275,7 @@ class TlsChannel(asyncio.Protocol):
         rest, self._not_fed = bytes(self._not_fed), bytearray()
         self._decrypt(rest)
 
-    def fail(self, failure: Failure, *, at_once: bool = False) -> None:
+    def fail(self, failure: TlsFailure, *, at_once: bool = False) -> None:
         """End a handshake that cannot succeed; what was answered leaves, unless it is to end at once."""
         if self._failed or self.below is None:
             return
@@ -316,7 +316,7 @@ class TlsChannel(asyncio.Protocol):
         assert self.below is not None, "it was made"
         is_http = data[:4] in _HTTP
         self.below.write(_HTTP_ANSWER if is_http else ALERT)
-        self.fail(Failure("http" if is_http else "plain_text"))
+        self.fail(TlsFailure("http" if is_http else "plain_text"))
 
     # Bytes.
 

@@ -6,7 +6,7 @@ import ssl
 from typing import NamedTuple
 
 
-class Failure(NamedTuple):
+class TlsFailure(NamedTuple):
     """A word of `SENTENCES`, and what OpenSSL said besides."""
 
     reason: str
@@ -50,20 +50,20 @@ _VERSION = frozenset(("UNSUPPORTED_PROTOCOL", "WRONG_VERSION_NUMBER", "VERSION_T
 _NOT_TLS = frozenset(("HTTP_REQUEST", "HTTPS_PROXY_REQUEST"))
 
 
-def failure_of(error: ssl.SSLError) -> Failure:
+def failure_of(error: ssl.SSLError) -> TlsFailure:
     """Say what an error of the server's side of a handshake means."""
     code = getattr(error, "verify_code", 0)
     if isinstance(error, ssl.SSLCertVerificationError) and code:
         reason = _VERIFY.get(code, "unknown_ca" if code in _UNKNOWN_CA else "bad_certificate")
-        return Failure(reason, str(error.verify_message))
+        return TlsFailure(reason, str(error.verify_message))
     said = str(error.reason or "")
     if said in _VERSION or said == "TLSV1_ALERT_PROTOCOL_VERSION":
-        return Failure("version")
+        return TlsFailure("version")
     if said == "NO_SHARED_CIPHER":
-        return Failure("cipher")
+        return TlsFailure("cipher")
     if said == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
-        return Failure("no_certificate")
+        return TlsFailure("no_certificate")
     if said in _NOT_TLS:
-        return Failure("http")
+        return TlsFailure("http")
     words = said.replace("_", " ").lower()
-    return Failure("refused_by_client" if "ALERT" in said else "other", words)
+    return TlsFailure("refused_by_client" if "ALERT" in said else "other", words)

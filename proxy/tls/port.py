@@ -6,7 +6,7 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from conf.sections.tls import TlsFiles
 from proxy.tls.channel import Above, TlsChannel
-from proxy.tls.failures import SENTENCES, Failure
+from proxy.tls.failures import SENTENCES, TlsFailure
 from proxy.tls.files import TlsContext, TlsLoader
 from proxy.tls.handshakes import Handshakes
 
@@ -120,7 +120,7 @@ class TlsPort:
         for channel, since in list(self._shaking.items()):
             if since > oldest:
                 break
-            channel.fail(Failure("timeout"), at_once=True)
+            channel.fail(TlsFailure("timeout"), at_once=True)
         now_ms = self._clock.wall_ms()
         for channel in list(self._certified):
             if channel.certificate is not None and channel.certificate.not_after_ms <= now_ms:
@@ -155,7 +155,7 @@ class TlsPort:
         if channel.certificate is not None:
             self._certified[channel] = None
 
-    def failed(self, channel: TlsChannel, failure: Failure) -> None:
+    def failed(self, channel: TlsChannel, failure: TlsFailure) -> None:
         """Count it, and tell of it once a minute for each reason (D25)."""
         self._shaking.pop(channel, None)
         self._metrics.counter(FAILED, self.service, failure.reason).add()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 
 from proxy.wire.errors import ArgumentsError
-from proxy.wire.reading import STOP, Reading
+from proxy.wire.reading import STOP, ProtocolReader
 from proxy.wire.steps import Steps
 
 BOOL, BYTE, DOUBLE, I16, I32, I64, STRING, STRUCT, MAP, SET, LIST, UUID = 2, 3, 4, 6, 8, 10, 11, 12, 13, 14, 15, 16
@@ -88,7 +88,7 @@ def _check_container(kinds: tuple[int, ...], count: int, bytes_left: int) -> Non
         raise ArgumentsError(f"a container of {count} elements in a frame that has room for {bytes_left // least}")
 
 
-READING = Reading(
+READING = ProtocolReader(
     flags=(BOOL,),
     i32=I32,
     i64=I64,

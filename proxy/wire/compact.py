@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from proxy.wire import binary
 from proxy.wire.errors import ArgumentsError
-from proxy.wire.reading import STOP, Reading
+from proxy.wire.reading import STOP, ProtocolReader
 from proxy.wire.steps import Steps
 
 # Type codes of fields. Inside containers TRUE stands for "bool", and an element is one byte.
@@ -120,7 +120,7 @@ def _check_container(element: int, count: int, count_max: int) -> None:
         raise ArgumentsError(f"a container of elements of the unknown type {element}")
 
 
-READING = Reading(
+READING = ProtocolReader(
     flags=(TRUE, FALSE),
     i32=I32,
     i64=I64,

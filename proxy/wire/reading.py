@@ -20,7 +20,7 @@ STOP = 0
 _Numbers = list[int]
 
 
-class Reading(NamedTuple):
+class ProtocolReader(NamedTuple):
     """How a protocol is read.
 
     Attributes:

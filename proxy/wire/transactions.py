@@ -31,7 +31,7 @@ class HalfCall(NamedTuple):
     timeout_ms: int | None
 
 
-class Ending(NamedTuple):
+class EndRequest(NamedTuple):
     """An EndTransaction.
 
     Attributes:
@@ -62,7 +62,7 @@ class CheckCall(NamedTuple):
     group: str
     count_max: int | None
     linger_ms: int | None
-    answers: list[Ending]
+    answers: list[EndRequest]
 
 
 class CheckRow(NamedTuple):
@@ -92,7 +92,7 @@ def scan_half(call: Call) -> HalfCall:
     return HalfCall(_message(message), arguments.get("producerGroup", ""), arguments.get("timeout"))
 
 
-def scan_end(call: Call) -> Ending:
+def scan_end(call: Call) -> EndRequest:
     """Decode the arguments of endTransaction. Raises ArgumentsError."""
     decision = decode_arguments(call).get("decision")
     if decision is None:
@@ -166,8 +166,8 @@ def encode_checks_reply(call: Call, checks: Iterable[CheckRow]) -> bytes:
     return encode_reply(call, {"success": rows})
 
 
-def _ending(fields: dict[str, Any]) -> Ending:
-    return Ending(
+def _ending(fields: dict[str, Any]) -> EndRequest:
+    return EndRequest(
         fields.get("producerGroup", ""),
         fields.get("handle", ""),
         fields.get("state", 0),

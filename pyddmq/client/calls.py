@@ -1,7 +1,7 @@
 """Calls and answers over one framed Thrift connection, without I/O: the core of the clients of both kinds.
 
-Its methods are coroutines over a `Stream`. With one of an event loop they wait in that loop. Those of a stream of
-blocking sockets never wait for a loop, so `run_now` runs such a call like any function.
+Its methods are coroutines over a `NodeByteStream`. With one of an event loop they wait in that loop. Those of a stream
+of blocking sockets never wait for a loop, so `run_now` runs such a call like any function.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyddmq.client.tokens import SigningIn
 T = TypeVar("T")
 
 
-class Stream(Protocol):
+class NodeByteStream(Protocol):
     """The network: bytes to and from one node, and the clock of their deadlines."""
 
     @property
@@ -94,7 +94,7 @@ class Conversation:
 
     def __init__(
         self,
-        stream: Stream,
+        stream: NodeByteStream,
         address: str,
         codec: Frames,
         *,

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from pyddmq.client.calls import run_now
-from pyddmq.client.checks import Checks
+from pyddmq.client.checks import ProducerGroupChecks
 from pyddmq.client.connection import Connection
 from pyddmq.client.errors import ClientMisuse
 from pyddmq.client.transactions import LocalState, TransactionListener, TransactionMessage
@@ -38,7 +38,7 @@ class CheckThread:
         listener: Knows what became of transactions.
     """
 
-    def __init__(self, connection: Connection, checks: Checks, listener: AtOnce) -> None:
+    def __init__(self, connection: Connection, checks: ProducerGroupChecks, listener: AtOnce) -> None:
         self._connection = connection
         self._checks = checks
         self._listener = listener

@@ -1,7 +1,7 @@
 """Transactions without I/O: a half, its local transaction and the decision; the node's checks and their answers.
 
 Answers ride on the next fetch. A fetch that was not answered keeps them, and they go out again over a new connection:
-telling a decision twice does no harm. A thread runs `Checks.run` (`check_thread`), or a task
+telling a decision twice does no harm. A thread runs `ProducerGroupChecks.run` (`check_thread`), or a task
 (`async_transaction_producer`).
 """
 
@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from pyddmq.client.calls import Conversation
 from pyddmq.client.errors import ClientError, ClientMisuse, Unreachable
-from pyddmq.client.requests import Request
+from pyddmq.client.requests import NodeRequest
 from pyddmq.client.sends import OutgoingMessage, wire_message
 from pyddmq.client.transactions import (
     AsyncTransactionListener,
@@ -36,7 +36,7 @@ CLOSE_SECONDS = 10.0
 _ANSWER_MARGIN_MS = 5000
 
 
-class Checks:
+class ProducerGroupChecks:
     """The checks of one producer group.
 
     Attributes:
@@ -158,7 +158,7 @@ class Checks:
 class Submits(Protocol):
     """A producer's way to make a call with its resend policy."""
 
-    def __call__(self, request: Request[T], /) -> Awaitable[T]:
+    def __call__(self, request: NodeRequest[T], /) -> Awaitable[T]:
         """Make it."""
         ...
 

@@ -18,7 +18,7 @@ _READ_BYTES = 1 << 16
 
 
 class SocketStream:
-    """A `Stream` that blocks its thread instead of waiting in a loop."""
+    """A `NodeByteStream` that blocks its thread instead of waiting in a loop."""
 
     def __init__(self) -> None:
         self._socket: socket.socket | None = None

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from pyddmq.client.errors import ClientMisuse
-from pyddmq.client.requests import Body, Request, body_bytes
+from pyddmq.client.requests import Body, NodeRequest, body_bytes
 
 ONCE, LOOP, GROWING = 2, 3, 4
 TIMES_MAX = (1 << 31) - 1
@@ -39,16 +39,16 @@ class CancelOutcome(StrEnum):
 _OUTCOMES = {1: CancelOutcome.CANCELLED, 2: CancelOutcome.TOO_LATE, 3: CancelOutcome.UNKNOWN}
 
 
-def delay_request(message: Any, timeout_ms: int) -> Request[str]:
+def delay_request(message: Any, timeout_ms: int) -> NodeRequest[str]:
     """Return the call that sends what `delay_message` built; it returns the id."""
     arguments = {"delayMessage": message, "timeout": timeout_ms}
-    return Request("sendDelaySync", arguments, timeout_ms, [message], lambda result, _: str(result.uniqDelayMsgId))
+    return NodeRequest("sendDelaySync", arguments, timeout_ms, [message], lambda result, _: str(result.uniqDelayMsgId))
 
 
-def cancel_request(idl: Any, delay_id: str, topic: str, timeout_ms: int) -> Request[CancelOutcome]:
+def cancel_request(idl: Any, delay_id: str, topic: str, timeout_ms: int) -> NodeRequest[CancelOutcome]:
     """Return the call that cancels a delayed message or loop."""
     message = idl.DelayMessage(topic=topic, body=_DUMMY, action=_CANCEL, uniqDelayMsgId=delay_id)
-    return Request("sendDelaySync", {"delayMessage": message, "timeout": timeout_ms}, timeout_ms, (), outcome_of)
+    return NodeRequest("sendDelaySync", {"delayMessage": message, "timeout": timeout_ms}, timeout_ms, (), outcome_of)
 
 
 def delay_message(

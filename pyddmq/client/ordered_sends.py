@@ -35,7 +35,7 @@ from pyddmq.client.errors import (
     send_refusal,
 )
 from pyddmq.client.numbers import NUMBER_MAX, Numbers
-from pyddmq.client.requests import Request
+from pyddmq.client.requests import NodeRequest
 from pyddmq.client.sends import ANSWER_MARGIN_MS, Resending, knows_numbers
 
 Done = Callable[[Any, int, BaseException | None], None]
@@ -74,7 +74,7 @@ class Send:
         "was_renamed",
     )
 
-    def __init__(self, request: Request[Any], done: Done) -> None:
+    def __init__(self, request: NodeRequest[Any], done: Done) -> None:
         self.request = request
         self.done = done
         self.attempts = 0

@@ -13,7 +13,7 @@ from pyddmq.client.connection import Connection
 from pyddmq.client.delays import CancelOutcome, Moment, cancel_request, delay_message, delay_request
 from pyddmq.client.errors import ClientMisuse
 from pyddmq.client.ordered_sends import OrderedSends, Send
-from pyddmq.client.requests import Body, Request
+from pyddmq.client.requests import Body, NodeRequest
 from pyddmq.client.sends import (
     HASH_ID_ABSENT,
     PARTITION_BY_HASH,
@@ -25,7 +25,7 @@ from pyddmq.client.sends import (
 from pyddmq.client.settings import Sending
 
 if TYPE_CHECKING:
-    from pyddmq.client.soon import SendFuture, SoonSends
+    from pyddmq.client.background_sends import SendFuture, SoonSends
 
 T = TypeVar("T")
 
@@ -255,7 +255,7 @@ class Producer(Sending):
         # Here, because most programs have no use for an event loop.
         from pyddmq.client.aio.async_connection import AsyncConnection
         from pyddmq.client.aio.loop_sends import LoopSends
-        from pyddmq.client.soon import SoonSends
+        from pyddmq.client.background_sends import SoonSends
 
         def sends() -> LoopSends:
             connection = AsyncConnection(self.address, getattr(self._idl, self._service), **self._network)
@@ -294,7 +294,7 @@ class Producer(Sending):
             raise ClientMisuse("on_resend cannot call its own producer, whose call is still running")
         self._is_calling = True
 
-    def _call(self, request: Request[T]) -> T:
+    def _call(self, request: NodeRequest[T]) -> T:
         """Call with the resend policy, and return what is made of the result."""
         if self._soon is not None:
             self._wait_for_soon()

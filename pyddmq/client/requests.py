@@ -13,7 +13,7 @@ Body = bytes | bytearray | memoryview
 """What a message holds."""
 
 
-class Request(NamedTuple, Generic[T]):
+class NodeRequest(NamedTuple, Generic[T]):
     """One call.
 
     Attributes:

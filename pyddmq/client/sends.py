@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyddmq.client.errors import ClientError, ClientMisuse, NodeShuttingDown, Refused, Unreachable
-from pyddmq.client.requests import Body, Request, body_bytes
+from pyddmq.client.requests import Body, NodeRequest, body_bytes
 
 HASH_ID_ABSENT = 0
 """On the wire an absent hashId and 0 are the same: the key chooses the queue then (D7)."""
@@ -144,24 +144,24 @@ def wire_message(idl: Any, message: OutgoingMessage) -> Any:
     )
 
 
-def send_request(idl: Any, message: OutgoingMessage, timeout_ms: int) -> Request[SendReceipt]:
+def send_request(idl: Any, message: OutgoingMessage, timeout_ms: int) -> NodeRequest[SendReceipt]:
     """Return the call that sends one message. Raises ClientMisuse: its body is no bytes."""
     sent = wire_message(idl, message)
 
     def receipt(result: Any, attempts: int) -> SendReceipt:
         return receipt_of(result, result, sent, attempts)
 
-    return Request("sendSync", {"message": sent, "timeout": timeout_ms}, timeout_ms, [sent], receipt)
+    return NodeRequest("sendSync", {"message": sent, "timeout": timeout_ms}, timeout_ms, [sent], receipt)
 
 
-def batch_request(idl: Any, messages: Sequence[OutgoingMessage], timeout_ms: int) -> Request[list[SendReceipt]]:
+def batch_request(idl: Any, messages: Sequence[OutgoingMessage], timeout_ms: int) -> NodeRequest[list[SendReceipt]]:
     """Return the call that sends several together; as `send_request`."""
     sent = [wire_message(idl, message) for message in messages]
 
     def receipts(result: Any, attempts: int) -> list[SendReceipt]:
         return receipts_of(idl, result, sent, attempts)
 
-    return Request("sendBatchSync", {"messages": sent, "receipts": True}, timeout_ms, sent, receipts)
+    return NodeRequest("sendBatchSync", {"messages": sent, "receipts": True}, timeout_ms, sent, receipts)
 
 
 def knows_numbers(result: Any, messages: Sequence[Any]) -> bool:

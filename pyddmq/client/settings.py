@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pyddmq import idl
-from pyddmq.client.checks import Checks
+from pyddmq.client.checks import ProducerGroupChecks
 from pyddmq.client.codec import WireProtocol
 from pyddmq.client.errors import ClientMisuse
 from pyddmq.client.sends import IN_FLIGHT_MAX, Resending
@@ -153,7 +153,7 @@ class TransactionSending(Sending, Generic[L]):
             in_flight_max=in_flight_max,
         )
         self.group = group
-        self._checks = Checks(
+        self._checks = ProducerGroupChecks(
             self._idl, group, batch_size=check_batch_size, linger_ms=check_linger_ms, on_error=on_check_error
         )
         self._begin_checks(listener)

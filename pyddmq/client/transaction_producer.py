@@ -10,7 +10,7 @@ from pyddmq.client.check_thread import AtOnce, CheckThread
 from pyddmq.client.checks import CLOSE_SECONDS, run_transaction
 from pyddmq.client.errors import ClientMisuse
 from pyddmq.client.producer import Producer
-from pyddmq.client.requests import Request
+from pyddmq.client.requests import NodeRequest
 from pyddmq.client.sends import OutgoingMessage
 from pyddmq.client.settings import TransactionSending
 from pyddmq.client.transactions import TransactionListener, TransactionResult
@@ -65,7 +65,7 @@ class TransactionProducer(TransactionSending[TransactionListener], Producer):
         )
         return run_now(steps)
 
-    async def _call_at_once(self, request: Request[T]) -> T:
+    async def _call_at_once(self, request: NodeRequest[T]) -> T:
         return self._call(request)
 
     def close(self) -> None:

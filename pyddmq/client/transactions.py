@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Protocol
 
-from pyddmq.client.requests import Request, body_bytes
+from pyddmq.client.requests import NodeRequest, body_bytes
 from pyddmq.client.sends import HALF, OutgoingMessage
 
 
@@ -127,15 +127,15 @@ class TransactionResult:
 REMARK_CHARS_MAX = 1000
 
 
-def half_request(message: Any, group: str, timeout_ms: int) -> Request[tuple[Any, int]]:
+def half_request(message: Any, group: str, timeout_ms: int) -> NodeRequest[tuple[Any, int]]:
     """Return the call that stores a half; what it returns is with the number of attempts."""
     arguments = {"message": message, "producerGroup": group, "timeout": timeout_ms}
-    return Request(HALF, arguments, timeout_ms, [message], lambda result, attempts: (result, attempts))
+    return NodeRequest(HALF, arguments, timeout_ms, [message], lambda result, attempts: (result, attempts))
 
 
-def end_request(decision: Any, timeout_ms: int) -> Request[None]:
+def end_request(decision: Any, timeout_ms: int) -> NodeRequest[None]:
     """Return the call that tells a decision."""
-    return Request("endTransaction", {"decision": decision}, timeout_ms, (), lambda _result, _attempts: None)
+    return NodeRequest("endTransaction", {"decision": decision}, timeout_ms, (), lambda _result, _attempts: None)
 
 
 def executed_message(message: OutgoingMessage, half: Any) -> TransactionMessage:

@@ -6,8 +6,8 @@ protocol, as asyncio's transports do. What happens to bytes on their way when a 
 is drawn from the seed: a prefix of them arrives.
 
 For checkers there is one order of events as the processes saw it: every write and every arrival takes the next
-`Mark`. `SimTransport.mark_of` says when the peer wrote a byte of the stream, `when_arrived` when the peer took what
-was written here.
+`NetworkMark`. `SimTransport.mark_of` says when the peer wrote a byte of the stream, `when_arrived` when the peer took
+what was written here.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Pipe:
         self.cut = False
 
 
-class Mark(NamedTuple):
+class NetworkMark(NamedTuple):
     """A place in the one order of writes and arrivals.
 
     Attributes:
@@ -106,8 +106,8 @@ class SimTransport(asyncio.Transport):
         self._written = 0
         self._taken = 0
         self._mark_ends: list[int] = []
-        self._marks: list[Mark] = []
-        self._arrivals: deque[tuple[int, Callable[[Mark], None]]] = deque()
+        self._marks: list[NetworkMark] = []
+        self._arrivals: deque[tuple[int, Callable[[NetworkMark], None]]] = deque()
 
     # What asyncio's transports offer.
 
@@ -202,11 +202,11 @@ class SimTransport(asyncio.Transport):
         """Whether this end has seen `connection_lost`, or its process is dead."""
         return self._gone
 
-    def mark_of(self, position: int) -> Mark:
+    def mark_of(self, position: int) -> NetworkMark:
         """When the peer wrote the byte before stream position `position` (1: the first byte)."""
         return self._peer._marks[bisect.bisect_left(self._peer._mark_ends, position)]
 
-    def when_arrived(self, callback: Callable[[Mark], None]) -> None:
+    def when_arrived(self, callback: Callable[[NetworkMark], None]) -> None:
         """Call back just before the peer's protocol is given the last byte written here so far; perhaps never."""
         self._arrivals.append((self._written, callback))
 
@@ -503,10 +503,10 @@ class SimNetwork:
             if end.process is process:
                 end._peer._arm()
 
-    def mark(self, *, late: bool = False) -> Mark:
+    def mark(self, *, late: bool = False) -> NetworkMark:
         """Take the next place in the order of events."""
         self._sequence += 1
-        return Mark(self._sequence, self.loop.turns, self.loop.time(), late)
+        return NetworkMark(self._sequence, self.loop.turns, self.loop.time(), late)
 
     def peer(self, transport: asyncio.BaseTransport) -> Peer:
         """Return the other end of a connection, as `Network` does; nothing is known of a foreign one."""

@@ -36,7 +36,7 @@ class PowerCut(BaseException):
 
 
 @dataclass(slots=True)
-class _Node:
+class _SimNode:
     """A file's content. `changes` holds (offset, bytes) of writes and (size, None) of size changes since the sync."""
 
     content: FileBytes = field(default_factory=bytearray)
@@ -57,7 +57,7 @@ class _Fault:
 class SimFile:
     """An open file of a `SimDisk`."""
 
-    def __init__(self, disk: SimDisk, node: _Node) -> None:
+    def __init__(self, disk: SimDisk, node: _SimNode) -> None:
         self._disk = disk
         self._node = node
         self._epoch = disk.epoch
@@ -205,10 +205,10 @@ class SimDisk:
         self.epoch = 0
         self.locks: set[str] = set()
         self._folders: set[str] = {"/", ""}
-        self._files: dict[str, _Node] = {}
-        self._durable_files: dict[str, _Node] = {}
+        self._files: dict[str, _SimNode] = {}
+        self._durable_files: dict[str, _SimNode] = {}
         # Unsynced entries in order: (folder, path, node now there or None, path that the entry takes away or None).
-        self._entries: list[tuple[str, str, _Node | None, str | None]] = []
+        self._entries: list[tuple[str, str, _SimNode | None, str | None]] = []
         self._faults: list[_Fault] = []
         self._stop_left: int | None = None
         self._stop_part = ""
@@ -229,7 +229,7 @@ class SimDisk:
             if not create or folder not in self._folders:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
             self.step("create", path)
-            node = self._files[path] = _Node(path=path)
+            node = self._files[path] = _SimNode(path=path)
             self._entries.append((folder, path, node, None))
         return SimFile(self, node)
 
@@ -483,7 +483,7 @@ class SimDisk:
             self._stop_left -= 1
         self.operations += 1
 
-    def take_space(self, node: _Node, size: int) -> None:
+    def take_space(self, node: _SimNode, size: int) -> None:
         """Claim space up to `size` for a file, or raise ENOSPC."""
         more = size - max(node.claimed, len(node.content))
         if more > 0 and self.capacity_bytes is not None and self._used() + more > self.capacity_bytes:
@@ -494,7 +494,9 @@ class SimDisk:
     def _used(self) -> int:
         return sum(max(len(node.content), node.claimed) for node in self._files.values())
 
-    def _settle(self, entry: tuple[str, str, _Node | None, str | None], files: dict[str, _Node] | None = None) -> None:
+    def _settle(
+        self, entry: tuple[str, str, _SimNode | None, str | None], files: dict[str, _SimNode] | None = None
+    ) -> None:
         """Make one folder entry durable, or put it into the tree of a crash."""
         _, path, node, source = entry
         target = self._durable_files if files is None else files
@@ -506,7 +508,7 @@ class SimDisk:
             target[path] = node
 
 
-def _settle_content(node: _Node, random: Random, modes: Sequence[str]) -> None:
+def _settle_content(node: _SimNode, random: Random, modes: Sequence[str]) -> None:
     """Decide what a power cut left of a file's unsynced changes."""
     mode = random.choice(modes)
     changes = node.changes

@@ -43,13 +43,13 @@ class SimSyncs:
         return self._later(self._disk.syncing_folder(path), done)
 
     def _later(self, sync: Callable[[], None], done: Told) -> Syncing:
-        begun = _Begun(self, self._disk, sync, done)
+        begun = _SimSync(self, self._disk, sync, done)
         seconds = self._random.random() * self.seconds_max if self._random.random() < 0.8 else 0.0
         self._scheduler.call_later(seconds, begun.wait)
         return begun
 
 
-class _Begun:
+class _SimSync:
     """A sync on its way."""
 
     def __init__(self, syncs: SimSyncs, disk: SimDisk, sync: Callable[[], None], done: Told) -> None:

@@ -6,7 +6,7 @@ import errno
 import json
 from typing import Any
 
-from proxy.access.trail import LOST
+from proxy.access.audit_file import LOST
 from proxy.operate.changes.desk import CHANGES as COUNTED
 from proxy.operate.changes.desk import Change, ChangeRefused
 from tests.access.admin_world import AdminWorld

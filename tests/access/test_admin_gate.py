@@ -12,7 +12,7 @@ import pytest
 from conf.sections.access import AccessRule
 from conf.sections.admin import AdminConfig
 from proxy.access.access import DENIED
-from proxy.access.rules import Action
+from proxy.access.rules import Permission
 from proxy.admin.entry.rights import BODIES as BODIES_NEED
 from proxy.admin.entry.rights import READING, WITHOUT_RIGHT
 from proxy.operate.changes.dead_letters import dead_letter_changes
@@ -68,7 +68,12 @@ NARROW = frozenset(
     | {"reset_offsets", "cancel_delays", "cancel_timers", "reschedule_timer"}
 )
 """Changes of one name, which who may operate that name alone may make."""
-HOLDERS = {Action.VIEW: "viewer", Action.OPERATE: "operator", Action.READ_BODIES: "reader", Action.ADMINISTER: "admin"}
+HOLDERS = {
+    Permission.VIEW: "viewer",
+    Permission.OPERATE: "operator",
+    Permission.READ_BODIES: "reader",
+    Permission.ADMINISTER: "admin",
+}
 PEOPLE = ("viewer", "operator", "reader", "admin", "stranger")
 
 
@@ -88,7 +93,7 @@ def test_every_route_is_denied_without_its_right_and_answered_with_it() -> None:
             if method in ("GET", "HEAD"):
                 need = READING[canonical].action
                 if canonical == "/api/messages":
-                    path, need = f"{path}?topic=permits&body=none", Action.VIEW
+                    path, need = f"{path}?topic=permits&body=none", Permission.VIEW
                 more: dict[str, Any] = {}
             elif canonical in WITHOUT_RIGHT:
                 continue
@@ -109,7 +114,13 @@ def test_every_route_is_denied_without_its_right_and_answered_with_it() -> None:
     assert world.node.reloads == 1
 
 
-RELOAD = Change(name="reload", path="/api/reload", action=Action.ADMINISTER, on=lambda _: ("node",), run=lambda _: None)  # type: ignore[arg-type, return-value]
+RELOAD = Change(
+    name="reload",
+    path="/api/reload",
+    action=Permission.ADMINISTER,
+    on=lambda _: ("node",),
+    run=lambda _: None,  # type: ignore[arg-type, return-value]
+)
 
 
 def test_bodies_need_the_right_to_read_them() -> None:
@@ -373,7 +384,7 @@ def test_documented_table_says_the_same() -> None:
         for path, method, right in re.findall(r"^\| `([^`]+)` \| (GET|POST|DELETE) \| ([^|]+) \|", text, re.MULTILINE)
     }
     messages = found.pop(("GET", "/api/messages"))
-    assert (messages[:2], BODIES_NEED.action) == (["readBodies", "view"], Action.READ_BODIES)
+    assert (messages[:2], BODIES_NEED.action) == (["readBodies", "view"], Permission.READ_BODIES)
     expected = {("GET", path): [] if need.action is None else [str(need.action)] for path, need in READING.items()}
     del expected["GET", "/api/messages"]
     expected |= {(each.method, each.path): [str(each.action)] for each in (*CHANGES, RELOAD)}

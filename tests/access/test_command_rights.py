@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from proxy.access.rules import Action
+from proxy.access.rules import Permission
 from proxy.admin.entry.rights import BODIES, READING, Need
 from proxy.cli import admin_client
 from proxy.cli.app import run
@@ -22,7 +22,7 @@ from tests.access.test_admin_gate import CHANGES, RELOAD
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACE = "--topic orders --queue 0 --offset 1"
-ADMIN_RIGHTS = frozenset({Action.VIEW, Action.OPERATE, Action.READ_BODIES, Action.ADMINISTER})
+ADMIN_RIGHTS = frozenset({Permission.VIEW, Permission.OPERATE, Permission.READ_BODIES, Permission.ADMINISTER})
 SAMPLES: dict[str, tuple[str, ...]] = {
     "pull": ("pull billing --dead-letters",),
     "limits": ("limits",),
@@ -84,7 +84,7 @@ def commands() -> Iterator[str]:
         yield from below(folder, folder.name)
 
 
-def right_of(method: str, path: str) -> Action | None:
+def right_of(method: str, path: str) -> Permission | None:
     """The right that a request needs."""
     path, _, query = path.partition("?")
     if method != "GET":
@@ -101,9 +101,9 @@ class Terminal(io.StringIO):
         return True
 
 
-def asked_by(line: str, monkeypatch: pytest.MonkeyPatch) -> list[Action | None]:
+def asked_by(line: str, monkeypatch: pytest.MonkeyPatch) -> list[Permission | None]:
     """Run a command that is refused everything; returns the rights that its requests need."""
-    rights: list[Action | None] = []
+    rights: list[Permission | None] = []
 
     def refuse(method: str, address: str, path: str, *_: Any) -> NoReturn:
         rights.append(right_of(method, path))

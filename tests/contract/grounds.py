@@ -21,12 +21,12 @@ from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
 from upstream.job import GroupQueue
 from upstream.kafka.broker import KafkaBroker, Ways
-from upstream.kafka.link import Commit, GroupMember, KafkaFailure, KafkaRecord, Place, Subscribed
+from upstream.kafka.link import Commit, GroupMember, KafkaFailure, KafkaPartition, KafkaRecord, TopicSubscription
 from upstream.kafka.partitions import MemberSettings
 from upstream.kafka.subscriptions import is_expression
 from upstream.progress.progress import Progress
 from upstream.source import Broker, Source
-from upstream.waiting.buffer import Batch
+from upstream.waiting.buffer import PulledBatch
 
 Taken = dict[tuple[str, int], bytes]
 """Bodies by (qid, offset)."""
@@ -118,7 +118,7 @@ class Ground(World):
                 taken[batch.qid, offset] = bytes(view[start:end])
         return taken
 
-    def messages(self, batch: Batch) -> list[tuple[int, Any]]:
+    def messages(self, batch: PulledBatch) -> list[tuple[int, Any]]:
         """Return what of a batch can be sent; the rest is given back or ended."""
         generation = batch.jobs[0].subscription
         messages = generation.slices(batch.jobs)
@@ -305,7 +305,7 @@ class OverKafka(Ground):
         """Have another member join; what is out of the partition that it gets is not answered in time."""
         owned = self.member.partitions.owned
         self._other, self._heard = self.new_member(), Heard(reads=False)
-        self._other.join(self._heard, [Subscribed(self.topic)])
+        self._other.join(self._heard, [TopicSubscription(self.topic)])
         self.wait_for(lambda: any(each.gone for each in owned) or self._withholds())
         self.advance(self.settings.revoke_seconds + 1)
         self.wait_for(lambda: self._heard.given)
@@ -373,7 +373,7 @@ class KafkaGround(OverKafka):
     def put(self, body: str, *, key: str | None = None, queue: int = 0, tag: str = "") -> None:
         """Append to a partition."""
         headers = [("TAGS", tag.encode())] if tag else []
-        self.cluster().append(Place(self.topic, queue), key.encode() if key else None, body.encode(), headers)
+        self.cluster().append(KafkaPartition(self.topic, queue), key.encode() if key else None, body.encode(), headers)
         self.advance(0.1)
 
     def new_member(self) -> GroupMember:
@@ -399,7 +399,7 @@ class KafkaGround(OverKafka):
 
     def committed(self, queue: int = 0) -> int | None:
         """Return what the cluster has as committed."""
-        found = self.cluster().group(self.group_name).committed.get(Place(self.topic, queue))
+        found = self.cluster().group(self.group_name).committed.get(KafkaPartition(self.topic, queue))
         return None if found is None else found[0]
 
     def letters(self) -> list[bytes]:

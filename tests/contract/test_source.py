@@ -12,7 +12,7 @@ import pytest
 from pyddmq.actions import MessageUnreadable
 from tests.contract.grounds import ClassicKafkaGround, EmbeddedGround, Ground, KafkaGround, MemoryGround
 from tests.unit.upstream_world import Client
-from upstream.source import Wanted
+from upstream.source import MessageFilter
 
 Kind = type[Ground]
 
@@ -264,7 +264,7 @@ def test_stretch_is_read_as_asked_and_moves_nothing(kind: Kind) -> None:
     for number, tag in enumerate(tags):
         ground.put(str(number), tag=tag)
     queue = ground.group_queue().queue
-    broker, everything = ground.broker(), Wanted(None, False)
+    broker, everything = ground.broker(), MessageFilter(None, False)
     places = [offset for offset, _ in broker.read_stretch(queue, 0, 9, 9_999, everything, times=False).messages]
     assert len(places) == 5
     found = broker.read_stretch(queue, places[1], 2, 9_999, everything, times=True)
@@ -273,7 +273,7 @@ def test_stretch_is_read_as_asked_and_moves_nothing(kind: Kind) -> None:
     assert places[2] < found.next_offset <= places[3]
     assert len(broker.read_stretch(queue, 0, 9, 1, everything, times=False).messages) == 1
     ground.damage(0, places[2])
-    blue = broker.read_stretch(queue, places[1], 9, 9_999, Wanted(frozenset([b"blue"]), False), times=False)
+    blue = broker.read_stretch(queue, places[1], 9, 9_999, MessageFilter(frozenset([b"blue"]), False), times=False)
     assert [offset for offset, _ in blue.messages] == [places[3]]
     assert blue.passed == [
         (places[1], places[1] + 1, "tag_filter"),

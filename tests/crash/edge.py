@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from pyddmq.testing.network import Mark
+from pyddmq.testing.network import NetworkMark
 from tests.simulation.ledger import Stamp
 from tests.simulation.lines import Client, Link, Surroundings
 from tests.simulation.wire import Reply, consumer_codec, consumer_idl
@@ -27,16 +27,16 @@ class RealEdge:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def now(self) -> Mark:
+    def now(self) -> NetworkMark:
         """Return the next mark; each is a turn of its own."""
         sequence = next(self._sequence)
-        return Mark(sequence, sequence, self._loop.time(), False)
+        return NetworkMark(sequence, sequence, self._loop.time(), False)
 
-    def written(self, transport: Any, position: int) -> Mark:
+    def written(self, transport: Any, position: int) -> NetworkMark:
         """Return the time of reading."""
         return self.now()
 
-    def when_arrived(self, transport: Any, callback: Callable[[Mark], None]) -> None:
+    def when_arrived(self, transport: Any, callback: Callable[[NetworkMark], None]) -> None:
         """Call back at once."""
         callback(self.now())
 

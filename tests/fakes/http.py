@@ -13,7 +13,7 @@ import aiohttp
 from aiohttp import web
 from aiohttp.client_proto import ResponseHandler
 
-from actions.http.wish import HttpWish
+from actions.http.connection_options import HttpWish
 from pyddmq.testing.network import SimListener, SimNetwork
 
 _alive: weakref.WeakSet[SimConnector] = weakref.WeakSet()

@@ -24,7 +24,7 @@ from broker.format.record import CRC_BYTES, crc_property
 from broker.runtime.file_writes import at_once
 from broker.runtime.json_sum import sealed
 from broker.runtime.sums import crc32
-from broker.tools.check import Check
+from broker.tools.check import StoreCheck
 from broker.tools.readonly import ReadOnlyStore
 from proxy.cli.store.store_check_command import repair_data
 from pyddmq.testing import ManualClock, SimDisk
@@ -248,7 +248,7 @@ def _inside(files: Mapping[str, bytes], work: Callable[[Fence], object]) -> None
 
 
 def _check(disk: Fence) -> None:
-    list(check_data(Check(ROOT, disk, ManualClock())))
+    list(check_data(StoreCheck(ROOT, disk, ManualClock())))
 
 
 def _read(disk: Fence) -> None:
@@ -261,7 +261,7 @@ def _read(disk: Fence) -> None:
 
 def _mend(disk: Fence) -> None:
     repair_data(ROOT, disk=disk, clock=ManualClock(), random=Random(1))
-    assert list(check_data(Check(ROOT, disk, ManualClock()))) is not None
+    assert list(check_data(StoreCheck(ROOT, disk, ManualClock()))) is not None
 
 
 def _start(disk: Fence) -> None:

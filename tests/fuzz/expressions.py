@@ -14,9 +14,9 @@ from actions.json_action import JsonAction
 from actions.registry import Registry
 from actions.script.cel import CelError, compile_expression
 from actions.script.cel_cost import COST_MAX, Estimate, weigh
-from actions.transform.exact import decode_exact, encode
+from actions.transform.exact_json import decode_exact, encode
 from conf.models import SubscriptionConfig
-from conf.places import TextError
+from conf.places import ConfigTextError
 from pyddmq.actions import Action, Job, Outgoing, Unprocessable
 
 SEEDS = {
@@ -59,7 +59,7 @@ def expression(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     try:
         compiled = compile_expression(text)
-    except TextError as error:
+    except ConfigTextError as error:
         _said(error)
         if not 1 <= error.line <= text.count("\n") + 2:
             raise AssertionError(f"{text!r} has no line {error.line}") from error

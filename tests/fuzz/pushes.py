@@ -14,10 +14,10 @@ from random import Random
 
 from yarl import URL
 
+from actions.client_factories import Outside
 from actions.http import callback
 from actions.http.addresses import refusal
 from actions.http.client import PushFailed
-from actions.outside import Outside
 from pyddmq.actions import Failed, RetryLater, Status
 from pyddmq.testing import NetworkFaults, SimNetwork, VirtualLoop
 from tests.fakes.http import SimHttp, forget_connectors

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from lag.report.data import Report, as_plain
+from lag.report.data import LagReportData, as_plain
 from tests.independent import evaluation
 from tests.independent.evaluation import RANKS
 from tests.independent.windows import LagWindow
@@ -20,7 +20,7 @@ _FIGURES = {
 }  # fmt: skip
 
 
-def differences(window: LagWindow, report: Report) -> list[str]:
+def differences(window: LagWindow, report: LagReportData) -> list[str]:
     """Return what the report says otherwise than the evaluation."""
     events, limits = window.events(), window.limits
     samples = evaluation.without_doubt(evaluation.table_of(window.samples()), events, limits)

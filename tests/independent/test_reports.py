@@ -10,7 +10,7 @@ import pytest
 
 from broker.runtime.disk import RealDisk
 from lag.report.local import make_locally
-from lag.report.options import Input, ReportOptions, Window
+from lag.report.options import Input, ReportOptions, ReportWindow
 from tests.conftest import need_module
 
 SEEDS = int(os.environ.get("LAG_WINDOWS", "20"))
@@ -20,7 +20,7 @@ SEEDS = int(os.environ.get("LAG_WINDOWS", "20"))
 def options_of(window: Any, folder: Path) -> ReportOptions:
     """Write a window's history, and return the options of its report."""
     window.write(folder)
-    span = Window(from_ms=window.from_ms, to_ms=window.to_ms)
+    span = ReportWindow(from_ms=window.from_ms, to_ms=window.to_ms)
     return ReportOptions(given=Input(journals=(str(folder),)), window=span, limits=window.limits, made_ms=window.to_ms)
 
 

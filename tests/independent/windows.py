@@ -10,8 +10,8 @@ from random import Random
 from typing import Any
 
 from broker.runtime.disk import RealDisk
-from lag.journal.writer import JournalWriter, Origin, WriterLimits
-from lag.rules.limits import Limits
+from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
+from lag.rules.limits import LagLimits
 from lag.samples import EventKind, LagEvent, QueueSample, ScheduledSample
 
 EVERY_MS = 10_000
@@ -43,7 +43,7 @@ class LagWindow:
     """A history and the window of it that is reported."""
 
     rounds: list[Round]
-    limits: Limits
+    limits: LagLimits
     from_ms: int
     to_ms: int
 
@@ -70,7 +70,7 @@ class LagWindow:
             if journal is None or each.restarts:
                 if journal is not None:
                     journal.close(self.rounds[number - 1].time_ms + 1)
-                origin = Origin(cluster="c", node="n", epoch=number + 1)
+                origin = JournalOrigin(cluster="c", node="n", epoch=number + 1)
                 journal = JournalWriter(RealDisk(), str(folder), origin, WriterLimits(free_bytes_min=0))
             for event in each.events:
                 journal.note(event)
@@ -284,7 +284,7 @@ def _scheduled(random: Random, now: int) -> list[ScheduledSample]:
     return found
 
 
-def _limits(random: Random) -> Limits:
+def _limits(random: Random) -> LagLimits:
     """Return limits, some of which are not the defaults."""
     values: dict[str, Sequence[Any]] = {
         "target_ms": (20_000, 60_000, 300_000), "target_messages": (100, 5_000), "floor_messages": (0, 10, 50),
@@ -294,4 +294,4 @@ def _limits(random: Random) -> Limits:
         "surge": (1.2, 1.5, 2.0), "queues_min": (3, 4), "all_fail_ms": (30_000, 60_000),
     }  # fmt: skip
     chosen = {name: random.choice(some) for name, some in values.items() if random.random() < 0.3}
-    return replace(Limits(), **chosen)
+    return replace(LagLimits(), **chosen)

@@ -12,7 +12,7 @@ from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.runtime.steps import run_now
 from broker.store import Store
-from broker.tools.check import Check, Finding, Severity
+from broker.tools.check import Severity, StoreCheck, StoreFinding
 from proxy.cli.store.store_check_command import repair_data
 from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
@@ -93,17 +93,17 @@ def contents(disk: SimDisk, metrics: Metrics | None = None) -> dict[int, bytes |
     return found
 
 
-def check(disk: SimDisk) -> list[Finding]:
+def check(disk: SimDisk) -> list[StoreFinding]:
     """Run the whole check."""
-    return list(check_data(Check(ROOT, disk, ManualClock())))
+    return list(check_data(StoreCheck(ROOT, disk, ManualClock())))
 
 
-def troubles(disk: SimDisk) -> list[Finding]:
+def troubles(disk: SimDisk) -> list[StoreFinding]:
     """Run the check and leave out what is merely worth knowing."""
     return [finding for finding in check(disk) if finding.severity is not Severity.NOTE]
 
 
-def mend(disk: SimDisk) -> list[Finding]:
+def mend(disk: SimDisk) -> list[StoreFinding]:
     """Repair."""
     return repair_data(ROOT, disk=disk, clock=ManualClock(), random=Random(5))
 

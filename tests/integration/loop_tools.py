@@ -13,11 +13,11 @@ from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.steps import run_now
-from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.recurring.cancel import cancelling_delay
 from broker.scheduled.recurring.loops import Loops
 from broker.scheduled.recurring.occurrence import GROWING, LOOP, ONCE, Occurrence
-from broker.scheduled.recurring.returning import returning
+from broker.scheduled.recurring.resumed_loops import returning
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
@@ -75,7 +75,7 @@ class World:
         self.scheduler.run_until_idle()
         return occurrence.id
 
-    def cancel(self, occurrence: Occurrence, topic: str = TOPIC) -> CancelOutcome:
+    def cancel(self, occurrence: Occurrence, topic: str = TOPIC) -> CancelEffect:
         """Cancel a message, by any of its occurrences."""
         return drive(cancelling_delay(self.timers, topic, occurrence), self.scheduler)
 

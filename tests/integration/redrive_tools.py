@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from broker.errors import NO_SPACE
-from broker.format.message import Message
-from broker.log.awaited import saved
+from broker.format.message import LogMessage
+from broker.log.durability import saved
 from broker.query import at_offset
 from broker.retry.dead_letter import dead_letter
-from broker.retry.letters import Wanted
+from broker.retry.letters import DeadLetterFilter
 from broker.retry.redrive import Redrives
 from broker.runtime.steps import run_now
 from broker.store import Store
@@ -27,7 +27,7 @@ BIG = {"segment_bytes": 1 << 20}
 class Failed:
     """What `dead_letter` asks of a message."""
 
-    def __init__(self, message: Message, attempts: int) -> None:
+    def __init__(self, message: LogMessage, attempts: int) -> None:
         self.topic, self.queue_id, self.offset = message.topic, message.queue_id, message.offset
         self.physical, self.attempts = message.physical, attempts
 
@@ -40,7 +40,7 @@ def dead_lettered(
     reason: str = "it failed",
     scheduler: ManualScheduler | None = None,
     **options: Any,
-) -> Message:
+) -> LogMessage:
     """Publish a message to `t` and make its dead letter, of group g; returns the dead letter."""
     scheduler = scheduler or ManualScheduler(ManualClock())
     put = put_durably(store, scheduler, "t", body, queue_id=queue_id, **options)
@@ -71,7 +71,7 @@ def redrive(
 ) -> dict[str, Any]:
     """Run one page to its end; return its result as JSON has it."""
     scheduler = scheduler or ManualScheduler(ManualClock())
-    page = LetterPage(store, "g", Wanted(**options.pop("wanted", {})), cursor=None, limit=1000)
+    page = LetterPage(store, "g", DeadLetterFilter(**options.pop("wanted", {})), cursor=None, limit=1000)
     settings: dict[str, Any] = {"to": None, "again": False, "dry": False}
     settings.update(options)
     work = Redrive(store, known, "g", page, **settings)

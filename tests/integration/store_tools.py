@@ -11,7 +11,7 @@ from broker.feature import Feature
 from broker.features import features
 from broker.format.properties import parse_properties
 from broker.format.record import split
-from broker.log.put import Position, Put
+from broker.log.put import LogPosition, Put
 from broker.opening.recovery import RecoveryProgress
 from broker.options import StoreOptions
 from broker.queues.consume_queue import FILLER
@@ -72,7 +72,7 @@ def open_store(
     )
 
 
-def append(store: Store, *bodies: bytes, topic: str = "t", queue_id: int = 0, **options: Any) -> list[Position]:
+def append(store: Store, *bodies: bytes, topic: str = "t", queue_id: int = 0, **options: Any) -> list[LogPosition]:
     """Append bodies to one queue without a flush."""
     puts = [Put(store.topics[topic], queue_id, body, b"") for body in bodies]
     return store.append(puts, born_ms=1_600_000_000_000, born_host=HOST, **options)
@@ -96,7 +96,7 @@ def bodies(store: Store, topic: str = "t", queue_id: int = 0) -> dict[int, bytes
     return found
 
 
-def properties(store: Store, position: Position, topic: str = "t") -> dict[str, str]:
+def properties(store: Store, position: LogPosition, topic: str = "t") -> dict[str, str]:
     """Properties of the message at a position."""
     [(physical, size, _)] = store.topics[topic].queues[position.queue_id].read(position.offset, 1)
     return parse_properties(split(store.read(physical, size))[1])

@@ -13,12 +13,12 @@ from typing import Any, Self, TypeVar
 from broker.errors import DiskFull, StoreError
 from broker.format.properties import encode_properties
 from broker.format.record import store_timestamp
-from broker.log.awaited import AwaitedSteps
-from broker.log.put import Position, Put
+from broker.log.durability import AwaitedSteps
+from broker.log.put import LogPosition, Put
 from broker.queues.consume_queue import FILLER_SIZE
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Syncs
-from broker.runtime.steps import Ended, step
+from broker.runtime.steps import StepsEnd, step
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
@@ -45,7 +45,7 @@ def let_pass(scheduler: ManualScheduler, until: Callable[[], bool]) -> None:
 
 def drive(steps: AwaitedSteps[Result], scheduler: ManualScheduler) -> Result:
     """Make a change in its steps, letting time pass where it waits for the disk; return its result."""
-    while not isinstance(made := step(steps), Ended):
+    while not isinstance(made := step(steps), StepsEnd):
         if made is not None:
             told: list[bool] = []
             made.then(partial(told.append, True))
@@ -87,7 +87,7 @@ def put_durably(
     delay_level: int = 0,
     deliver_at_ms: int = 0,
     delay_ms: int = 0,
-) -> Position:
+) -> LogPosition:
     """`Store.put`, and where the store syncs in the background, as a node does it; raises the same."""
     waits = {"delay_level": delay_level, "deliver_at_ms": deliver_at_ms, "delay_ms": delay_ms}
     if store.commit.syncs is None:

@@ -21,9 +21,9 @@ from broker.runtime.seams import SystemClock
 from broker.runtime.steps import run_now
 from broker.scheduled.recurring.loops import Loops
 from broker.scheduled.recurring.occurrence import LOOP, Occurrence
-from broker.scheduled.recurring.returning import returning
+from broker.scheduled.recurring.resumed_loops import returning
 from broker.scheduled.timer.retention_hold import TimerHold
-from broker.tools.check import Check
+from broker.tools.check import StoreCheck
 from broker.tools.interchange import adopted, names_of
 from broker.transaction.retention_hold import TransactionHold
 from pyddmq.testing import ManualClock
@@ -129,7 +129,7 @@ def test_ids_of_batches_and_index_files_of_rocketmqs_own_size(rocket: Surroundin
     assert sorted(bytes(each.stored_body) for each in query.found) == [body.encode() for body in MEMBERS]
     store.close()
     assert index.stat().st_mtime_ns == before
-    findings = check_data(Check(str(root), RealDisk(read_only=True), SystemClock()))
+    findings = check_data(StoreCheck(str(root), RealDisk(read_only=True), SystemClock()))
     assert not [each for each in findings if each.kind.startswith("index")]
 
 

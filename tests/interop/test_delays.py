@@ -12,7 +12,7 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import SystemClock
 from broker.runtime.steps import run_now
-from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.delay.delays import Delays
 from broker.store import Store
 from pyddmq.testing import ManualClock, ManualScheduler
@@ -53,7 +53,7 @@ def ours_first(root: Path) -> None:
     assert bodies(store) == [b"ours delivered"]
     store.put(TOPIC, b"ours 1", key="k", tags="TagA", properties={"own": "1"}, delay_level=1)
     cancelled = store.put(TOPIC, b"ours cancelled", delay_level=2)
-    assert delays.cancel(TOPIC, cancelled.unique_key.decode()) is CancelOutcome.CANCELLED
+    assert delays.cancel(TOPIC, cancelled.unique_key.decode()) is CancelEffect.CANCELLED
     store.put(TOPIC, b"ours 2", delay_level=2)
     delays.close()
     store.close()

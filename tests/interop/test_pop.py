@@ -10,7 +10,7 @@ from broker.runtime.disk import RealDisk
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import SystemClock
 from broker.runtime.steps import run_now
-from broker.scheduled.popped import REVIVE_PREFIX
+from broker.scheduled.pop_records import REVIVE_PREFIX
 from pyddmq.testing import ManualClock, ManualScheduler
 from tests.interop.conftest import Surroundings
 from tests.interop.contents import open_store

@@ -22,7 +22,7 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.seams import SystemClock
 from broker.runtime.steps import run_now
-from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.timer.names import TimerOptions
 from broker.scheduled.timer.timers import Timers
@@ -30,7 +30,7 @@ from broker.tools.interchange import adopted
 from broker.transaction.names import State
 from broker.transaction.outcomes import EndOutcome
 from broker.transaction.settings import CheckSettings
-from broker.transaction.transactions import Check, Transactions
+from broker.transaction.transactions import HalfCheck, Transactions
 from pyddmq.testing import ManualClock, ManualScheduler
 from tests.interop.conftest import Surroundings
 from tests.interop.contents import OPTIONS, STORE_HOST, open_store
@@ -107,7 +107,7 @@ class Ours:
         self.scheduler.run_until_idle()
         assert found[0].resolved
 
-    def checks(self) -> list[Check]:
+    def checks(self) -> list[HalfCheck]:
         """Checks for the producers of the group that are due now."""
         return self.transactions.fetch_checks(GROUP, 9)
 
@@ -173,7 +173,7 @@ def ours_first(root: Path, now_ms: int, *, kill: bool) -> dict[bytes, int]:
     ours.timer(b"our latest", now_ms + 14_000)
     ours.scheduler.advance(0.1)
     for key in (cancelled, cancelled_rolled):
-        assert ours.timers.cancel(TOPIC, key) is CancelOutcome.CANCELLED
+        assert ours.timers.cancel(TOPIC, key) is CancelEffect.CANCELLED
     ours.scheduler.advance(0.1)
     ours.leave(kill=kill)
     wanted = {body: due for body, due in ours.due.items() if b"cancelled" not in body}

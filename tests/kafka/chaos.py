@@ -33,9 +33,9 @@ from tests.kafka.chaos_changing import said as said_of_changes
 from tests.kafka.nodes import NodeProcess
 from tests.kafka.topics import make_topic, plain_producer
 from tests.patient import until
-from upstream.kafka.all_groups import Standing
+from upstream.kafka.all_groups import CommittedPosition
 from upstream.kafka.commits.metadata import decode
-from upstream.kafka.link import KafkaFailure, Place
+from upstream.kafka.link import KafkaFailure, KafkaPartition
 from upstream.kafka_client.all_groups_process import SurveyProcess
 
 PARTITIONS, KEYS = 12, 120
@@ -212,7 +212,7 @@ class Looker:
                 self._account.looked(time.monotonic(), owners, committed, is_stable=group.is_stable)
 
 
-def _said(standing: Standing) -> Committed:
+def _said(standing: CommittedPosition) -> Committed:
     return standing.offset, decode(standing.metadata, standing.offset).ranges
 
 
@@ -418,7 +418,7 @@ class Chaos:
         """Whether Kafka has, some time later, all of it as committed."""
         config = KafkaClusterConfig.model_validate({"bootstrapServers": self._kafka.address})
         survey = SurveyProcess("chaos", config, client_id="chaos")
-        places = [Place(TOPIC, each) for each in range(PARTITIONS)]
+        places = [KafkaPartition(TOPIC, each) for each in range(PARTITIONS)]
 
         def all_of_it() -> bool:
             group = survey.groups([GROUP]).get(GROUP)

@@ -17,16 +17,16 @@ from upstream.kafka.link import (
     Ends,
     Headers,
     KafkaFailure,
+    KafkaPartition,
+    KafkaProducer,
     KafkaRecord,
     MemberListener,
     OffsetsTold,
     PartitionReader,
-    Place,
     Produced,
-    Producer,
     RecordsRead,
-    Subscribed,
     Topics,
+    TopicSubscription,
 )
 from upstream.kafka_client.member import LibrdkafkaMember
 
@@ -83,45 +83,45 @@ class Debts:
 class WatchedMember:
     """A member, and between it and who listens what is owed: answers, its share, all records up to the ends."""
 
-    def __init__(self, member: LibrdkafkaMember, debts: Debts, ends: Mapping[Place, int]) -> None:
+    def __init__(self, member: LibrdkafkaMember, debts: Debts, ends: Mapping[KafkaPartition, int]) -> None:
         """Watch `member`; `ends` are those of all partitions, as they become."""
         self._member = member
         self._debts = debts
         self._ends = ends
-        self._told: dict[Place, int] = {}
-        self._rests: set[Place] = set()
+        self._told: dict[KafkaPartition, int] = {}
+        self._rests: set[KafkaPartition] = set()
         self._listener: MemberListener | None = None
-        self.given: set[Place] = set()
+        self.given: set[KafkaPartition] = set()
 
-    def has_read(self, place: Place) -> bool:
+    def has_read(self, place: KafkaPartition) -> bool:
         """Whether a partition is told to its end, if it is read at all."""
         return place in self._rests or self._told.get(place, self._ends[place]) >= self._ends[place]
 
     # Asked
 
-    def join(self, listener: MemberListener, topics: Sequence[Subscribed]) -> None:
+    def join(self, listener: MemberListener, topics: Sequence[TopicSubscription]) -> None:
         """Join, and owe the whole of these topics."""
         self._listener = listener
         names = {each.name for each in topics}
         self._debts.add(lambda: self.given >= {place for place in self._ends if place.topic in names})
         self._member.join(self, topics)
 
-    def subscribe(self, topics: Sequence[Subscribed]) -> None:
+    def subscribe(self, topics: Sequence[TopicSubscription]) -> None:
         """Pass on."""
         self._member.subscribe(topics)
 
-    def read_from(self, place: Place, offset: int) -> None:
+    def read_from(self, place: KafkaPartition, offset: int) -> None:
         """Owe all from there on."""
         self._told[place] = offset
         self._debts.add(lambda: self.has_read(place))
         self._member.read_from(place, offset)
 
-    def pause(self, places: Sequence[Place]) -> None:
+    def pause(self, places: Sequence[KafkaPartition]) -> None:
         """Owe none of these."""
         self._rests.update(places)
         self._member.pause(places)
 
-    def resume(self, places: Sequence[Place]) -> None:
+    def resume(self, places: Sequence[KafkaPartition]) -> None:
         """Owe them again."""
         self._rests.difference_update(places)
         self._debts.add(lambda: all(self.has_read(each) for each in places))
@@ -135,7 +135,7 @@ class WatchedMember:
         """Pass on."""
         self._member.abandon()
 
-    def ends(self, places: Sequence[Place], told: Ends) -> None:
+    def ends(self, places: Sequence[KafkaPartition], told: Ends) -> None:
         """Owe an answer."""
         self._member.ends(places, self._debts.answer(told))
 
@@ -143,7 +143,7 @@ class WatchedMember:
         """Owe an answer."""
         self._member.topics(names, self._debts.answer(told))
 
-    def offsets_at(self, places: Sequence[Place], time_ms: int, told: OffsetsTold) -> None:
+    def offsets_at(self, places: Sequence[KafkaPartition], time_ms: int, told: OffsetsTold) -> None:
         """Owe an answer."""
         self._member.offsets_at(places, time_ms, self._debts.answer(told))
 
@@ -160,12 +160,12 @@ class WatchedMember:
         self._rests -= places
         self._who_listens().assigned(assignments)
 
-    def revoked(self, places: Sequence[Place], done: Callable[[], None]) -> None:
+    def revoked(self, places: Sequence[KafkaPartition], done: Callable[[], None]) -> None:
         """Note what it has no more."""
         self._forget(places)
         self._who_listens().revoked(places, done)
 
-    def lost(self, places: Sequence[Place]) -> None:
+    def lost(self, places: Sequence[KafkaPartition]) -> None:
         """Likewise."""
         self._forget(places)
         self._who_listens().lost(places)
@@ -174,9 +174,9 @@ class WatchedMember:
         """Note how far it is."""
         self._who_listens().records(records)
         for each in records:
-            self._told[Place(each.topic, each.partition)] = each.offset + 1
+            self._told[KafkaPartition(each.topic, each.partition)] = each.offset + 1
 
-    def at_end(self, place: Place, offset: int) -> None:
+    def at_end(self, place: KafkaPartition, offset: int) -> None:
         """Likewise."""
         self._who_listens().at_end(place, offset)
         self._told[place] = offset
@@ -189,7 +189,7 @@ class WatchedMember:
         """Pass on."""
         self._who_listens().broken(failure)
 
-    def _forget(self, places: Sequence[Place]) -> None:
+    def _forget(self, places: Sequence[KafkaPartition]) -> None:
         self.given.difference_update(places)
         self._rests.difference_update(places)
         for each in places:
@@ -207,7 +207,7 @@ class WatchedReader:
         self._reader = reader
         self._debts = debts
 
-    def fetch(self, place: Place, offsets: Sequence[int], there: RecordsRead) -> None:
+    def fetch(self, place: KafkaPartition, offsets: Sequence[int], there: RecordsRead) -> None:
         """Owe them."""
         self._reader.fetch(place, offsets, self._debts.answer(there))
 
@@ -219,7 +219,7 @@ class WatchedReader:
 class WatchedProducer:
     """A producer that owes an acknowledgement."""
 
-    def __init__(self, producer: Producer, debts: Debts) -> None:
+    def __init__(self, producer: KafkaProducer, debts: Debts) -> None:
         self._producer = producer
         self._debts = debts
 

@@ -24,7 +24,7 @@ from tests.kafka.debts import LATE_SECONDS, Debts, NodeLoop, WatchedMember, Watc
 from tests.kafka.topics import SECONDS, add_partitions, committed, delete_records, make_topic, plain_producer
 from tests.patient import until
 from upstream.kafka.broker import Ways
-from upstream.kafka.link import Place
+from upstream.kafka.link import KafkaPartition
 from upstream.kafka_client.client import LibrdkafkaClient
 from upstream.kafka_client.member import LibrdkafkaMember
 
@@ -49,7 +49,7 @@ class Elsewhere:
         looks = {"group.id": "contract-look", "enable.partition.eof": True, "auto.offset.reset": "earliest", **PROMPT}
         self._consumer = Consumer({"bootstrap.servers": address, "enable.auto.commit": False, "log_level": 0, **looks})
 
-    def append(self, place: Place, *, transaction: bool, **record: Any) -> int:
+    def append(self, place: KafkaPartition, *, transaction: bool, **record: Any) -> int:
         """Append a record, by itself or in a transaction, whose end has an offset, too; returns where it ends."""
         ended: list[int] = []
 
@@ -95,7 +95,7 @@ class RealKafkaGround(OverKafka):
 
     def __init__(self, *subscriptions: dict[str, Any], **how: Any) -> None:
         self.topic = f"contract-{uuid4().hex[:12]}"
-        self._ends: dict[Place, int] = {}
+        self._ends: dict[KafkaPartition, int] = {}
         super().__init__(*subscriptions, group=f"g-{self.topic}", **how)
 
     def open(self) -> None:
@@ -104,7 +104,7 @@ class RealKafkaGround(OverKafka):
             for name, partitions in ((self.topic, self.queues), (f"{self.group_name}.DLQ", 1)):
                 # The node's clock says a day of long ago.
                 make_topic(self.elsewhere.address, name, partitions, {"retention_ms": "-1"})
-            self._ends = {Place(self.topic, queue): 0 for queue in range(self.queues)}
+            self._ends = {KafkaPartition(self.topic, queue): 0 for queue in range(self.queues)}
         self._loop = NodeLoop()
         self._debts = Debts(self.clock)
         config = KafkaClusterConfig.model_validate(
@@ -176,7 +176,7 @@ class RealKafkaGround(OverKafka):
     def put(self, body: str, *, key: str | None = None, queue: int = 0, tag: str = "") -> None:
         """Append to a partition; every third record is in a transaction, which leaves a gap."""
         self.counter += 1
-        place = Place(self.topic, queue)
+        place = KafkaPartition(self.topic, queue)
         self._ends[place] = self.elsewhere.append(
             place,
             transaction=self.counter % _EACH_MANIETH_IN_A_TRANSACTION == 0,
@@ -206,7 +206,7 @@ class RealKafkaGround(OverKafka):
         """Give the topic one queue more."""
         add_partitions(self.elsewhere.address, self.topic, self.queues + 1)
         self.elsewhere.hear_of(self.topic, self.queues + 1)
-        place = Place(self.topic, self.queues)
+        place = KafkaPartition(self.topic, self.queues)
         self._ends[place] = 0
         self._debts.add(lambda: place in self._watched.given)
         self.advance(0.5)

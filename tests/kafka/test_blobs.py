@@ -11,7 +11,7 @@ from broker.runtime.metrics import Metrics
 from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.kafka_world import Clients
 from upstream.kafka.commits.blobs import Blobs, Named
-from upstream.kafka.link import Place
+from upstream.kafka.link import KafkaPartition
 
 pytestmark = pytest.mark.long
 
@@ -26,7 +26,7 @@ def test_blob_is_read_back_and_dies_when_nothing_names_it(clients: Clients, topi
     clock = ManualClock()
     runtime = runtime_of(SimDisk(), clock, metrics=Metrics(), scheduler=ManualScheduler(clock))
     blobs = Blobs("g", name, reader=reader, producer=producer, runtime=runtime)
-    place, text = Place("orders", 3), "p1;17;" + "x" * 500_000
+    place, text = KafkaPartition("orders", 3), "p1;17;" + "x" * 500_000
 
     def write() -> Named:
         told: list[Named | None] = []

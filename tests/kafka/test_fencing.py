@@ -13,7 +13,7 @@ import pytest
 
 from tests.kafka.topics import committed
 from tests.kafka_world import Clients
-from upstream.kafka.link import Commit, Place
+from upstream.kafka.link import Commit, KafkaPartition
 
 pytestmark = pytest.mark.long
 
@@ -59,7 +59,7 @@ def test_member_that_stood_still_loses_all_and_commits_nothing(
         assert sleeper.stdout.readline() == "has\n"
         sleeper.send_signal(signal.SIGSTOP)
         member, heard = clients.joined(f"g-{name}", [name], group_protocol=protocol)
-        assert heard.given[Place(name, 0)].committed is None
+        assert heard.given[KafkaPartition(name, 0)].committed is None
         assert clients.commit(member, Commit(name, 0, 2, "of the other")) is None
         sleeper.stdin.write("go on\n")
         sleeper.stdin.flush()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.kafka.topics import protocol_of
 from tests.kafka_world import Clients, Heard
-from upstream.kafka.link import Commit, Place
+from upstream.kafka.link import Commit, KafkaPartition
 
 pytestmark = pytest.mark.long
 
@@ -33,7 +33,7 @@ def test_nodes_of_both_protocols_share_a_group(clients: Clients, topic: MakeTopi
     name = topic(partitions=2)
     for partition in range(2):
         clients.send(name, [b"a", b"b"], partition=partition)
-    group, places = f"g-{name}", {Place(name, 0), Place(name, 1)}
+    group, places = f"g-{name}", {KafkaPartition(name, 0), KafkaPartition(name, 1)}
     first, heard = clients.joined(group, [name], group_protocol="classic")
     clients.until(lambda: len(heard.values()) == 4, "records")
     assert clients.commit(first, Commit(name, 0, 1, "text"), Commit(name, 1, 1, "text")) is None

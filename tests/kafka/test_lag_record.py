@@ -20,7 +20,7 @@ from bench.servers.maven import Jars, JarsMissing
 from broker.runtime.disk import RealDisk
 from broker.runtime.seams import SystemClock
 from conf.sections.kafka import KafkaClusterConfig
-from lag.journal.reader import JournalReader, QueueRow, Wanted
+from lag.journal.reader import JournalQuery, JournalReader, QueueRow
 from lag.journal.writer import FOLDER
 from proxy.cli.app import run
 from proxy.cli.demo.demo_lag_command import SMALL_DATA
@@ -67,7 +67,7 @@ def described(address: str, tools: str, prefix: str) -> list[Row]:
 def recorded(journal: Path) -> list[QueueRow]:
     """All samples."""
     reader = JournalReader(RealDisk(read_only=True), f"{journal}/{FOLDER}")
-    return [each for each in reader.read(Wanted()) if isinstance(each, QueueRow)]
+    return [each for each in reader.read(JournalQuery()) if isinstance(each, QueueRow)]
 
 
 def rows_of(journal: Path, prefix: str) -> list[Row]:
@@ -234,15 +234,15 @@ def judged_by_spark(
     journals: list[str], exported: str, group: str, folder: Path
 ) -> tuple[dict[str, dict[int, tuple[int, int, int]]], dict[int, tuple[int, int]]]:
     """What a report over journals says of a group's queues, by who recorded; and the newest exported samples."""
-    from lag.report.options import Input, ReportOptions, Window
-    from lag.rules.limits import Limits
+    from lag.report.options import Input, ReportOptions, ReportWindow
+    from lag.rules.limits import LagLimits
     from lag.spark.jobs.inputs import samples
     from lag.spark.jobs.report import make_report
     from lag.spark.session import QUICK_JVM, SessionOptions, session
     from lag.spark.shipping import ship
 
     now_ms = SystemClock().wall_ms()
-    window = Window(from_ms=now_ms - 3_600_000, to_ms=now_ms)
+    window = ReportWindow(from_ms=now_ms - 3_600_000, to_ms=now_ms)
     options = SessionOptions(
         master="local[2]",
         cores=2,
@@ -256,7 +256,7 @@ def judged_by_spark(
         ship(spark)
         given = Input(journals=journals, groups=frozenset({group}))
         report = make_report(
-            spark, ReportOptions(given=given, window=window, limits=Limits(), compared=False, made_ms=now_ms)
+            spark, ReportOptions(given=given, window=window, limits=LagLimits(), compared=False, made_ms=now_ms)
         )
         told: dict[str, dict[int, Any]] = {}
         for each in (queue for one in report.groups for queue in one.queues):

@@ -11,7 +11,7 @@ import pytest
 from tests.kafka.topics import add_partitions, committed, make_topic, plain_producer, send_plainly, topic_names
 from tests.kafka_world import Clients, Heard
 from tests.patient import until
-from upstream.kafka.link import Commit, Place, Subscribed
+from upstream.kafka.link import Commit, KafkaPartition, TopicSubscription
 from upstream.kafka_client.member import ROOM_BYTES
 
 pytestmark = pytest.mark.long
@@ -27,7 +27,7 @@ def test_assignment_has_what_was_committed_with_its_text(clients: Clients, topic
     clients.send(name, [b"0", b"1", b"2"])
     text = "x" * 4095
     member, heard = clients.joined(f"g-{name}", [name], group_protocol=protocol)
-    place = Place(name, 0)
+    place = KafkaPartition(name, 0)
     first = heard.given[place]
     assert (first.low, first.high, first.committed, first.metadata, first.at_time) == (0, 3, None, "", None)
     assert clients.commit(member, Commit(name, 0, 2, text)) is None
@@ -50,8 +50,8 @@ def test_moment_is_looked_up_where_nothing_is_committed(clients: Clients, topic:
     member, _ = clients.joined(group, [name])
     assert clients.commit(member, Commit(name, 2, 0, "")) is None
     clients.leave(member)
-    _, heard = clients.joined(group, [Subscribed(name, 3000)])
-    assert [heard.given[Place(name, each)].at_time for each in range(3)] == [2, 1, None]
+    _, heard = clients.joined(group, [TopicSubscription(name, 3000)])
+    assert [heard.given[KafkaPartition(name, each)].at_time for each in range(3)] == [2, 1, None]
 
 
 def test_nothing_is_read_before_it_is_asked_for_and_then_in_order(clients: Clients, topic: MakeTopic) -> None:
@@ -61,7 +61,7 @@ def test_nothing_is_read_before_it_is_asked_for_and_then_in_order(clients: Clien
     clients.send(name, values)
     clients.send(name, [b"other"], partition=1)
     member, heard = clients.joined(f"g-{name}", [name], Heard(reads=False))
-    here, other = Place(name, 0), Place(name, 1)
+    here, other = KafkaPartition(name, 0), KafkaPartition(name, 1)
     clients.until(lambda: len(heard.given) == 2, "both partitions")
     member.read_from(other, 0)
     clients.until(lambda: other in heard.ended, "the other partition")
@@ -93,7 +93,7 @@ def test_pause_before_the_first_read_holds(clients: Clients, topic: MakeTopic) -
     name = topic()
     clients.send(name, [b"a"])
     member, heard = clients.joined(f"g-{name}", [name], Heard(reads=False))
-    place = Place(name, 0)
+    place = KafkaPartition(name, 0)
     member.pause([place])
     member.read_from(place, 0)
     ends: list[object] = []
@@ -117,9 +117,9 @@ def test_end_is_told_beyond_markers_and_what_was_taken_back(clients: Clients, to
         producer.flush(60)
         ends(60)
     _, heard = clients.joined(f"g-{name}", [name])
-    clients.until(lambda: heard.ended.get(Place(name, 0)) == 4, "the end behind the markers")
+    clients.until(lambda: heard.ended.get(KafkaPartition(name, 0)) == 4, "the end behind the markers")
     assert heard.values() == [b"kept"]
-    assert heard.given[Place(name, 0)].high == 4
+    assert heard.given[KafkaPartition(name, 0)].high == 4
 
 
 def test_end_is_told_beyond_gaps_of_compaction(clients: Clients, topic: MakeTopic, address: str) -> None:
@@ -133,7 +133,7 @@ def test_end_is_told_beyond_gaps_of_compaction(clients: Clients, topic: MakeTopi
         group = f"g-{name}-{turn}"
         if turn % 10 == 9:
             member, seen = clients.joined(group, [name])
-            clients.ended(seen, Place(name, 0), end)
+            clients.ended(seen, KafkaPartition(name, 0), end)
             offsets = [each.offset for each in seen.got]
             clients.leave(member)
             if len(offsets) < end:
@@ -196,7 +196,7 @@ def test_thread_that_ends_by_a_fault_says_so_and_others_get_what_it_had(clients:
 
     member._thread._poll = fault  # type: ignore[method-assign]
     clients.until(lambda: heard.loud[-1][0] == "broken", "the fault to be told")
-    assert heard.lost_places() == {Place(name, 0)}
+    assert heard.lost_places() == {KafkaPartition(name, 0)}
     assert "KeyError: 'of a test'" in str(heard.loud[-1][1])
     _, other = clients.joined(f"g-{name}", [name])
     clients.until(lambda: other.values() == [b"a"], "what it had")
@@ -208,7 +208,7 @@ def test_revoke_that_is_not_ended_is_lost(clients: Clients, topic: MakeTopic) ->
     one, heard = clients.joined(f"g-{name}", [name], Heard(holds=True), revoke_timeout=300)
     other = topic()
     # librdkafka has not heard of it, and takes that of `name` for lost.
-    one.subscribe([Subscribed(other)])
+    one.subscribe([TopicSubscription(other)])
     clients.until(heard.lost_places, "the bound")
     [end] = heard.open
     end()
@@ -216,23 +216,23 @@ def test_revoke_that_is_not_ended_is_lost(clients: Clients, topic: MakeTopic) ->
     assert refused is not None
     assert refused.fenced
     assert [what for what, _ in heard.loud if what in ("revoked", "lost")] == ["revoked", "lost"]
-    clients.until(lambda: Place(other, 0) in heard.given, "what it asks for now")
+    clients.until(lambda: KafkaPartition(other, 0) in heard.given, "what it asks for now")
     heard.holds = False
     one.subscribe([])
     clients.until(lambda: not heard.given, "nothing")
-    assert heard.loud[-1] == ("revoked", (Place(other, 0),))
+    assert heard.loud[-1] == ("revoked", (KafkaPartition(other, 0),))
 
 
 def test_expression_gets_new_topics_and_new_partitions(clients: Clients, topic: MakeTopic, address: str) -> None:
     """By librdkafka's refresh of what there is."""
     first, fast = topic(), {"topic.metadata.refresh.interval.ms": 200}
     stem = first.rpartition("-")[0].rpartition("-")[0]
-    _, heard = clients.joined(f"g-{first}", [Subscribed(f"^{stem}-.*", 5)], librdkafka=fast)
-    assert heard.given[Place(first, 0)].at_time == 0
+    _, heard = clients.joined(f"g-{first}", [TopicSubscription(f"^{stem}-.*", 5)], librdkafka=fast)
+    assert heard.given[KafkaPartition(first, 0)].at_time == 0
     second = topic()
-    clients.until(lambda: Place(second, 0) in heard.given, "the new topic")
+    clients.until(lambda: KafkaPartition(second, 0) in heard.given, "the new topic")
     add_partitions(address, first, 2)
-    clients.until(lambda: Place(first, 1) in heard.given, "the new partition")
+    clients.until(lambda: KafkaPartition(first, 1) in heard.given, "the new partition")
     assert not heard.lost_places()
 
 
@@ -262,7 +262,7 @@ def test_what_a_slow_loop_has_not_taken_is_bounded(clients: Clients, topic: Make
     send_plainly(address, name, [{"value": b"x" * 100_000, "partition": 0} for _ in range(400)])
     member, heard = clients.joined(f"g-{name}", [name], Heard(reads=False))
     most = 0
-    member.read_from(Place(name, 0), 0)
+    member.read_from(KafkaPartition(name, 0), 0)
 
     def look() -> bool:
         nonlocal most

@@ -19,7 +19,7 @@ from tests.kafka.topics import (
     topic_names,
 )
 from tests.kafka_world import Clients, Heard
-from upstream.kafka.link import Commit, LogBounds, Place
+from upstream.kafka.link import Commit, KafkaPartition, LogBounds
 from upstream.kafka.partitions import Partitions
 from upstream.kafka.subscriptions import Subscriptions
 from upstream.kafka_client.member import LibrdkafkaMember
@@ -40,7 +40,7 @@ def test_end_is_the_high_watermark_above_an_open_transaction(clients: Clients, t
     producer.produce(name, value=b"open", partition=0)
     assert producer.flush(60) == 0
     clients.send(name, [b"behind"] * 7)
-    group, place = f"g-{name}", Place(name, 0)
+    group, place = f"g-{name}", KafkaPartition(name, 0)
     member, heard = clients.joined(group, [name])
     given = heard.given[place]
     assert (given.high, given.readable_end, given.is_beyond) == (1, 1, False), "as long as nothing is committed"
@@ -101,7 +101,7 @@ def test_known_partition_continues_at_its_commit(where: str, clients: Clients, t
     _, heard = _joined(clients, group, config, len(names))
     subscriptions = Subscriptions(config)
     begins = {"first": 2, "last": 6, "timestamp": 5}[where]
-    starts = {commit: subscriptions.start_of(heard.given[Place(name, 0)]) for commit, name in names.items()}
+    starts = {commit: subscriptions.start_of(heard.given[KafkaPartition(name, 0)]) for commit, name in names.items()}
     assert starts == {
         "none": begins,
         "below": 2,
@@ -109,7 +109,7 @@ def test_known_partition_continues_at_its_commit(where: str, clients: Clients, t
         "above the last stable offset": 7,
         "above the end": begins,
     }
-    beyond = [commit for commit, name in names.items() if heard.given[Place(name, 0)].is_beyond]
+    beyond = [commit for commit, name in names.items() if heard.given[KafkaPartition(name, 0)].is_beyond]
     assert beyond == ["above the end"]
     producer.abort_transaction(60)
 
@@ -127,8 +127,8 @@ def test_what_appears_while_the_group_exists_is_read_from_its_first_record(
     assert clients.commit(member, Commit(name, 0, 0, "")) is None
     if node == "started":
         clients.leave(member)
-    place = {"partition added": Place(name, 1), "topic of an expression": Place(f"{name}-b", 0)}.get(
-        appears, Place(name, 0)
+    place = {"partition added": KafkaPartition(name, 1), "topic of an expression": KafkaPartition(f"{name}-b", 0)}.get(
+        appears, KafkaPartition(name, 0)
     )
     if appears == "partition added":
         add_partitions(address, name, 2)

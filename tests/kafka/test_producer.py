@@ -9,7 +9,7 @@ import pytest
 from tests.kafka.server import KafkaServer
 from tests.kafka.topics import make_topic, plain_producer, send_plainly, topic_names
 from tests.kafka_world import Clients
-from upstream.kafka.link import Commit, KafkaFailure, KafkaRecord, Place
+from upstream.kafka.link import Commit, KafkaFailure, KafkaPartition, KafkaRecord
 
 pytestmark = pytest.mark.long
 
@@ -77,7 +77,7 @@ def test_record_that_is_too_large_is_refused(clients: Clients, topic: MakeTopic)
         producer.produce(name, 0, None, b"x", (), lambda *each: sent.append(each))
 
 
-def read(clients: Clients, place: Place, offsets: Sequence[int]) -> list[KafkaRecord]:
+def read(clients: Clients, place: KafkaPartition, offsets: Sequence[int]) -> list[KafkaRecord]:
     """Read again."""
     reader = clients.client().reader()
     found: list[Sequence[KafkaRecord]] = []
@@ -91,19 +91,19 @@ def test_records_are_read_again_where_they_are(clients: Clients, topic: MakeTopi
     """Any offsets, near and far; what is not there is left out; a partition that is not there has none."""
     name = topic(2)
     send_plainly(address, name, [{"value": b"%d" % each, "partition": 0} for each in range(5000)])
-    assert [each.offset for each in read(clients, Place(name, 0), [3, 4, 77, 4900, 4999, 6000])] == [
+    assert [each.offset for each in read(clients, KafkaPartition(name, 0), [3, 4, 77, 4900, 4999, 6000])] == [
         3,
         4,
         77,
         4900,
         4999,
     ]
-    assert read(clients, Place(name, 0), [4242])[0].value == b"4242"
-    assert read(clients, Place(name, 1), [0]) == []
+    assert read(clients, KafkaPartition(name, 0), [4242])[0].value == b"4242"
+    assert read(clients, KafkaPartition(name, 1), [0]) == []
     reader = clients.client().reader()
     found: list[Sequence[KafkaRecord]] = []
     for offsets in ([10, 20], [15], [4000], [1]):
-        reader.fetch(Place(name, 0), offsets, lambda records, _: found.append(records))
+        reader.fetch(KafkaPartition(name, 0), offsets, lambda records, _: found.append(records))
     clients.until(lambda: len(found) == 4, "all of it")
     assert sorted([each.offset for each in got] for got in found) == [[1], [10, 20], [15], [4000]]
     reader.close()
@@ -118,7 +118,7 @@ def test_aborted_record_is_not_read_again(clients: Clients, topic: MakeTopic, ad
     producer.produce(name, value=b"taken back", partition=0)
     producer.flush(60)
     producer.abort_transaction(60)
-    assert read(clients, Place(name, 0), [0]) == []
+    assert read(clients, KafkaPartition(name, 0), [0]) == []
 
 
 def test_sends_and_members_survive_a_restart_of_the_broker(killable: KafkaServer) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.kafka.topics import add_partitions, delete_topic, make_topic, topic_names
 from tests.kafka_world import Clients
-from upstream.kafka.link import KafkaFailure, Place
+from upstream.kafka.link import KafkaFailure, KafkaPartition
 from upstream.kafka_client.producer import LibrdkafkaProducer
 
 pytestmark = pytest.mark.long
@@ -68,11 +68,11 @@ def test_ends_of_what_is_there_are_told_beside_what_is_missing(
     member, heard = clients.joined(f"g-{gone}", [gone, there], group_protocol=protocol)
     clients.until(lambda: len(heard.values()) == 4, "records")
     delete_topic(address, gone)
-    places = [Place(gone, 0), Place(there, 0)]
-    told: list[list[tuple[Place, int, int, int]]] = []
+    places = [KafkaPartition(gone, 0), KafkaPartition(there, 0)]
+    told: list[list[tuple[KafkaPartition, int, int, int]]] = []
     asked_at = [0.0]
 
-    def ask(wanted: list[tuple[Place, int, int, int]]) -> bool:
+    def ask(wanted: list[tuple[KafkaPartition, int, int, int]]) -> bool:
         # At the moment of a change there may be no answer: it is asked again.
         if time.monotonic() > asked_at[0] + 0.5:
             asked_at[0] = time.monotonic()
@@ -96,7 +96,7 @@ def test_ends_are_told_once_a_partition_that_was_gone_is_there_again(
     told: list[int] = []
 
     def there() -> int:
-        member.ends([Place(name, 0), Place(name, 1)], lambda ends, _: told.append(len(ends)))
+        member.ends([KafkaPartition(name, 0), KafkaPartition(name, 1)], lambda ends, _: told.append(len(ends)))
         until = time.monotonic() + 0.5
         clients.until(lambda: time.monotonic() > until, "answers")
         return told[-1] if told else 0

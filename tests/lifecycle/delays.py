@@ -12,7 +12,7 @@ from broker.errors import DamagedRecord, DiskFull, RecordGone, StoreFailed
 from broker.format.message import message_of
 from broker.format.record import split, store_timestamp
 from broker.retention import RetentionLimits
-from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.delay.level_queue import DelayLevel
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
 from broker.scheduled.delay.retention_hold import DelayHold
@@ -89,7 +89,7 @@ class Delays(Scenario):
         self.account.unsure(body)
         name = self._ids[body]
         self._cancelled.add(body)
-        assert drive(self._made.delays.cancelling(topic, name), self._made.scheduler) is CancelOutcome.CANCELLED
+        assert drive(self._made.delays.cancelling(topic, name), self._made.scheduler) is CancelEffect.CANCELLED
         self.account.forbid(body)
         self._see()
 

@@ -12,7 +12,7 @@ from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC, State
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.retention_hold import TransactionHold
 from broker.transaction.settings import CheckSettings
-from broker.transaction.states import Known
+from broker.transaction.states import HalfState
 from tests.integration.store_tools import ROOT
 from tests.integration.transaction_tools import GROUP, TOPIC, Broker, broker
 from tests.integration.waiting_tools import put_durably, retain
@@ -234,9 +234,9 @@ class Halves(Scenario):
         known = halves.states.get(offset)
         if self._made.store.failed is not None:
             return "in doubt"
-        if known is not Known.UNDECIDED:
-            return {Known.COMMITTED: "committed", Known.ROLLED_BACK: "rolled back"}.get(
-                known or Known.ELSEWHERE, "lost"
+        if known is not HalfState.UNDECIDED:
+            return {HalfState.COMMITTED: "committed", HalfState.ROLLED_BACK: "rolled back"}.get(
+                known or HalfState.ELSEWHERE, "lost"
             )
         asked = halves.checks.asked.get(offset)
         if asked is not None and asked.out:

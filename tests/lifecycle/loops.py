@@ -6,7 +6,7 @@ import contextlib
 
 from broker.errors import DamagedRecord, RecordGone
 from broker.format.message import message_of
-from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.recurring.occurrence import Occurrence
 from broker.scheduled.timer.names import TIMER_TOPIC
 from tests.integration.loop_tools import START_S, TOPIC, World, loop, once, walked, world
@@ -169,7 +169,7 @@ class Loops(Scenario):
         left = [each.id for each in walked(waits)]
         for each in left:
             self.account.unsure(each)
-        assert self._made.cancel(named, topic) is CancelOutcome.CANCELLED
+        assert self._made.cancel(named, topic) is CancelEffect.CANCELLED
         for each in left:
             self.account.forbid(each)
         self._answered.append((topic, named))
@@ -182,7 +182,7 @@ class Loops(Scenario):
         self.account.promised[occurrence.id] = min(due_ms, before_ms)
         made = self._made
         moved = drive(made.timers.rescheduling(TOPIC, self._keys[occurrence.id], due_ms), made.scheduler)
-        assert moved.outcome is CancelOutcome.CANCELLED
+        assert moved.outcome is CancelEffect.CANCELLED
         # Those behind it wait for their own moments, and for it.
         for each in walked(occurrence):
             own_ms = each.at_s * 1000 if each.id != occurrence.id else due_ms
@@ -278,6 +278,6 @@ class Loops(Scenario):
                 self.account.open_ones.add(f"{found}, which is out of order,")
             numbers[uuid] = int(number)
         for topic, occurrence in self._answered:
-            if made.cancel(occurrence, topic) is not CancelOutcome.CANCELLED:
+            if made.cancel(occurrence, topic) is not CancelEffect.CANCELLED:
                 self.account.open_ones.add(f"the cancel of {occurrence.id}")
         made.close()

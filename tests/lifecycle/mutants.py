@@ -21,12 +21,12 @@ from broker.retry.redrive import Redrives
 from broker.scheduled.delay.due import DueDelays
 from broker.scheduled.delay.level_queue import DelayLevel
 from broker.scheduled.release_plain import Plain, PlainRelease
-from broker.scheduled.timer.pending.coming import Coming
+from broker.scheduled.timer.pending.due_timers import Coming
 from broker.scheduled.timer.pending.table import TimerTable
 from broker.store import Store
 from broker.transaction.names import Fate
 from broker.transaction.ops import OpWriter
-from broker.transaction.replay import Replay
+from broker.transaction.replay import TransactionReplay
 from broker.transaction.states import HalfStates
 from tests.broken_parts import keep_half_a_batch, sync_and_settle_at_once
 from tests.lifecycle.batches import Batches
@@ -177,7 +177,7 @@ def _next_alone(append: Any) -> Any:
 def _decisions_forgotten(steps: Any) -> Any:
     """A start takes every half for undecided."""
 
-    def forget(replay: Replay) -> Generator[None, None, None]:
+    def forget(replay: TransactionReplay) -> Generator[None, None, None]:
         yield from steps(replay)
         halves = replay._halves
         queue = halves.queue()
@@ -264,7 +264,12 @@ MUTANTS = (
         _patched(broker.scheduled.timer.opening, "_apply_decisions", _superseded_ignored),
     ),
     Mutant("an occurrence and its next are two writes", Loops, "lost", _patched(Store, "append", _next_alone)),
-    Mutant("decided halves are undecided again", Halves, "times", _patched(Replay, "steps", _decisions_forgotten)),
+    Mutant(
+        "decided halves are undecided again",
+        Halves,
+        "times",
+        _patched(TransactionReplay, "steps", _decisions_forgotten),
+    ),
     Mutant(
         "what the log has of numbers is not read", Numbered, "times", _patched(Deduplication, "_take", _nothing_taken)
     ),

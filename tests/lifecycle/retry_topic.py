@@ -12,7 +12,7 @@ from tests.lifecycle.walk import Walk
 from tests.unit.retry_world import RetryWorld
 from tests.unit.upstream_world import ROOT, Client
 from upstream.job import UpstreamJob
-from upstream.state import State
+from upstream.state import JobState
 
 GROUP = "g"
 FAILURE = "it fails, attempts are left"
@@ -241,7 +241,12 @@ class RetryTopicRetries(Scenario):
         job = group_queue.live.get(offset)
         if job is None:
             return "unfinished"
-        states = {State.OUT: "out", State.SENDING: "sending", State.BURYING: "burying", State.UNDECIDED: "undecided"}
+        states = {
+            JobState.OUT: "out",
+            JobState.SENDING: "sending",
+            JobState.BURYING: "burying",
+            JobState.UNDECIDED: "undecided",
+        }
         return states.get(job.state, "unfinished")
 
     def _last_place(self, body: bytes) -> tuple[str, int, int]:

@@ -12,7 +12,7 @@ from broker.errors import DamagedRecord, DiskFull, RecordGone, StoreFailed
 from broker.format.message import message_of
 from broker.log.group_commit import AHEAD_MAX_US
 from broker.retention import RetentionLimits
-from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.names import TIMER_TOPIC
 from broker.scheduled.timer.retention_hold import TimerHold
@@ -328,7 +328,7 @@ class Timers(Scenario):
         self.account.unsure(body)
         made = self._made
         self._ending[self._keys[body]] = "a cancel is durable"
-        assert drive(made.timers.cancelling(topic, self._keys[body]), made.scheduler) is CancelOutcome.CANCELLED
+        assert drive(made.timers.cancelling(topic, self._keys[body]), made.scheduler) is CancelEffect.CANCELLED
         self.account.forbid(body)
         self._answered.append((topic, self._keys[body]))
         self._see()
@@ -339,7 +339,7 @@ class Timers(Scenario):
         self.account.promised[body] = min(due, self._due[key])
         self._ending[key] = "it is rescheduled"
         outcome, again = drive(self._made.timers.rescheduling(TOPIC, key, due), self._made.scheduler)
-        assert outcome is CancelOutcome.CANCELLED
+        assert outcome is CancelEffect.CANCELLED
         self.account.promised[body] = due
         self._answered.append((TOPIC, key))
         self._name(body, again, due)
@@ -430,6 +430,6 @@ class Timers(Scenario):
         if made.pending:
             self.account.open_ones.add(f"{made.pending} timers")
         for topic, key in self._answered:
-            if made.timers.cancel(topic, key) is not CancelOutcome.CANCELLED:
+            if made.timers.cancel(topic, key) is not CancelEffect.CANCELLED:
                 self.account.open_ones.add(f"the cancel of {key}")
         made.close()

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker.log.awaited import AwaitedSteps
+from broker.log.durability import AwaitedSteps
 from broker.queues.consume_queue import FILLER_SIZE
 from broker.retention import ExpiringSegment, Relocation
 from proxy.node.node import Node

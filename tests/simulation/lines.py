@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, NamedTuple, Protocol
 
 from pyddmq.testing import SimNetwork, SimTransport
-from pyddmq.testing.network import Mark
+from pyddmq.testing.network import NetworkMark
 from tests.simulation.ledger import Ledger, Stamp
 from tests.simulation.waits import Walls
 from tests.simulation.wire import Codec, Frames, Reply
@@ -22,15 +22,15 @@ class Edge(Protocol):
         """Connect; `link.connection_made` or `link.refused` follows, now or later."""
         ...
 
-    def now(self) -> Mark:
+    def now(self) -> NetworkMark:
         """Take the next place in the order of events."""
         ...
 
-    def written(self, transport: Any, position: int) -> Mark:
+    def written(self, transport: Any, position: int) -> NetworkMark:
         """When the node wrote the byte before this position of the stream."""
         ...
 
-    def when_arrived(self, transport: Any, callback: Callable[[Mark], None]) -> None:
+    def when_arrived(self, transport: Any, callback: Callable[[NetworkMark], None]) -> None:
         """Call back when the node has taken what was written so far."""
         ...
 
@@ -46,15 +46,15 @@ class SimEdge:
         if self._network.connect(link, address, host=host) is None:
             link.refused()
 
-    def now(self) -> Mark:
+    def now(self) -> NetworkMark:
         """Return a new mark of the network."""
         return self._network.mark()
 
-    def written(self, transport: SimTransport, position: int) -> Mark:
+    def written(self, transport: SimTransport, position: int) -> NetworkMark:
         """Return the mark of the node's write."""
         return transport.mark_of(position)
 
-    def when_arrived(self, transport: SimTransport, callback: Callable[[Mark], None]) -> None:
+    def when_arrived(self, transport: SimTransport, callback: Callable[[NetworkMark], None]) -> None:
         """Register with the transport."""
         transport.when_arrived(callback)
 
@@ -87,7 +87,7 @@ class Link(asyncio.Protocol):
         self.edge = client.around.edge
         self.frames = Frames()
         self.life = client.around.ledger.life
-        self.pending: dict[int, tuple[Any, Mark]] = {}
+        self.pending: dict[int, tuple[Any, NetworkMark]] = {}
         self.transport: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -113,7 +113,7 @@ class Link(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.client.on_lost(self)
 
-    def stamp(self, mark: Mark, asked: Mark | None = None) -> Stamp:
+    def stamp(self, mark: NetworkMark, asked: NetworkMark | None = None) -> Stamp:
         """Turn a mark of this connection into a stamp of the ledger."""
         if asked is None or self.client.around.exact:
             return Stamp(mark.sequence, mark.turn, mark.time, self.life, mark.late, mark.turn)

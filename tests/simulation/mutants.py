@@ -39,7 +39,7 @@ from upstream.outcomes.outcomes import Outcomes
 from upstream.progress.journal import AckJournal
 from upstream.progress.progress import Progress
 from upstream.retry.dead_letters import DeadLetters
-from upstream.state import WITHOUT_PERMIT, Event, State, move
+from upstream.state import WITHOUT_PERMIT, JobEvent, JobState, move
 from upstream.waiting.order import OrderQueue
 
 LOG_FILES = ("/commitlog/", "/segment.new")
@@ -317,11 +317,11 @@ def _unread(reading: Any) -> Any:
 def _skip_unkept(_: Any) -> Any:
     def skip(head: heads.Head, *, force: bool, progress: Progress) -> heads.Handled:
         job, subscription = head
-        if force or job.state in (State.OUT, State.HELD, State.BURYING):
+        if force or job.state in (JobState.OUT, JobState.HELD, JobState.BURYING):
             raise heads.HeadRefused("not this one")
         held_permit = job.state not in WITHOUT_PERMIT
         heads._take_out(head)
-        move(job, Event.SKIP)
+        move(job, JobEvent.SKIP)
         subscription.outcomes.over(job, held_permit=held_permit)
         return heads.Handled(True, "")
 

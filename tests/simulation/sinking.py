@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, ClassVar
 
-from actions.outside import Outside
+from actions.client_factories import Outside
 from actions.registry import Registry
 from actions.sinks.faults import ServerAway
 from actions.sinks.files.sink import LOOK_SECONDS
-from actions.sinks.redis.link import RedisLink, RedisWish, Refused
+from actions.sinks.redis.link import CommandRefused, RedisLink, RedisWish
 from actions.sinks.redis.names import Words
 from broker.features import ALL
 from broker.runtime.metrics import Metrics
@@ -131,7 +131,7 @@ class SimRedisServer(asyncio.Protocol):
             return
         if draw < 0.08:
             self._did["full"] += 1
-            self._answer([Refused("OOM command not allowed")] * len(commands))
+            self._answer([CommandRefused("OOM command not allowed")] * len(commands))
             return
         self._at_work = self._loop.create_task(self._work(commands, draw))
 

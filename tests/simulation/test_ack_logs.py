@@ -11,7 +11,7 @@ from broker.format.properties import encode_properties
 from broker.log.put import Put
 from lag.acks.acks import Outcome, is_sampled
 from lag.acks.log import FOLDER, read_acks
-from lag.blocks import Gap
+from lag.blocks import BlockGap
 from proxy.recording.ack_logs import DROPPED, WRITTEN
 from tests.simulation.test_queue_samples import now_ms, ward_of
 from tests.simulation.ward import Ward
@@ -45,7 +45,7 @@ def ended(ward: Ward) -> list[Ended]:
     """All that is in the log now; nothing may be damaged."""
     found = []
     for each in read_acks(ward.disk, PLACE):
-        assert not isinstance(each, Gap), each
+        assert not isinstance(each, BlockGap), each
         batch = each[1]
         for offset, stored, handed, end, deliveries, outcome in zip(*batch[2:], strict=True):
             found.append(Ended(batch.topic, offset, stored, handed, end, deliveries, Outcome(outcome)))

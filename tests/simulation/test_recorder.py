@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from lag.blocks import Gap
+from lag.blocks import BlockGap
 from lag.journal.reader import EventRow, JournalReader, QueueRow
 from lag.journal.writer import FOLDER
 from lag.samples import EventKind
@@ -70,7 +70,7 @@ def test_end_of_a_node_leaves_whole_rounds(kill: bool) -> None:
     ward.run(1)
     rows = journal(ward)
     assert len([row for row in rows if isinstance(row, QueueRow)]) >= 4
-    assert not [row for row in rows if isinstance(row, Gap) and "DAMAGED" in str(row)]
+    assert not [row for row in rows if isinstance(row, BlockGap) and "DAMAGED" in str(row)]
     kinds = [kind for kind, _, _ in events(ward)]
     assert kinds == [EventKind.START, *([] if kill else [EventKind.STOP]), EventKind.START]
 

@@ -19,7 +19,7 @@ from proxy.operate.views.changes import LossesAnswer
 from pyddmq.testing import NetworkFaults
 from tests.simulation.clients import PERFECT, Consumer, ProducerHabits
 from tests.simulation.world import DATA, World
-from upstream.losses import MESSAGES_EXPIRED
+from upstream.retention_losses import MESSAGES_EXPIRED
 
 SEGMENT_BYTES = 131_072
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from broker.scheduled.timer.handle import RecallHandle
 from broker.views import View
-from proxy.operate.changes.delays import CancelBody as DelayCancelBody
+from proxy.operate.changes.delays import DelayCancelBody
 from proxy.operate.changes.desk import ChangeRefused
 from proxy.operate.changes.node import node_changes
 from proxy.operate.changes.steps import MessageName
-from proxy.operate.changes.timers import CancelBody, RescheduleBody
+from proxy.operate.changes.timers import RescheduleBody, TimerCancelBody
 from pyddmq.testing.sim_disk import PowerCut
 from tests.simulation.facts import PromiseBroken, Publish
 from tests.simulation.loops import CANCELLED, TOO_LATE, UNKNOWN, LoopAccount, LoopProducer, walk
@@ -76,12 +76,12 @@ def cancel_among_delivered(world: World, random: Random, damaged: Publish, *, co
     ][-100:]
     handle = timer.handle
     timer.asked(None, world.loop.time())
-    first = _begin(world, "cancel_timers", CancelBody(timers=[MessageName(id=handle)]))
+    first = _begin(world, "cancel_timers", TimerCancelBody(timers=[MessageName(id=handle)]))
     tasks = []
     for publish in random.sample(known, min(count, len(known))):
         assert publish.timer is not None
         tasks.append(
-            (publish, _begin(world, "cancel_timers", CancelBody(timers=[MessageName(id=publish.timer.handle)])))
+            (publish, _begin(world, "cancel_timers", TimerCancelBody(timers=[MessageName(id=publish.timer.handle)])))
         )
         turn = world.loop.turns + 1
         world.run(until=partial(_has_turned, world, turn), seconds=0.1)
@@ -117,7 +117,7 @@ def _change_one(world: World, random: Random, publish: Publish, cut: int | None)
         answer = _ask(world, "cancel_delays", DelayCancelBody(messages=[MessageName(id=handle)]), cut)
         told = None if answer is None else answer.results[0]
     elif wait is None:
-        answer = _ask(world, "cancel_timers", CancelBody(timers=[MessageName(id=handle)]), cut)
+        answer = _ask(world, "cancel_timers", TimerCancelBody(timers=[MessageName(id=handle)]), cut)
         told = None if answer is None else answer.results[0]
     else:
         told = _ask(world, "reschedule_timer", RescheduleBody(id=handle, deliver_at_ms=wait.ms), cut)
@@ -141,7 +141,7 @@ def _change_loop(world: World, random: Random, account: LoopAccount, cut: int | 
         told = _ask(world, "reschedule_timer", RescheduleBody(id=name, topic=LATER, deliver_at_ms=due_ms), cut)
     else:
         account.cancel_asked = True
-        answer = _ask(world, "cancel_timers", CancelBody(timers=[MessageName(id=name, topic=LATER)]), cut)
+        answer = _ask(world, "cancel_timers", TimerCancelBody(timers=[MessageName(id=name, topic=LATER)]), cut)
         told = None if answer is None else answer.results[0]
     outcome = "unanswered" if told is None else told.outcome
     world.report.events[f"loop_{outcome}"] += 1
@@ -153,7 +153,7 @@ def _change_loop(world: World, random: Random, account: LoopAccount, cut: int | 
 
 
 def _name_strange(world: World) -> None:
-    answer = _ask(world, "cancel_timers", CancelBody(timers=[MessageName(id=STRANGE)]), None)
+    answer = _ask(world, "cancel_timers", TimerCancelBody(timers=[MessageName(id=STRANGE)]), None)
     if answer is None or answer.results[0].outcome != "unknown":
         raise PromiseBroken(8, f"a timer that nobody made was cancelled with {answer}")
     world.report.events["timer_unknown"] += 1

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from actions.outside import Outside
+from actions.client_factories import Outside
 from actions.registry import Registry
 from broker.errors import DamagedRecord
 from broker.features import ALL

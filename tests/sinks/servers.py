@@ -96,6 +96,9 @@ class HdfsServer:
             # Else it would look for a gap of the heartbeats of minutes before it believes that a data node is new.
             "dfs.heartbeat.interval": "1",
             "dfs.namenode.safemode.extension": "0",
+            # What the name node missed of a data node while both were killed it learns by the next report only, and the
+            # default is six hours: a block that is on the disk would have no location until then.
+            "dfs.blockreport.intervalMsec": "2000",
             "dfs.blocksize": str(8 * 1024 * 1024),
         }
         if room_bytes is not None:

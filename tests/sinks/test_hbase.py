@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from actions.outside import Outside
+from actions.client_factories import Outside
 from actions.sinks.commands import HBaseAppend, HBaseCommand, HBaseDelete, HBaseIncrement, HBasePut
 from actions.sinks.hbase.sink import HBaseSink
 from pyddmq.actions import Failed, RetryLater, Status

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from actions.outside import Outside
+from actions.client_factories import Outside
 from actions.sinks.commands import RedisCommand
 from actions.sinks.redis.names import KINDS
 from actions.sinks.redis.sink import RedisSink

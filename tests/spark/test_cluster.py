@@ -14,7 +14,7 @@ import pytest
 from broker.runtime.disk import RealDisk
 from lag.export.export import export
 from lag.export.place import ExportPlace
-from lag.journal.reader import Wanted
+from lag.journal.reader import JournalQuery
 from lag.spark import package
 from tests.conftest import need_module, need_program
 from tests.spark.kills.campaign import written_changes
@@ -82,7 +82,7 @@ def test_zip_compacts(submit: Path) -> None:
     place = ExportPlace(str(submit / "many"))
     write_story(f"{submit}/node", "node")
     for until in (40, 80, SNAPSHOTS):
-        export(RealDisk(read_only=True), f"{submit}/node", place, Wanted(until_ms=START_MS + until * EVERY_MS))
+        export(RealDisk(read_only=True), f"{submit}/node", place, JournalQuery(until_ms=START_MS + until * EVERY_MS))
     program = [sys.executable, "-c", f"import sys; sys.path.insert(0, 'pyddmq_spark.zip')\n{program_of_the_page()}"]
     ended = run(submit, "compact", place.url, program=program)
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lag.rules import causes, quantities
-from lag.rules.limits import Limits
-from lag.rules.queue_rules import QueueLag, judge_topic
+from lag.rules.limits import LagLimits
+from lag.rules.queue_rules import QueueVerdict, judge_topic
 from lag.rules.waiting_rules import WAITING, judge_waiting
 from lag.samples import QueueSample, ScheduledSample
 from tests.unit.lag.rules.cases import BEGIN, CASES
@@ -33,7 +33,7 @@ def rows(topic: str, queue: int, samples: Iterable[QueueSample], now_ms: int | N
     return [(*key, *astuple(sample), now, reset_ms) for sample, now in zip(given, nows, strict=True)]
 
 
-def judged_rows(spark: SparkSession, given: Sequence[Row], limits: Limits) -> list[Any]:
+def judged_rows(spark: SparkSession, given: Sequence[Row], limits: LagLimits) -> list[Any]:
     """Return what Spark makes of rows, in no order."""
     from pyspark.sql import types as t
 
@@ -43,7 +43,7 @@ def judged_rows(spark: SparkSession, given: Sequence[Row], limits: Limits) -> li
     return judged(spark.createDataFrame(list(given), schema), limits, keep_facts=True).collect()
 
 
-def same(verdict: QueueLag, row: Any, where: str) -> None:
+def same(verdict: QueueVerdict, row: Any, where: str) -> None:
     """Compare a verdict with a row, figure by figure, and the sentences that speak for their cause."""
     found = row.asDict()
     assert (found["status"], found["level"], found["cause"]) == (verdict.status, verdict.level, verdict.cause), where
@@ -80,7 +80,7 @@ def _hot_topics(random: Random) -> dict[str, dict[int, list[QueueSample]]]:
 
 def test_cases_and_topics(spark: SparkSession) -> None:
     """The windows of the table under the usual limits, and queues of topics beside each other: skew, and hot ones."""
-    limits = Limits()
+    limits = LagLimits()
     cases = {case.name: case for case in CASES if case.limits == limits}
     topics = _hot_topics(Random(4712))
     given = [row for case in cases.values() for row in rows(case.name, 0, case.samples, case.now_ms, case.reset_ms)]
@@ -110,7 +110,7 @@ def test_cases_and_topics(spark: SparkSession) -> None:
 
 def test_random_windows(spark: SparkSession) -> None:
     """Every row of every queue is judged as the newest one, with what came before it."""
-    random, limits = Random(4711), Limits(samples_min=2, target_ms=30_000)
+    random, limits = Random(4711), LagLimits(samples_min=2, target_ms=30_000)
     queues = {queue: wild_queue(random) for queue in range(QUEUES)}
     resets = {queue: random.choice([None, None, BEGIN + random.randint(0, 400_000)]) for queue in queues}
     given = [
@@ -148,7 +148,7 @@ def test_waiting_rows(spark: SparkSession) -> None:
 
     from lag.spark.columns import judged_waiting
 
-    random, limits = Random(4713), Limits(late_ms=1_000)
+    random, limits = Random(4713), LagLimits(late_ms=1_000)
     samples = [
         ScheduledSample(
             time_ms=BEGIN,

@@ -11,11 +11,11 @@ from typing import Any
 from broker.runtime.disk import RealDisk
 from lag.export.export import export
 from lag.export.place import ExportPlace
-from lag.journal.writer import JournalWriter, Origin, WriterLimits
-from lag.report.data import Report, as_plain
+from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
+from lag.report.data import LagReportData, as_plain
 from lag.report.local import make_locally, reduce_locally
-from lag.report.options import Figures, Input, ReportOptions, Window
-from lag.rules.limits import Limits
+from lag.report.options import Figures, Input, ReportOptions, ReportWindow
+from lag.rules.limits import LagLimits
 from lag.samples import EventKind, LagEvent, QueueSample
 from tests.independent.comparison import differences
 from tests.independent.test_reports import options_of as report_options
@@ -30,11 +30,11 @@ Change = Callable[[int], Sequence[LagEvent]]
 def options_of(folders: Sequence[str], rounds: int, **given: Any) -> ReportOptions:
     """Return options of a window over the second half of some rounds, with the first half before it."""
     half = rounds // 2 * EVERY_MS
-    window = Window(from_ms=START_MS + half, to_ms=START_MS + 2 * half)
-    return ReportOptions(given=Input(journals=folders, **given), window=window, limits=Limits(), made_ms=START_MS)
+    window = ReportWindow(from_ms=START_MS + half, to_ms=START_MS + 2 * half)
+    return ReportOptions(given=Input(journals=folders, **given), window=window, limits=LagLimits(), made_ms=START_MS)
 
 
-def both(spark: Any, options: ReportOptions) -> Report:
+def both(spark: Any, options: ReportOptions) -> LagReportData:
     """Make a report by both engines, hold that they are equal, and return it."""
     from lag.spark.jobs.report import make_report
 
@@ -95,14 +95,16 @@ def wild(folder: Path, node: str, seed: int, rounds: int = ROUNDS, topics: int =
     random = Random(seed)
     names = [(group, f"t{topic}", queue) for group in "ab" for topic in range(topics) for queue in range(4)]
     lives = {name: Life(random) for name in names}
-    epoch, journal = 1, JournalWriter(RealDisk(), str(folder), Origin(cluster="c", node=node, epoch=1), _LIMITS)
+    epoch, journal = 1, JournalWriter(RealDisk(), str(folder), JournalOrigin(cluster="c", node=node, epoch=1), _LIMITS)
     for number in range(rounds):
         now = START_MS + number * EVERY_MS
         if number == rounds * 2 // 3:
             journal.note(LagEvent(time_ms=now - 9_000, kind=EventKind.STOP, detail="the node was stopped"))
             journal.close(now - 9_000)
             epoch += 1
-            journal = JournalWriter(RealDisk(), str(folder), Origin(cluster="c", node=node, epoch=epoch), _LIMITS)
+            journal = JournalWriter(
+                RealDisk(), str(folder), JournalOrigin(cluster="c", node=node, epoch=epoch), _LIMITS
+            )
             journal.note(LagEvent(time_ms=now - 5, kind=EventKind.START, detail="the node serves"))
         if random.random() < 0.03:
             group, topic, queue = random.choice(names)

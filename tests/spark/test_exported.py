@@ -11,8 +11,8 @@ import pytest
 from broker.runtime.disk import RealDisk
 from lag.export.export import compact, export
 from lag.export.place import ExportPlace
-from lag.journal.reader import EventRow, JournalReader, QueueRow, Wanted
-from lag.journal.writer import JournalWriter, Origin, WriterLimits
+from lag.journal.reader import EventRow, JournalQuery, JournalReader, QueueRow
+from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
 from lag.samples import SAMPLE_FIELDS, EventKind, LagEvent, QueueSample
 from tests.conftest import need_module
 
@@ -32,7 +32,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     found = {}
     for node in ("n 1", "n2"):
         folder = found[node] = str(tmp_path_factory.mktemp("journal"))
-        origin = Origin(cluster="c", node=node, epoch=(1 << 64) - 7)
+        origin = JournalOrigin(cluster="c", node=node, epoch=(1 << 64) - 7)
         writer = JournalWriter(RealDisk(), folder, origin, WriterLimits(free_bytes_min=0))
         for number in range(SNAPSHOTS):
             now = NOON_MS + number * EVERY_MS
@@ -52,7 +52,7 @@ def place(folders: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
     place = ExportPlace(f"{tmp_path_factory.mktemp('exports')}/all [x] {{1}}*")
     for folder in folders.values():
         for until in (10, 20, SNAPSHOTS):
-            export(RealDisk(read_only=True), folder, place, Wanted(until_ms=NOON_MS + until * EVERY_MS))
+            export(RealDisk(read_only=True), folder, place, JournalQuery(until_ms=NOON_MS + until * EVERY_MS))
     return place
 
 
@@ -62,7 +62,7 @@ def test_rows_are_those_of_the_journals(spark: Any, shipped: Any, folders: dict[
     from lag.spark.jobs import inputs
     from lag.spark.sources.journal_rows import ROWS
 
-    wanted = Wanted(since_ms=NOON_MS + 3 * EVERY_MS, until_ms=NOON_MS + 15 * EVERY_MS, groups=frozenset({"it's"}))
+    wanted = JournalQuery(since_ms=NOON_MS + 3 * EVERY_MS, until_ms=NOON_MS + 15 * EVERY_MS, groups=frozenset({"it's"}))
     items = [item for each in folders.values() for item in JournalReader(RealDisk(), each).read(wanted)]
     given = Input(exported=[place.url], groups=wanted.groups)
     samples = inputs.samples(spark, given, wanted.since_ms or 0, wanted.until_ms or 0)
@@ -107,9 +107,9 @@ def test_overlapping_files_give_each_row_once(
     from lag.spark.sources.exported import exported
 
     disk, first = RealDisk(read_only=True), ExportPlace(f"{tmp_path}/first")
-    export(disk, folders["n2"], first, Wanted(until_ms=NOON_MS + 4 * EVERY_MS))
+    export(disk, folders["n2"], first, JournalQuery(until_ms=NOON_MS + 4 * EVERY_MS))
     second = ExportPlace(f"{tmp_path}/second")
-    export(disk, folders["n2"], second, Wanted(since_ms=NOON_MS + 2 * EVERY_MS, until_ms=NOON_MS + 6 * EVERY_MS))
+    export(disk, folders["n2"], second, JournalQuery(since_ms=NOON_MS + 2 * EVERY_MS, until_ms=NOON_MS + 6 * EVERY_MS))
     for name in second.names("queues"):
         (tmp_path / "second" / name).rename(tmp_path / "first" / name)
     found = exported(spark, first.url, "queues", since_ms=0, until_ms=END_MS)

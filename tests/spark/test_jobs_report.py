@@ -16,12 +16,12 @@ import pytest
 from broker.runtime.disk import RealDisk
 from lag.export.export import compact, export
 from lag.export.place import ExportPlace
-from lag.journal.reader import Wanted
-from lag.journal.writer import JournalWriter, Origin, WriterLimits
-from lag.report.data import GroupPart, Report
+from lag.journal.reader import JournalQuery
+from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
+from lag.report.data import GroupPart, LagReportData
 from lag.report.local import make_locally
-from lag.report.options import Input, ReportOptions, Window
-from lag.rules.limits import Limits
+from lag.report.options import Input, ReportOptions, ReportWindow
+from lag.rules.limits import LagLimits
 from lag.samples import EventKind, LagEvent, QueueSample
 from tests.conftest import need_module
 
@@ -106,7 +106,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> str:
 def write_story(folder: str, node: str, later_ms: int = 0) -> None:
     """Write a node's journal, whose rounds are later by some ms."""
     limits = WriterLimits(free_bytes_min=0)
-    writer = JournalWriter(RealDisk(), folder, Origin(cluster="c", node=node, epoch=1), limits)
+    writer = JournalWriter(RealDisk(), folder, JournalOrigin(cluster="c", node=node, epoch=1), limits)
     for number in range(SNAPSHOTS):
         now = START_MS + later_ms + number * EVERY_MS
         if number == 90:
@@ -120,22 +120,22 @@ def write_story(folder: str, node: str, later_ms: int = 0) -> None:
 
 def options(parquet: str = "", **given: Any) -> ReportOptions:
     """Return options of a report of all of it, from where it is given."""
-    window = Window(from_ms=START_MS, to_ms=START_MS + SNAPSHOTS * EVERY_MS)
-    return ReportOptions(given=Input(**given), window=window, limits=Limits(), made_ms=START_MS, parquet=parquet)
+    window = ReportWindow(from_ms=START_MS, to_ms=START_MS + SNAPSHOTS * EVERY_MS)
+    return ReportOptions(given=Input(**given), window=window, limits=LagLimits(), made_ms=START_MS, parquet=parquet)
 
 
 @pytest.fixture(scope="module")
-def report(journal: str) -> Report:
+def report(journal: str) -> LagReportData:
     """Make the report from the journal."""
     return make_locally(RealDisk(read_only=True), options(journals=[journal]))
 
 
-def part(report: Report, name: str) -> GroupPart:
+def part(report: LagReportData, name: str) -> GroupPart:
     """Return a group."""
     return next(each for each in report.groups if each.group == name)
 
 
-def test_each_trouble_is_named_with_its_cause(report: Report) -> None:
+def test_each_trouble_is_named_with_its_cause(report: LagReportData) -> None:
     """The worst first; who is well has nothing said of it."""
     assert {each.group: each.status for each in report.groups} == {
         "well": "OK",
@@ -151,7 +151,7 @@ def test_each_trouble_is_named_with_its_cause(report: Report) -> None:
     assert part(report, "well").cause == part(report, "well").evidence == part(report, "well").advice == ""
 
 
-def test_figures_are_those_of_the_samples(report: Report) -> None:
+def test_figures_are_those_of_the_samples(report: LagReportData) -> None:
     """At the end, at the peak, and summed over queues."""
     stopped = part(report, "stopped")
     last = SNAPSHOTS - 1
@@ -167,7 +167,7 @@ def test_figures_are_those_of_the_samples(report: Report) -> None:
     assert report.samples == (SNAPSHOTS - 30) * 2 * len(STORIES)
 
 
-def test_what_is_missing_is_a_gap_and_no_good_time(report: Report) -> None:
+def test_what_is_missing_is_a_gap_and_no_good_time(report: LagReportData) -> None:
     """In the list, in the bands, in the lines."""
     assert any("nothing was recorded" in gap for gap in report.gaps)
     spans = part(report, "well").spans
@@ -180,7 +180,7 @@ def test_what_is_missing_is_a_gap_and_no_good_time(report: Report) -> None:
     assert None in part(report, "well").line.lag
 
 
-def test_incidents_have_begin_status_and_cause(report: Report) -> None:
+def test_incidents_have_begin_status_and_cause(report: LagReportData) -> None:
     """One for both queues; one that goes on has no end."""
     found = part(report, "poisoned").incidents
     blocked = [each for each in found if each.status == "BLOCKED"]
@@ -197,12 +197,12 @@ def test_incidents_have_begin_status_and_cause(report: Report) -> None:
     assert part(report, "well").incidents == part(report, "paused").incidents == []
 
 
-def test_reset_by_an_operator_is_no_rewind(report: Report) -> None:
+def test_reset_by_an_operator_is_no_rewind(report: LagReportData) -> None:
     """The journal's event says that it was wanted."""
     assert all(each.status != "REWIND" for each in part(report, "reset").incidents)
 
 
-def test_page_of_it_is_whole(report: Report) -> None:
+def test_page_of_it_is_whole(report: LagReportData) -> None:
     """From files to the page."""
     pytest.importorskip("jinja2")
     pytest.importorskip("matplotlib")
@@ -213,7 +213,7 @@ def test_page_of_it_is_whole(report: Report) -> None:
 
 
 def test_report_of_what_was_exported_is_the_same(
-    spark: Any, shipped: Any, report: Report, journal: str, tmp_path_factory: pytest.TempPathFactory
+    spark: Any, shipped: Any, report: LagReportData, journal: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """By Spark, word for word, but for where it was read; the exports are of two days, in several files."""
     need_module("pyarrow", "pip install 'pyddmq[files]'")
@@ -221,7 +221,7 @@ def test_report_of_what_was_exported_is_the_same(
 
     place = ExportPlace(str(tmp_path_factory.mktemp("exported")))
     for until in (40, 80, 130, SNAPSHOTS):
-        export(RealDisk(read_only=True), journal, place, Wanted(until_ms=START_MS + until * EVERY_MS))
+        export(RealDisk(read_only=True), journal, place, JournalQuery(until_ms=START_MS + until * EVERY_MS))
     assert compact(place, "2024-05-05") > 0
     assert len({live.file.date for live in place.live("queues")}) == 2
     parts = tmp_path_factory.mktemp("parts")
@@ -236,7 +236,7 @@ def test_report_of_what_was_exported_is_the_same(
     check_parts(parts, report)
 
 
-def check_parts(folder: Path, report: Report) -> None:
+def check_parts(folder: Path, report: LagReportData) -> None:
     """By date, a row for each queue and part, that add up to what the report draws; other days stay as they are."""
     import pyarrow.parquet as pq
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from broker.runtime.disk import RealDisk
-from lag.journal.writer import JournalWriter, Origin, WriterLimits
+from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
 from lag.samples import EventKind, LagEvent, QueueSample
 
 START_MS = 1_714_950_000_000
@@ -21,7 +21,9 @@ class Node:
 
     def __init__(self, folder: Path, *, epoch: int = 7, rounds_before: int = 0, file_bytes: int = 200) -> None:
         limits = WriterLimits(file_bytes=file_bytes, free_bytes_min=0)
-        self._journal = JournalWriter(RealDisk(), str(folder), Origin(cluster="c", node="n", epoch=epoch), limits)
+        self._journal = JournalWriter(
+            RealDisk(), str(folder), JournalOrigin(cluster="c", node="n", epoch=epoch), limits
+        )
         self._number = rounds_before
 
     def rounds(self, count: int, *, lag: bool = True) -> None:

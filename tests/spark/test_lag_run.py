@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from broker.views import View
-from lag.report.data import Report
+from lag.report.data import LagReportData
 from proxy.cli.app import run as command
 from proxy.cli.lag import lag_commands
 from proxy.cli.store.store_files import store_errors
@@ -31,29 +31,29 @@ def run() -> Iterator[LagRun]:
 
 
 @pytest.fixture(scope="module")
-def report(spark: Any, shipped: Any, run: LagRun) -> Report:
+def report(spark: Any, shipped: Any, run: LagRun) -> LagReportData:
     """Make the report over its journal."""
-    from lag.report.options import Input, ReportOptions, Window
-    from lag.rules.limits import Limits
+    from lag.report.options import Input, ReportOptions, ReportWindow
+    from lag.rules.limits import LagLimits
     from lag.spark.jobs.report import make_report
 
-    window = Window(from_ms=run.from_ms, to_ms=run.to_ms + 1)
+    window = ReportWindow(from_ms=run.from_ms, to_ms=run.to_ms + 1)
     return make_report(
         spark,
         ReportOptions(
-            given=Input(journals=[run.journal]), window=window, limits=Limits(target_ms=TARGET_MS), compared=False
+            given=Input(journals=[run.journal]), window=window, limits=LagLimits(target_ms=TARGET_MS), compared=False
         ),
     )
 
 
-def test_all_that_was_staged_is_found(run: LagRun, report: Report) -> None:
+def test_all_that_was_staged_is_found(run: LagRun, report: LagReportData) -> None:
     """By the node, and in the report; with one incident that is over."""
     checks, found = judge(run, report)
     assert [check.findings.examples for check in checks] == [[]] * len(STAGES)
     assert all(each.node == each.report == (each.stage.status, each.stage.cause) for each in found)
 
 
-def test_what_is_not_in_the_report_is_told(run: LagRun, report: Report) -> None:
+def test_what_is_not_in_the_report_is_told(run: LagRun, report: LagReportData) -> None:
     """A group that is not there, and an incident that is not."""
     bare = [replace(each, incidents=()) for each in report.groups if each.group != "poison"]
     checks, _ = judge(run, replace(report, groups=bare))
@@ -79,7 +79,7 @@ def shown(
 
 
 def test_node_command_and_spark_agree_row_by_row(
-    run: LagRun, report: Report, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: LagRun, report: LagReportData, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each figure; ages are of the moment that is judged, now of the node, and its last sample of the report."""
     rows = shown(run, monkeypatch, capsys)

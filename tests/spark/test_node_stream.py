@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lag.spark.sources.node import NodeClient, Standing
+from lag.spark.sources.node import NodeClient, QueueOffsets
 from lag.spark.sources.node_ranges import NodeOptions
 from lag.spark.sources.node_stream import shared
 from pyddmq import Fetcher, Producer
@@ -159,10 +159,10 @@ class StartingNode:
     def check(self, group: str, topics: Any) -> None:
         """It has all that is asked for."""
 
-    def standings(self, group: str) -> dict[str, dict[str, Standing]]:
+    def standings(self, group: str) -> dict[str, dict[str, QueueOffsets]]:
         """Wait for it."""
         self.is_starting = False
-        return {"permits": {QIDS[0]: Standing(0, 0, 8)}}
+        return {"permits": {QIDS[0]: QueueOffsets(0, 0, 8)}}
 
     def ack(self, group: str, offsets: Any) -> bool:
         """Refuse while it starts."""

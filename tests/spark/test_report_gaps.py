@@ -10,12 +10,12 @@ import pytest
 from broker.runtime.disk import RealDisk
 from lag.export.export import export
 from lag.export.place import ExportPlace
-from lag.journal.reader import Wanted
-from lag.journal.writer import JournalWriter, Origin, WriterLimits
-from lag.report.data import Report
+from lag.journal.reader import JournalQuery
+from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
+from lag.report.data import LagReportData
 from lag.report.local import make_locally
-from lag.report.options import Input, ReportOptions, Window
-from lag.rules.limits import Limits
+from lag.report.options import Input, ReportOptions, ReportWindow
+from lag.rules.limits import LagLimits
 from lag.samples import EventKind, LagEvent
 from tests.conftest import need_module
 from tests.spark.test_jobs_report import EVERY_MS, START_MS, sample
@@ -27,7 +27,7 @@ DISK = RealDisk(read_only=True)
 
 def written(folder: Path, node: str, *, ahead_ms: int = 0, groups: dict[str, tuple[int, int]]) -> None:
     """Write ten minutes of groups that keep up, each in the snapshots from one number to before another."""
-    origin = Origin(cluster="c", node=node, epoch=1)
+    origin = JournalOrigin(cluster="c", node=node, epoch=1)
     writer = JournalWriter(RealDisk(), str(folder), origin, WriterLimits(free_bytes_min=0))
     for number in range(SNAPSHOTS):
         now = START_MS + number * EVERY_MS + ahead_ms
@@ -39,7 +39,7 @@ def written(folder: Path, node: str, *, ahead_ms: int = 0, groups: dict[str, tup
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+def report(tmp_path_factory: pytest.TempPathFactory) -> LagReportData:
     """Make the report of three nodes: one died in mid-snapshot, one's clock is an hour ahead, one is well."""
     root = tmp_path_factory.mktemp("nodes")
     written(root / "died", "died", groups={"cut off": (0, SNAPSHOTS)})
@@ -53,12 +53,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
         "well",
         groups={"well": (0, SNAPSHOTS), "left": (0, 30), "came": (SNAPSHOTS - 2, SNAPSHOTS), "of the future": (0, 20)},
     )
-    window = Window(from_ms=START_MS, to_ms=START_MS + SNAPSHOTS * EVERY_MS)
+    window = ReportWindow(from_ms=START_MS, to_ms=START_MS + SNAPSHOTS * EVERY_MS)
     given = Input(journals=[str(root / name) for name in ("died", "ahead", "well")])
-    return make_locally(DISK, ReportOptions(given=given, window=window, limits=Limits(), compared=False))
+    return make_locally(DISK, ReportOptions(given=given, window=window, limits=LagLimits(), compared=False))
 
 
-def test_only_what_was_recorded_to_the_end_is_well(report: Report) -> None:
+def test_only_what_was_recorded_to_the_end_is_well(report: LagReportData) -> None:
     """A node that died, a queue that left, one that has just come, one known only from a clock that is ahead."""
     assert {part.group: part.status for part in report.groups} == {
         "well": "OK",
@@ -73,7 +73,7 @@ def test_only_what_was_recorded_to_the_end_is_well(report: Report) -> None:
     assert all(part.cause == "" for part in report.groups)
 
 
-def test_reasons_stand_in_the_report(report: Report) -> None:
+def test_reasons_stand_in_the_report(report: LagReportData) -> None:
     """Each with its folder."""
     for folder, reason in (("died", "torn"), ("died", "foreign")):
         assert any(f"/{folder}: " in gap and f"({reason})" in gap for gap in report.gaps), report.gaps
@@ -91,7 +91,7 @@ def stepped(folder: Path, node: str, by_ms: int, step: int = STEP) -> None:
     the store gave it, which never goes back.
     """
     writer = JournalWriter(
-        RealDisk(), str(folder), Origin(cluster="c", node=node, epoch=1), WriterLimits(free_bytes_min=0)
+        RealDisk(), str(folder), JournalOrigin(cluster="c", node=node, epoch=1), WriterLimits(free_bytes_min=0)
     )
     newest_ms = stopped_ms = 0
     stopped = step - 120 if step > 120 else step // 2
@@ -118,15 +118,15 @@ def test_what_a_step_of_a_clock_makes_doubtful_is_unknown(tmp_path: Path) -> Non
     for node, by_ms in (("back", -HOUR_MS), ("forward", HOUR_MS)):
         stepped(tmp_path / node, node, by_ms)
     step_ms = START_MS + STEP * EVERY_MS
-    window = Window(from_ms=START_MS, to_ms=step_ms + STEP * EVERY_MS + HOUR_MS)
+    window = ReportWindow(from_ms=START_MS, to_ms=step_ms + STEP * EVERY_MS + HOUR_MS)
     given = Input(journals=[str(tmp_path / "back"), str(tmp_path / "forward")])
-    report = make_locally(DISK, ReportOptions(given=given, window=window, limits=Limits(), compared=False))
+    report = make_locally(DISK, ReportOptions(given=given, window=window, limits=LagLimits(), compared=False))
     parts = {part.group: part for part in report.groups}
     assert {group: part.status for group, part in parts.items() if part.status != "UNKNOWN"} == {
         "forward: well": "OK",
         "forward: stands": "STOP",
     }, "what the other one recorded ends two hours before the window does"
-    doubtful = {"back": (step_ms - HOUR_MS, step_ms), "forward": (step_ms, step_ms + HOUR_MS + Limits().window_ms)}
+    doubtful = {"back": (step_ms - HOUR_MS, step_ms), "forward": (step_ms, step_ms + HOUR_MS + LagLimits().window_ms)}
     for group, part in parts.items():
         node, _, kind = group.partition(": ")
         first, last = doubtful[node]
@@ -153,7 +153,7 @@ def test_exported_files_that_are_none_are_left_out_and_told(spark: Any, shipped:
     for node in ("cut", "foreign", "columns", "well"):
         written(tmp_path / node, node, groups={f"of {node}": (0, SNAPSHOTS)})
         for until in (20, 40, SNAPSHOTS):
-            export(RealDisk(), str(tmp_path / node), place, Wanted(until_ms=START_MS + until * EVERY_MS))
+            export(RealDisk(), str(tmp_path / node), place, JournalQuery(until_ms=START_MS + until * EVERY_MS))
     files = {(path.name.split(".")[0], path.name.split(".")[2][:12].lstrip("0")): path
              for path in (tmp_path / "exports" / "queues").glob("*/*.parquet")}  # fmt: skip
     middle = files["cut", "20"]
@@ -161,9 +161,9 @@ def test_exported_files_that_are_none_are_left_out_and_told(spark: Any, shipped:
     files["foreign", "40"].write_bytes(b"another program's" * 50)
     write_table: Any = parquet.write_table
     write_table(pa.table({"a": [1, 2, 3]}), files["columns", "40"])
-    window = Window(from_ms=START_MS, to_ms=START_MS + SNAPSHOTS * EVERY_MS)
+    window = ReportWindow(from_ms=START_MS, to_ms=START_MS + SNAPSHOTS * EVERY_MS)
     given = Input(exported=[place.url])
-    report = make_report(spark, ReportOptions(given=given, window=window, limits=Limits(), compared=False))
+    report = make_report(spark, ReportOptions(given=given, window=window, limits=LagLimits(), compared=False))
 
     found = {part.group: part for part in report.groups}
     assert {group: part.status for group, part in found.items()} == {

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from broker.runtime.json_sum import sealed, unsealed
-from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.cancelling import CancelEffect
 from lag.report.backlog import Backlog, BacklogRow, rendered
 from pyddmq.testing import SimDisk
 from tests.integration import delay_tools, timer_tools
@@ -53,7 +53,7 @@ def timers(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, int, int, byt
     Of seven timers one was delivered before the checkpoint, two behind it, one was cancelled, one has another moment,
     one was rolled; and one is overdue, since delivery is paused.
     """
-    from broker.scheduled.timer.stages import Stage
+    from broker.scheduled.timer.stages import TimerPipelineStage
 
     made = timer_tools.broker()
     made.send(b"early", 1_000)
@@ -62,7 +62,7 @@ def timers(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, int, int, byt
     cancelled, moved = made.send(b"no", 600_000), made.send(b"moved", 30_000)
     made.send(b"rolled", 400_000)
     made.scheduler.advance(12)
-    assert made.timers.cancel(TOPIC, cancelled) is CancelOutcome.CANCELLED
+    assert made.timers.cancel(TOPIC, cancelled) is CancelEffect.CANCELLED
     made.timers.reschedule(TOPIC, moved, START_MS + 900_000)
     made.scheduler.advance(7)
     path = f"{ROOT}/pyddmq/timers.json"
@@ -70,7 +70,7 @@ def timers(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, int, int, byt
     assert unsealed(stale)["read_ms"] < START_MS + 20_000
     made.scheduler.advance(120)
     assert sorted(made.delivered()) == [b"behind", b"behind too", b"early"]
-    made.timers.pause(Stage.DEQUEUE_GET_MESSAGE)
+    made.timers.pause(TimerPipelineStage.DEQUEUE_GET_MESSAGE)
     made.send(b"late", 1_500)
     made.scheduler.advance(60)
     now_ms, pending = made.clock.wall_ms(), made.pending
@@ -128,7 +128,7 @@ def test_levels_are_those_that_the_broker_has(spark: Any, shipped: Any, tmp_path
     for body in (b"c", b"d"):
         made.send(body, 5)
     made.send(b"e", 18)
-    assert made.delays.cancel(TOPIC, cancelled) is CancelOutcome.CANCELLED
+    assert made.delays.cancel(TOPIC, cancelled) is CancelEffect.CANCELLED
     made.scheduler.advance(6)
     now_ms, pending = made.clock.wall_ms(), made.pending
     made.delays.stop()

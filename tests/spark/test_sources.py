@@ -10,7 +10,7 @@ import pytest
 from broker.format.properties import encode_properties
 from broker.runtime.disk import RealDisk
 from lag.journal.reader import JournalReader, QueueRow
-from lag.journal.writer import JournalWriter, Origin, WriterLimits
+from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
 from lag.samples import QueueSample
 from pyddmq.broker import Put, StoreOptions, open_store
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("shipped")
 def write_journal(folder: Path, *, node: str = "n1", snapshots: int = 50, queues: int = 6) -> list[QueueSample]:
     """Write a journal of several files; returns the samples of queue 0."""
     limits = WriterLimits(file_bytes=600, free_bytes_min=0)
-    journal = JournalWriter(RealDisk(), str(folder), Origin(cluster="c", node=node, epoch=2**64 - 5), limits)
+    journal = JournalWriter(RealDisk(), str(folder), JournalOrigin(cluster="c", node=node, epoch=2**64 - 5), limits)
     first = []
     for number in range(snapshots):
         now = START_MS + number * 10_000

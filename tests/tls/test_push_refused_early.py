@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from yarl import URL
 
-from actions.http.client import LARGE_BYTES, Client, Reply
-from actions.http.wish import HttpWish
-from actions.outside import Outside
+from actions.client_factories import Outside
+from actions.http.client import LARGE_BYTES, Client, HttpReply
+from actions.http.connection_options import HttpWish
 from tests.patient import PATIENCE_MS, PATIENCE_SECONDS
 from tests.tls.authority import Authority
 
@@ -50,7 +50,7 @@ def test_reply_to_a_body_that_is_not_read_is_the_outcome(tmp_path: Path, tls: bo
         receiver.start()
         url = URL(f"http{'s' if tls else ''}://localhost:{listener.getsockname()[1]}/hook")
 
-        async def push() -> Reply:
+        async def push() -> HttpReply:
             client = Client(Outside(), HttpWish(connections_max=1, ca_file=ca_file if tls else None), 1000)
             try:
                 return await client.send("POST", url, [], b"x" * size, PATIENCE_MS)

@@ -36,7 +36,7 @@ from upstream.job import GroupQueue, UpstreamJob
 from upstream.operate.heads import Head
 from upstream.progress.progress import Progress
 from upstream.source import Broker
-from upstream.waiting.buffer import Batch, BufferLimits
+from upstream.waiting.buffer import BufferLimits, PulledBatch
 
 ROOT = "/data"
 QID = "c_b_"
@@ -257,7 +257,7 @@ class World:
         self.scheduler.advance(max(0.0, end - self.clock.monotonic()))
         self.turn_end()
 
-    def pull(self, client: Client, topic: str | None = None, count: int | None = None) -> Batch | None:
+    def pull(self, client: Client, topic: str | None = None, count: int | None = None) -> PulledBatch | None:
         """Pull once and end the turn."""
         batch = self.group.pull(topic, count, client)
         self.turn_end()

@@ -16,7 +16,7 @@ import aiohttp
 import typer.main
 from aiohttp import web
 
-from actions.http.wish import HttpWish
+from actions.http.connection_options import HttpWish
 from broker.runtime.seams import SystemClock
 from conf.sections.admin import AdminConfig
 from proxy.admin.entry.gate import AdminGate

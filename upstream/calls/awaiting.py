@@ -8,20 +8,20 @@ from typing import Any, cast
 
 from pyddmq.actions import Status, TimedOut
 from upstream.calls.answers import Answer, checked_many
-from upstream.calls.caller import BATCH_CALLS, BATCH_JOBS, Call, Caller, Figures
+from upstream.calls.caller import BATCH_CALLS, BATCH_JOBS, ActionCall, ActionFigures, Caller
 from upstream.calls.modes import answers_many
 from upstream.calls.node_calls import NodeCalls
 from upstream.calls.user_code import as_exception, described, is_own_cancellation
 from upstream.job import UpstreamJob
-from upstream.state import State
+from upstream.state import JobState
 
-_RUNNING = State.RUNNING
+_RUNNING = JobState.RUNNING
 
 
 class AwaitingCaller(Caller):
     """Makes the calls of one async action."""
 
-    def __init__(self, action: Any, calls: NodeCalls, figures: Figures, *, limit_ms: Callable[[], int]) -> None:
+    def __init__(self, action: Any, calls: NodeCalls, figures: ActionFigures, *, limit_ms: Callable[[], int]) -> None:
         super().__init__(action, calls, figures, limit_ms=limit_ms)
         self._many = answers_many(type(action))
         self._gathered: deque[UpstreamJob] = deque()
@@ -43,7 +43,7 @@ class AwaitingCaller(Caller):
         self._gathered.clear()
         super().abandon()
 
-    def _cancel(self, call: Call) -> bool:
+    def _cancel(self, call: ActionCall) -> bool:
         assert call.task is not None, "it has one from its beginning on"
         call.task.cancel()
         if not call.begun:
@@ -51,7 +51,7 @@ class AwaitingCaller(Caller):
             self._end(call, [_cancelled(call)] * len(call.jobs))
         return True
 
-    async def _run(self, call: Call, job: UpstreamJob) -> None:
+    async def _run(self, call: ActionCall, job: UpstreamJob) -> None:
         answer: Answer
         call.begun = True
         try:
@@ -62,7 +62,7 @@ class AwaitingCaller(Caller):
         call.task = None
         self._end(call, (answer,))
 
-    async def _run_many(self, call: Call, jobs: Sequence[UpstreamJob]) -> None:
+    async def _run_many(self, call: ActionCall, jobs: Sequence[UpstreamJob]) -> None:
         answers: Sequence[Answer]
         call.begun = True
         try:
@@ -89,11 +89,11 @@ class AwaitingCaller(Caller):
                 call.task = self._calls.tasks.create_task(self._run_many(call, jobs))
 
 
-def _cancelled(call: Call) -> TimedOut:
+def _cancelled(call: ActionCall) -> TimedOut:
     return TimedOut(f"no answer within {call.limit_ms} ms" if call.late else "the call was cancelled")
 
 
-def _raised(call: Call, error: BaseException) -> Exception:
+def _raised(call: ActionCall, error: BaseException) -> Exception:
     """Return the answer for what a call raised: at its time limit it is that, whatever it raised on the way out."""
     if is_own_cancellation(error):
         return _cancelled(call)

@@ -12,23 +12,23 @@ from typing import Any, cast
 
 from pyddmq.actions import BodyUnprocessable, MessageUnreadable, Status
 from upstream.calls.answers import Answer, checked_many
-from upstream.calls.caller import BATCH_CALLS, BATCH_JOBS, Call, Caller, Figures
+from upstream.calls.caller import BATCH_CALLS, BATCH_JOBS, ActionCall, ActionFigures, Caller
 from upstream.calls.job_copy import JobCopy
 from upstream.calls.modes import answers_many
 from upstream.calls.node_calls import NodeCalls
-from upstream.calls.pool import Line, Work
+from upstream.calls.pool import CallQueue, Work
 from upstream.calls.user_code import ActionMisbehaved, as_exception
 from upstream.job import UpstreamJob
-from upstream.state import State
+from upstream.state import JobState
 
-_RUNNING = State.RUNNING
+_RUNNING = JobState.RUNNING
 
 
 class BlockingCaller(Caller):
     """Makes the calls of one blocking action, in the threads of its subscription's line."""
 
     def __init__(
-        self, action: Any, calls: NodeCalls, figures: Figures, *, limit_ms: Callable[[], int], line: Line
+        self, action: Any, calls: NodeCalls, figures: ActionFigures, *, limit_ms: Callable[[], int], line: CallQueue
     ) -> None:
         super().__init__(action, calls, figures, limit_ms=limit_ms)
         self._line = line
@@ -83,7 +83,7 @@ class BlockingCaller(Caller):
         except BaseException as error:
             return [as_exception(error)] * len(copies)
 
-    def _done(self, call: Call, copies: Sequence[JobCopy], result: object) -> None:
+    def _done(self, call: ActionCall, copies: Sequence[JobCopy], result: object) -> None:
         answers: list[Answer] = []
         for job, copy, answer in zip(call.jobs, copies, cast("Sequence[Answer]", result), strict=True):
             if answer is Status.ASYNCHRONIZED:

@@ -35,7 +35,7 @@ BATCH_CALLS = 4
 """Calls of `act_many` at a time: what comes while these are out gathers for the next one."""
 
 
-class Call:
+class ActionCall:
     """One call.
 
     Attributes:
@@ -63,7 +63,7 @@ class Call:
         self.successors: list[UpstreamJob] = []
 
 
-class Figures(NamedTuple):
+class ActionFigures(NamedTuple):
     """Series of one action in one subscription.
 
     Attributes:
@@ -79,7 +79,7 @@ class Figures(NamedTuple):
     late: Counter
 
 
-class Told(Protocol):
+class AnswerListener(Protocol):
     """Told the answers of a turn, in the loop's thread; each of these calls is over."""
 
     def __call__(self, jobs: list[UpstreamJob], answers: list[Answer], successors: list[UpstreamJob], /) -> None:
@@ -94,7 +94,9 @@ class Caller:
         out: Calls that are out, in the order of their beginnings.
     """
 
-    def __init__(self, action: Action, calls: NodeCalls, figures: Figures, *, limit_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, action: Action, calls: NodeCalls, figures: ActionFigures, *, limit_ms: Callable[[], int]
+    ) -> None:
         """Set up.
 
         Args:
@@ -104,13 +106,13 @@ class Caller:
             limit_ms: Tells the time limit in force.
         """
         self.action = action
-        self.out: dict[Call, None] = {}
-        self.told: Told = _nobody
+        self.out: dict[ActionCall, None] = {}
+        self.told: AnswerListener = _nobody
         self._calls = calls
         self._clock = calls.clock
         self._figures = figures
         self._limit_ms = limit_ms
-        self._ended: list[tuple[Call, Sequence[Answer]]] = []
+        self._ended: list[tuple[ActionCall, Sequence[Answer]]] = []
         self._left: list[tuple[UpstreamJob, Answer]] = []
         self._telling = False
         self._watch = Later(calls.scheduler, self._look)
@@ -124,7 +126,7 @@ class Caller:
         for call in list(self.out):
             self._cancel(call)
 
-    def _cancel(self, call: Call) -> bool:
+    def _cancel(self, call: ActionCall) -> bool:
         """End a call early; False where that cannot be."""
         return False
 
@@ -133,8 +135,8 @@ class Caller:
         """Whether nothing is out or untold."""
         return not self.out and not self._telling
 
-    def _begin(self, jobs: Sequence[UpstreamJob], now: float, limit_ms: int) -> Call:
-        call = Call(self.action.name, jobs, now, limit_ms)
+    def _begin(self, jobs: Sequence[UpstreamJob], now: float, limit_ms: int) -> ActionCall:
+        call = ActionCall(self.action.name, jobs, now, limit_ms)
         self.out[call] = None
         for job in jobs:
             job.group_queue.calls[job.offset] = call
@@ -143,7 +145,7 @@ class Caller:
             self._watch.after(call.deadline - now)
         return call
 
-    def _end(self, call: Call, answers: Sequence[Answer]) -> None:
+    def _end(self, call: ActionCall, answers: Sequence[Answer]) -> None:
         """Note how a call ended; it is told in this turn of the loop."""
         del self.out[call]
         figures = self._figures

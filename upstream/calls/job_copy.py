@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from pyddmq.actions import Message, Outgoing, Status
-from upstream.history import History
+from upstream.history import JobHistory
 from upstream.job import UpstreamJob
 
 _ELSEWHERE = "a blocking action works on a copy of the job; return a status or raise an error instead"
@@ -31,7 +31,7 @@ class JobCopy:
         self._given = self.data
         self.outgoing: Outgoing = job.outgoing
         self.attempts = job.attempts
-        self.history: History | None = job.history
+        self.history: JobHistory | None = job.history
 
     @property
     def body(self) -> memoryview:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import structlog
 
 from broker.runtime.seams import Clock, Scheduler
-from upstream.calls.pool import CallPool, Line, Work
+from upstream.calls.pool import CallPool, CallQueue, Work
 from upstream.calls.seams import Tasks, Threads
 from upstream.calls.user_code import raised_by
 
@@ -46,7 +46,7 @@ class NodeCalls:
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)
 
-    def in_thread(self, line: Line, work: Callable[[], object]) -> asyncio.Future[None]:
+    def in_thread(self, line: CallQueue, work: Callable[[], object]) -> asyncio.Future[None]:
         """Run a function in a thread of a line; the future has what it raised."""
         future = self.tasks.create_future()
 

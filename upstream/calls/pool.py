@@ -32,7 +32,7 @@ class Asks(Protocol):
         ...
 
 
-class Line:
+class CallQueue:
     """Those of one subscription, over all of its generations.
 
     Attributes:
@@ -60,23 +60,23 @@ class CallPool:
         self.calls_max = calls_max
         self.running = 0
         self._threads = threads
-        self._lines: dict[tuple[str, str], Line] = {}
-        self._turns: deque[Line] = deque()
+        self._lines: dict[tuple[str, str], CallQueue] = {}
+        self._turns: deque[CallQueue] = deque()
         self._serving = False
 
-    def line(self, group: str, topic: str) -> Line:
+    def line(self, group: str, topic: str) -> CallQueue:
         """Return the line of a subscription, for one more caller of it; `leave` is called with it once."""
-        line = self._lines.setdefault((group, topic), Line())
+        line = self._lines.setdefault((group, topic), CallQueue())
         line.users += 1
         return line
 
-    def leave(self, line: Line) -> None:
+    def leave(self, line: CallQueue) -> None:
         """End a caller's use of a line: its share goes to the others when nothing of it runs any more."""
         line.users -= 1
         self._forget_unused()
         self._serve()
 
-    def ask(self, line: Line, caller: Asks) -> None:
+    def ask(self, line: CallQueue, caller: Asks) -> None:
         """Have a caller's calls made as threads are free: its `next_work` is called until it has none."""
         if caller not in line.asking:
             line.asking.append(caller)
@@ -88,7 +88,7 @@ class CallPool:
         """Return how many threads each line has for itself."""
         return max(1, self.calls_max // 2 // max(1, len(self._lines)))
 
-    def may_run(self, line: Line) -> bool:
+    def may_run(self, line: CallQueue) -> bool:
         """Whether a line may have one thread more."""
         share = self.share()
         if line.running < share:
@@ -116,7 +116,7 @@ class CallPool:
         finally:
             self._serving = False
 
-    def _next_of(self, line: Line) -> Work | None:
+    def _next_of(self, line: CallQueue) -> Work | None:
         while line.asking:
             caller = line.asking.popleft()
             work = caller.next_work()
@@ -125,7 +125,7 @@ class CallPool:
                 return work
         return None
 
-    def _start(self, line: Line, work: Work) -> None:
+    def _start(self, line: CallQueue, work: Work) -> None:
         line.running += 1
         self.running += 1
 

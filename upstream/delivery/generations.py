@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from broker.errors import QueuesOwned
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
-from broker.runtime.seams import Handle
+from broker.runtime.seams import ScheduledCall
 from conf.models import SubscriptionConfig
 from pyddmq.actions import Action
 from upstream.calls.user_code import described
@@ -52,7 +52,7 @@ class TopicPlace:
 
     def __init__(self, config: SubscriptionConfig | None, actions: Sequence[Action]) -> None:
         self.config = config
-        self.again: Handle | None = None
+        self.again: ScheduledCall | None = None
         self.actions = actions
         self.owner: str | None = None
         self.problem = ""

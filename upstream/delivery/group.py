@@ -23,16 +23,16 @@ from upstream.delivery.stats import LISTED_MAX, TopicOffsets
 from upstream.delivery.subscription import Subscription
 from upstream.figures.counters import PARKED_REFUSED, UNKNOWN_QUEUE
 from upstream.group_parts import FetchHooks, GroupLimits, GroupParts, NodeSeams
-from upstream.holder import Holder
-from upstream.job import GroupQueue, Reply, UpstreamJob
+from upstream.job import GroupQueue, PartialBatch, UpstreamJob
+from upstream.message_holder import Holder
 from upstream.retry.dead_letters import DeadLetters, recover_dead_letters
 from upstream.retry.retry_topic import RetryTopic, recover_retries
-from upstream.state import State
+from upstream.state import JobState
 from upstream.views import GroupView
-from upstream.waiting.buffer import Batch, Parked, ParkedFull, PullBuffer
+from upstream.waiting.buffer import Parked, ParkedFull, PullBuffer, PulledBatch
 
 if TYPE_CHECKING:
-    from upstream.queues import TopicView
+    from upstream.queues import NodeTopic
 
 _new = tuple.__new__
 
@@ -151,7 +151,7 @@ class ConsumerGroup:
         """Return the topics that it subscribes."""
         return [name for name, slot in self._slots.items() if slot.config is not None]
 
-    def pull(self, topic: str | None, count_max: int | None, holder: Holder) -> Batch | None:
+    def pull(self, topic: str | None, count_max: int | None, holder: Holder) -> PulledBatch | None:
         """Hand out what is there: one batch of one (topic, queue), or None.
 
         Args:
@@ -161,7 +161,9 @@ class ConsumerGroup:
         """
         return self._buffer.take(topic, count_max, holder)
 
-    def park(self, topic: str | None, count_max: int | None, holder: Holder, wake: Callable[[Batch], None]) -> Parked:
+    def park(
+        self, topic: str | None, count_max: int | None, holder: Holder, wake: Callable[[PulledBatch], None]
+    ) -> Parked:
         """Let a pull wait until something arrives; the caller ends the wait with `unpark`.
 
         Raises:
@@ -182,7 +184,7 @@ class ConsumerGroup:
         """Withdraw a parked pull; harmless after it was answered."""
         self._buffer.unpark(parked)
 
-    def give_back(self, batch: Batch, holder: Holder) -> None:
+    def give_back(self, batch: PulledBatch, holder: Holder) -> None:
         """Take back a batch whose reply never left the node: at once available again and uncounted (D18, W9)."""
         subscription = self._generation_with(batch.jobs[0]) if batch.jobs else None
         if subscription is not None:
@@ -193,7 +195,7 @@ class ConsumerGroup:
         """Bytes of one reply beyond which no further message goes into it."""
         return self._buffer.limits.reply_bytes_max
 
-    def settle(self, reply: Reply) -> None:
+    def settle(self, reply: PartialBatch) -> None:
         """Settle the jobs of a batch that its reply does not have.
 
         Those whose records turned out damaged or gone are finished, those whose bodies cannot be unpacked are
@@ -208,7 +210,7 @@ class ConsumerGroup:
             *reply.unusable,
         ]
         for job, error in ended:
-            if job.state is State.OUT:
+            if job.state is JobState.OUT:
                 subscription.outcomes.leave_delivery(job)
                 subscription.outcomes.error(job, error)
         subscription.outcomes.return_undelivered([job for job in reply.left if job.delivery is not None])
@@ -469,7 +471,7 @@ class ConsumerGroup:
             subscription.set_paused(True)
         return subscription
 
-    def _more_group_queues(self, topic: TopicView, config: SubscriptionConfig | None) -> list[GroupQueue]:
+    def _more_group_queues(self, topic: NodeTopic, config: SubscriptionConfig | None) -> list[GroupQueue]:
         """Take the queues that a topic got since; none while somebody else consumes one of them."""
         try:
             self._claims.take(topic)
@@ -500,4 +502,4 @@ class ConsumerGroup:
                 self._generations.start_slot(slot)
 
 
-__all__ = ["Applied", "Batch", "ConsumerGroup", "Holder", "Parked", "ParkedFull", "UnknownTopic"]
+__all__ = ["Applied", "ConsumerGroup", "Holder", "Parked", "ParkedFull", "PulledBatch", "UnknownTopic"]

@@ -11,7 +11,7 @@ from upstream.job import GroupQueue
 if TYPE_CHECKING:
     from conf.models import SubscriptionConfig
     from upstream.group_parts import GroupParts
-    from upstream.queues import QueueView, TopicView
+    from upstream.queues import NodeTopic, QueueView
 
 
 RETRY_QID = "retry_"
@@ -41,7 +41,7 @@ class GroupQueues:
         """Text of a queue on the wire."""
         return f"{self._qid_prefix}{queue_id}"
 
-    def topic(self, name: str) -> TopicView:
+    def topic(self, name: str) -> NodeTopic:
         """Return a subscribed topic; a group's dead-letter topic is made where it is not there yet.
 
         Raises:
@@ -54,7 +54,7 @@ class GroupQueues:
             topic = self._broker.make_topic(name)
         return topic
 
-    def group_queue(self, topic: TopicView, queue: QueueView, config: SubscriptionConfig | None) -> GroupQueue:
+    def group_queue(self, topic: NodeTopic, queue: QueueView, config: SubscriptionConfig | None) -> GroupQueue:
         """Return the group queue of a queue, made on first use."""
         group_queues = self.by_topic.setdefault(topic.name, {})
         qid = self.qid(queue.queue_id)
@@ -81,7 +81,7 @@ class GroupQueues:
         found = [group_queues[qid] for group_queues in self.by_topic.values() if qid in group_queues]
         return next((group_queue for group_queue in found if offset in group_queue.live), found[0] if found else None)
 
-    def retry_group_queues(self, topic: TopicView, retries: TopicView) -> list[GroupQueue]:
+    def retry_group_queues(self, topic: NodeTopic, retries: NodeTopic) -> list[GroupQueue]:
         """Return the group queues of the retry topic for the messages of one topic, made on first use."""
         group_queues = self.by_topic.setdefault(topic.name, {})
         found = []
@@ -97,7 +97,7 @@ class GroupQueues:
             found.append(group_queue)
         return found
 
-    def retries(self, config: SubscriptionConfig) -> TopicView | None:
+    def retries(self, config: SubscriptionConfig) -> NodeTopic | None:
         """Return the retry topic where a subscription uses it, or did: what pends there is still to be delivered."""
         if self._broker.is_dead_letter_topic(config.topic):
             return None
@@ -108,7 +108,7 @@ class GroupQueues:
             return topic
         return self._broker.make_topic(name) if config.retry_topic else None
 
-    def more(self, topic: TopicView, config: SubscriptionConfig | None) -> list[GroupQueue]:
+    def more(self, topic: NodeTopic, config: SubscriptionConfig | None) -> list[GroupQueue]:
         """Make the group queues of queues that a topic got since; one given back goes on from what is committed."""
         known = self.by_topic.get(topic.name, {})
         found = [

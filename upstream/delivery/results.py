@@ -1,8 +1,8 @@
 """What clients answer: successes and fails by offset, current, late, repeated or unknown (D9, D12, D13).
 
-Whether a result is of the present delivery, `upstream.delivery.crossing` decides. A success of another one finishes the
-offset all the same; the key waits for the present delivery's answer or timeout. A fail counts for the present delivery
-only.
+Whether a result is of the present delivery, `upstream.delivery.answer_matching` decides. A success of another one
+finishes the offset all the same; the key waits for the present delivery's answer or timeout. A fail counts for the
+present delivery only.
 
 Why the two differ: a success says that somebody has done the work, which stays true whoever did it, so that to
 deliver again would only repeat it. A fail says that one attempt did not work, and the present one may still. The key
@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from upstream.delivery.crossing import is_of_only, is_of_present
+from upstream.delivery.answer_matching import is_of_only, is_of_present
 from upstream.delivery.subscription import Subscription
-from upstream.history import History
-from upstream.holder import Holder
+from upstream.history import JobHistory
 from upstream.job import GroupQueue, UpstreamJob
-from upstream.state import Event, State, move
+from upstream.message_holder import Holder
+from upstream.state import JobEvent, JobState, move
 from upstream.waiting import job_loops
 
 # Reasons that clients give for failures: bytes of anybody's, made fit for records, pages and terminals.
@@ -44,7 +44,7 @@ def clean_reason(said: bytes) -> str:
 
 
 _new = tuple.__new__
-_LEAVING = (State.BURYING, State.SENDING, State.UNDECIDED)
+_LEAVING = (JobState.BURYING, JobState.SENDING, JobState.UNDECIDED)
 
 
 class Applied(NamedTuple):
@@ -182,7 +182,7 @@ def _succeed_slowly(subscription: Subscription, group_queue: GroupQueue, offset:
     job = group_queue.live.get(offset)
     if job is None:
         return _succeed_unread(subscription, group_queue, offset, result)
-    if job.state is State.HELD:
+    if job.state is JobState.HELD:
         if is_of_present(group_queue, offset, job.delivery, result.holder, result.number(offset)):
             # Finished by an earlier delivery's success; this is the answer that its key waited for.
             subscription.outcomes.let_go(job)
@@ -190,7 +190,7 @@ def _succeed_slowly(subscription: Subscription, group_queue: GroupQueue, offset:
         return "repeated"
     if job.state in _LEAVING or offset in group_queue.apart:
         return _succeed_leaving(subscription, group_queue, offset, result, job)
-    if job.state is State.FINISHED:
+    if job.state is JobState.FINISHED:
         subscription.counters.late.value += 1
         return "finished"
     if not job.deliveries and offset >= group_queue.uncertain_until:
@@ -205,20 +205,20 @@ def _succeed_late(subscription: Subscription, job: UpstreamJob, result: Result) 
     state, group_queue, holder = job.state, job.group_queue, result.holder
     outcomes = subscription.outcomes
     delivery, number = job.delivery, result.number(job.offset)
-    if state is State.OUT and delivery is not None:
+    if state is JobState.OUT and delivery is not None:
         present = is_of_present(group_queue, job.offset, delivery, holder, number)
         certain = job.deliveries == 1 and job.offset >= group_queue.uncertain_until
         if present or is_of_only(delivery, holder, number, certain=certain):
             outcomes.leave_delivery(job)
             outcomes.succeed(job)
             return
-    if state in (State.OUT, State.RUNNING):
+    if state in (JobState.OUT, JobState.RUNNING):
         # Its key waits for the present delivery, or for the action that has it.
-        move(job, Event.SUCCEED_LATE)
+        move(job, JobEvent.SUCCEED_LATE)
         group_queue.tracker.finish(job.offset)
         outcomes.count_finished(job)
-    elif state in (State.BUFFERED, State.RETRYING, State.STOPPED):
-        if state is State.BUFFERED:
+    elif state in (JobState.BUFFERED, JobState.RETRYING, JobState.STOPPED):
+        if state is JobState.BUFFERED:
             subscription.buffer.forget(job)
         outcomes.succeed(job)
     else:
@@ -232,7 +232,7 @@ def _succeed_late(subscription: Subscription, job: UpstreamJob, result: Result) 
         group_queue.tracker.finish(job.offset)
         outcomes.count_finished(job)
         if job.history is None:
-            job.history = History(subscription.now())
+            job.history = JobHistory(subscription.now())
 
 
 def _succeed_leaving(
@@ -253,11 +253,11 @@ def _succeed_leaving(
         counters.stale("sent_back").add()
         return "ignored"
     counters.late.value += 1
-    if job.state is State.BURYING and outcomes.withdraw_dead_letter(job):
+    if job.state is JobState.BURYING and outcomes.withdraw_dead_letter(job):
         return "finished"
     tracker.finish(offset)
     outcomes.count_finished(job)
-    if job.state is State.UNDECIDED:
+    if job.state is JobState.UNDECIDED:
         outcomes.apart.complete(job)
     return "finished"
 
@@ -305,12 +305,12 @@ def _fail(subscription: Subscription, group_queue: GroupQueue, offset: int, resu
         reason = "already_finished" if finished else "stale_fail" if known else "unknown_offset"
         subscription.counters.stale(reason).add()
         return False
-    if job.state is State.HELD:
+    if job.state is JobState.HELD:
         # Finished by an earlier delivery's success; this is the answer that its key waited for.
         subscription.outcomes.let_go(job)
         subscription.counters.stale("already_finished").add()
         return False
-    if job.state is not State.OUT:
+    if job.state is not JobState.OUT:
         subscription.counters.stale("stale_fail").add()
         return False
     subscription.outcomes.leave_delivery(job)

@@ -10,9 +10,9 @@ from upstream.delivery.generations import TopicPlace
 from upstream.delivery.pauses import Pause
 from upstream.history import FAILING_ATTEMPTS
 from upstream.job import GroupQueue, UpstreamJob, text_of
-from upstream.losses import NONE, Loss
+from upstream.retention_losses import NONE, Loss
 from upstream.source import Times
-from upstream.state import State
+from upstream.state import JobState
 from upstream.views import Delivery, QueueLag, StuckCall, StuckKey, SubscriptionView
 
 LISTED_MAX = 10_000
@@ -52,7 +52,7 @@ class JobReader:
     def stuck(self, job: UpstreamJob) -> StuckKey:
         """Tell of a job that holds others up, or has failed."""
         waiting, behind = 0, job.successor
-        of_waiting = State.WAITING
+        of_waiting = JobState.WAITING
         while behind is not None:
             waiting += behind.state is of_waiting
             behind = behind.successor
@@ -127,14 +127,14 @@ class StatsReader(JobReader):
     ) -> tuple[SubscriptionView, list[Delivery]]:
         """Figures of one topic, and what is out of it."""
         subscription = place.subscription
-        counts = dict.fromkeys(State, 0)
+        counts = dict.fromkeys(JobState, 0)
         out: list[Delivery] = []
         heads: list[UpstreamJob] = []
         failing: list[UpstreamJob] = []
         stopped: list[UpstreamJob] = []
         calls_stuck: list[StuckCall] = []
         dead_letters_refused = 0
-        waiting, of_waiting = 0, State.WAITING
+        waiting, of_waiting = 0, JobState.WAITING
         for group_queue in group_queues:
             calls_stuck += self._stuck_calls(group_queue)
             for job in group_queue.live.values():
@@ -143,7 +143,7 @@ class StatsReader(JobReader):
                     waiting += 1
                     continue
                 counts[job.state] += 1
-                if job.state is State.OUT and job.delivery is not None:
+                if job.state is JobState.OUT and job.delivery is not None:
                     since_ms = self.to_wall(job.delivery.since)
                     holder = job.delivery.holder
                     out.append(
@@ -156,9 +156,9 @@ class StatsReader(JobReader):
                             since_ms=since_ms,
                         )
                     )
-                elif job.state in (State.BURYING, State.UNDECIDED) and subscription is not None:
+                elif job.state in (JobState.BURYING, JobState.UNDECIDED) and subscription is not None:
                     dead_letters_refused += subscription.outcomes.leaving.is_refused(job)
-                if job.state is State.STOPPED:
+                if job.state is JobState.STOPPED:
                     stopped.append(job)
                     continue
                 if job.successor is not None:
@@ -173,11 +173,11 @@ class StatsReader(JobReader):
             state,
             [self.queue(each) for each in group_queues if not each.retries],
             loss,
-            in_flight=counts[State.OUT],
+            in_flight=counts[JobState.OUT],
             waiting=waiting,
-            buffered=counts[State.BUFFERED],
-            retrying=counts[State.RETRYING],
-            burying=counts[State.BURYING],
+            buffered=counts[JobState.BUFFERED],
+            retrying=counts[JobState.RETRYING],
+            burying=counts[JobState.BURYING],
             in_calls=sum(len(group_queue.calls) for group_queue in group_queues),
             calls_stuck_total=len(calls_stuck),
             calls_stuck=sorted(calls_stuck, key=lambda each: each.since_ms)[:KEYS_MAX],

@@ -27,18 +27,18 @@ from pyddmq.actions import Action, Status
 from upstream.delivery.subscription_facts import SubscriptionFacts
 from upstream.figures.counters import SubscriptionCounters
 from upstream.group_parts import FetchHooks, GroupParts
-from upstream.job import Delivery, GroupQueue, Unit, UpstreamJob
+from upstream.job import DeliveredBatch, GroupQueue, Unit, UpstreamJob
 from upstream.outcomes.outcomes import PAUSED_LOOK_SECONDS, Outcomes
 from upstream.running.action_context import WaitsForServers, give_contexts
 from upstream.running.admission import Admission
 from upstream.running.calling import Calling
-from upstream.running.gate import Gate
+from upstream.running.gate import OrderKeyGate
 from upstream.running.pipeline import Pipeline
 from upstream.running.running import Running, is_in_action
-from upstream.state import Event, State, move, next_state
+from upstream.state import JobEvent, JobState, move, next_state
 
 if TYPE_CHECKING:
-    from upstream.queues import TopicView
+    from upstream.queues import NodeTopic
     from upstream.source import Source
 
 
@@ -99,10 +99,10 @@ BODIES_LOOK_SECONDS = 0.1
 READS_PER_PUMP = 8
 """Reads before other work of the loop gets its turn: about 10 ms when nothing is handed out."""
 
-_RUNNING = next_state(State.READY, Event.ADMIT)
-_READY = State.READY
-_WAITING = State.WAITING
-_KEPT_BY_DRAIN = (State.OUT, State.HELD, State.RUNNING, State.BURYING, State.SENDING, State.UNDECIDED)
+_RUNNING = next_state(JobState.READY, JobEvent.ADMIT)
+_READY = JobState.READY
+_WAITING = JobState.WAITING
+_KEPT_BY_DRAIN = (JobState.OUT, JobState.HELD, JobState.RUNNING, JobState.BURYING, JobState.SENDING, JobState.UNDECIDED)
 
 
 class Subscription(SubscriptionFacts):
@@ -119,8 +119,8 @@ class Subscription(SubscriptionFacts):
         parts: GroupParts,
         config: SubscriptionConfig,
         *,
-        topic: TopicView,
-        retries: TopicView | None,
+        topic: NodeTopic,
+        retries: NodeTopic | None,
         group_queues: Sequence[GroupQueue],
         more_group_queues: Callable[[], Sequence[GroupQueue]],
         revoked: Callable[[Sequence[GroupQueue]], None],
@@ -186,7 +186,7 @@ class Subscription(SubscriptionFacts):
             ended=self._calls_ended,
         )
         self._running = Running(self._pipeline, self._calling, self.outcomes)
-        self._gate = None if path is None else Gate(self.outcomes, self._pipeline, self._calling, path)
+        self._gate = None if path is None else OrderKeyGate(self.outcomes, self._pipeline, self._calling, path)
         if config.is_low_level:
             self._source: Source = FetchedSource(parts.fetch_hooks)
         else:
@@ -284,7 +284,7 @@ class Subscription(SubscriptionFacts):
             for job in list(group_queue.live.values()):
                 if job.state not in _KEPT_BY_DRAIN:
                     del group_queue.live[job.offset]
-                    move(job, Event.ABANDON)
+                    move(job, JobEvent.ABANDON)
 
     @property
     def drained(self) -> bool:
@@ -306,9 +306,9 @@ class Subscription(SubscriptionFacts):
         for group_queue in self.group_queues:
             for job in list(group_queue.live.values()):
                 delivery = job.delivery
-                if job.state in (State.OUT, State.HELD) and delivery is not None:
+                if job.state in (JobState.OUT, JobState.HELD) and delivery is not None:
                     group_queue.adopted[job.offset] = delivery.moved_on([])
-                move(job, Event.ABANDON)
+                move(job, JobEvent.ABANDON)
             group_queue.live.clear()
             group_queue.subscription = None
         self._calling.end()
@@ -447,7 +447,7 @@ class Subscription(SubscriptionFacts):
         if self.outcomes.stopped:
             return
         for job in jobs:
-            if job.state is State.HELD and job.delivery is None:
+            if job.state is JobState.HELD and job.delivery is None:
                 self.outcomes.let_go(job)
         if ready := [job for job in jobs if job.state is _RUNNING]:
             self._running.run(ready)
@@ -502,20 +502,20 @@ class Subscription(SubscriptionFacts):
         """Go on with a job that an action of an earlier generation had until now."""
         if self.outcomes.stopped or not is_in_action(job):
             return
-        if job.state is State.HELD:
+        if job.state is JobState.HELD:
             self.outcomes.let_go(job)
         elif not self.outcomes.was_finished(job):
             if self.draining:
                 del job.group_queue.live[job.offset]
-                move(job, Event.ABANDON)
+                move(job, JobEvent.ABANDON)
             elif not self.outcomes.postponed(job):
-                move(job, Event.RETRY)
+                move(job, JobEvent.RETRY)
                 self.outcomes.retry_now(job)
         self.pump()
 
     # For jobs, source and gate
 
-    def handed_out(self, delivery: Delivery) -> None:
+    def handed_out(self, delivery: DeliveredBatch) -> None:
         """Watch a batch that the buffer gave to a client."""
         self.deadlines.add(delivery)
         self.counters.delivered.value += delivery.open

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pyddmq.actions import BodyUnprocessable, Message, MessageUnreadable
-from upstream.delivery.made_bodies import MadeBodies, with_body
-from upstream.job import GroupQueue, Reply, Slices, UpstreamJob
+from upstream.delivery.transformed_bodies import MadeBodies, with_body
+from upstream.job import GroupQueue, PartialBatch, Slices, UpstreamJob
 from upstream.outcomes.outcomes import Outcomes
 from upstream.running.action_context import Pushes, WaitsForServers
 from upstream.running.admission import Admission
@@ -82,9 +82,9 @@ class SubscriptionFacts:
         """Return offsets and slices of a batch for its reply; see `Source.slices`."""
         return self._source.slices(jobs) if self.made_bodies is None else None
 
-    def sort_out(self, jobs: Sequence[UpstreamJob], bytes_max: int) -> Reply:
+    def sort_out(self, jobs: Sequence[UpstreamJob], bytes_max: int) -> PartialBatch:
         """Look at the jobs of a batch one by one; bodies that were made take the place of those in the log."""
-        reply = Reply([], [], [], [])
+        reply = PartialBatch([], [], [], [])
         room = bytes_max
         for place, job in enumerate(jobs):
             try:
@@ -106,7 +106,7 @@ class SubscriptionFacts:
         return reply
 
     def why_unreadable(self, job: UpstreamJob) -> MessageUnreadable:
-        """Return why a message of `Reply.unreadable` cannot be read."""
+        """Return why a message of `PartialBatch.unreadable` cannot be read."""
         try:
             self._source.located(job)
         except MessageUnreadable as error:

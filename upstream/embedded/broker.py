@@ -9,8 +9,7 @@ from broker.log.put import Put
 from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.topics import Topic, dead_letter_topic, retry_topic
 from broker.retry.dead_letter import dead_letter, is_dead_letter_topic
-from broker.retry.puts import Counts as FailureCounts
-from broker.retry.puts import send_back_for
+from broker.retry.puts import FailureCounts, send_back_for
 from broker.runtime.bundle import Runtime
 from broker.store import Store
 from pyddmq.actions import MessageUnreadable
@@ -20,9 +19,9 @@ from upstream.embedded.retries import origins, read_origin, read_replaced, retry
 from upstream.embedded.source import EmbeddedSource
 from upstream.embedded.stretch import StretchReader
 from upstream.job import Generation, GroupQueue, UpstreamJob
-from upstream.progress.progress import Origin, Progress
+from upstream.progress.progress import DeadLetterOrigin, Progress
 from upstream.queues import QueueView
-from upstream.source import Appended, Counts, Stretch, Wanted
+from upstream.source import Appended, MessageFilter, SourceCounts, Stretch
 
 
 class EmbeddedBroker(EmbeddedQueues):
@@ -79,7 +78,12 @@ class EmbeddedBroker(EmbeddedQueues):
         )
 
     def open(
-        self, subscription: Generation, group_queues: Sequence[GroupQueue], *, counters: Counts, keeps_bodies: bool
+        self,
+        subscription: Generation,
+        group_queues: Sequence[GroupQueue],
+        *,
+        counters: SourceCounts,
+        keeps_bodies: bool,
     ) -> EmbeddedSource:
         """Open the source of one generation."""
         return EmbeddedSource(
@@ -92,7 +96,7 @@ class EmbeddedBroker(EmbeddedQueues):
         )
 
     def read_stretch(
-        self, queue: QueueView, start: int, count_max: int, bytes_max: int, wanted: Wanted, *, times: bool
+        self, queue: QueueView, start: int, count_max: int, bytes_max: int, wanted: MessageFilter, *, times: bool
     ) -> Stretch:
         """Read it from the log."""
         return self._stretches.read(own(queue), start, count_max, bytes_max, wanted, times=times)
@@ -140,10 +144,10 @@ class EmbeddedBroker(EmbeddedQueues):
         """Return the timers' queues, shared by all groups, and those of the group's retry topic."""
         return retry_queues(self.store, group)
 
-    def replaced_by_dead_letters(self, queue: QueueView, start: int) -> Iterator[Origin]:
+    def replaced_by_dead_letters(self, queue: QueueView, start: int) -> Iterator[DeadLetterOrigin]:
         """Read the dead letters of a queue."""
         return origins(self.store, own(queue), start, read_origin)
 
-    def replaced_by_retries(self, queue: QueueView, start: int) -> Iterator[Origin]:
+    def replaced_by_retries(self, queue: QueueView, start: int) -> Iterator[DeadLetterOrigin]:
         """Read the retry records of a queue."""
         return origins(self.store, own(queue), start, read_replaced)

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.format.java import tags_code
 from broker.format.record import reconsume_times
-from broker.log.awaited import AwaitedSteps, all_durable, saved
+from broker.log.durability import AwaitedSteps, all_durable, saved
 from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
 from broker.queues.topics import dead_letter_topic
 from broker.retention import ExpiringSegment, Relocation
@@ -45,21 +45,28 @@ from upstream.progress.progress import Progress, ProgressFailed
 from upstream.progress.reconcile import names_of
 from upstream.progress.tracker import OffsetTracker
 from upstream.progress.tracker_table import Key
-from upstream.state import Event, State, move
+from upstream.state import JobEvent, JobState, move
 
 LOOK_AHEAD_SECONDS = 30.0
 NEAR_SHARE = 0.1
 """Part of a limit; a group whose oldest message has less left is told of in the log."""
 _CHUNK_UNITS = 1024
-_LEAVING = (State.BURYING, State.SENDING, State.UNDECIDED)
-_WITH_SOMEBODY = (State.OUT, State.RUNNING)
+_LEAVING = (JobState.BURYING, JobState.SENDING, JobState.UNDECIDED)
+_WITH_SOMEBODY = (JobState.OUT, JobState.RUNNING)
 _WAITS_MAX = 8
 """How often a file waits beside the loop while groups go on working in it; then the loop waits for the disk once, since
 else each of its messages would be given out, and be a dead letter as well."""
-_ENDED_AT_ONCE = (State.READ, State.WAITING, State.READY, State.BUFFERED, State.RETRYING, State.STOPPED)
+_ENDED_AT_ONCE = (
+    JobState.READ,
+    JobState.WAITING,
+    JobState.READY,
+    JobState.BUFFERED,
+    JobState.RETRYING,
+    JobState.STOPPED,
+)
 
 
-class _Origin(NamedTuple):
+class _ExpiredMessage(NamedTuple):
     """A message that is put into the dead letters, as `dead_letter` names it."""
 
     topic: str
@@ -210,7 +217,7 @@ class Expiry:
             failure = tracker.failures.get(offset)
             job = None if group_queue is None else group_queue.live.get(offset)
             attempts = max(sum(failure[:3]) if failure else 0, job.attempts if job else 0, _earlier(tracker, record))
-            origin = _Origin(tracker.topic, tracker.queue_id, offset, physical, attempts)
+            origin = _ExpiredMessage(tracker.topic, tracker.queue_id, offset, physical, attempts)
             put, born_ms, host = dead_letter(
                 self._store, tracker.group, origin, _reason(job, expiring, self._store.retention.limits.age_ms), record
             )
@@ -378,8 +385,8 @@ def _complete(group_queue: GroupQueue | None, offset: int) -> None:
     if job is None:
         group_queue.unanswered.pop(offset, None)
         return
-    if job.state is State.OUT:
-        move(job, Event.EXPIRE)
+    if job.state is JobState.OUT:
+        move(job, JobEvent.EXPIRE)
     elif job.state in _ENDED_AT_ONCE:
         job.subscription.expire(job)
 

@@ -19,7 +19,7 @@ from upstream.progress.progress import Progress, ProgressFailed
 
 if TYPE_CHECKING:
     from broker.store import Store
-    from upstream.queues import TopicView
+    from upstream.queues import NodeTopic
 
 QUEUES_REFUSED = declare(
     "pyddmq_queues_owned_total",
@@ -66,7 +66,7 @@ class QueueOwnership:
         self._held: dict[str, set[Place]] = {}
         self._renewals = Repeated(runtime.scheduler, RENEWAL_SECONDS, self._renew)
 
-    def take(self, topic: TopicView) -> None:
+    def take(self, topic: NodeTopic) -> None:
         """Take the locks of all queues of a topic, or keep those held.
 
         Raises:

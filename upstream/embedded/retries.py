@@ -16,9 +16,9 @@ from broker.runtime.seams import Clock
 from broker.scheduled.delay.levels import SCHEDULE_NAME
 from broker.scheduled.timer.names import TIMER_NAME, TIMER_TOPIC
 from broker.store import Store
-from upstream.history import History
+from upstream.history import JobHistory
 from upstream.job import Generation, Unit, UpstreamJob
-from upstream.progress.progress import Origin
+from upstream.progress.progress import DeadLetterOrigin
 
 _SCAN_UNITS = 1024
 _WAITING_ROOMS = (TIMER_NAME, SCHEDULE_NAME)
@@ -50,7 +50,7 @@ def made_of(
             continue
         job = UpstreamJob(subscription, group_queue, offset, physical, size, None)
         counts = read_counts(block, reconsume_times(record))
-        history = job.history = History(clock.monotonic(), earlier=True)
+        history = job.history = JobHistory(clock.monotonic(), earlier=True)
         history.fails, history.errors, history.timeouts = counts
         group_queue.live[offset] = job
         yield job
@@ -69,8 +69,8 @@ def retry_queues(store: Store, group: str) -> list[ConsumeQueue]:
 
 
 def origins(
-    store: Store, queue: ConsumeQueue, start: int, read: Callable[[Store, memoryview], Origin | None]
-) -> Iterator[Origin]:
+    store: Store, queue: ConsumeQueue, start: int, read: Callable[[Store, memoryview], DeadLetterOrigin | None]
+) -> Iterator[DeadLetterOrigin]:
     """What the records of one queue replace from `start` on; unreadable ones are left out."""
     offset = max(start, queue.min_offset)
     while offset < queue.max_offset:
@@ -85,7 +85,7 @@ def origins(
         offset += len(units)
 
 
-def read_replaced(store: Store, record: memoryview) -> Origin | None:
+def read_replaced(store: Store, record: memoryview) -> DeadLetterOrigin | None:
     """Tell which message a retry record finishes; None for every other record, and where a timer only moved one on.
 
     Raises:
@@ -104,10 +104,12 @@ def read_replaced(store: Store, record: memoryview) -> Origin | None:
     if entry is None or entry.topic in _WAITING_ROOMS:
         return None
     origin = entry.topic.decode("utf-8", "replace")
-    return Origin(topic.removeprefix(RETRY_PREFIX), origin, entry.queue_id, entry.queue_offset, max(replaced, 0))
+    return DeadLetterOrigin(
+        topic.removeprefix(RETRY_PREFIX), origin, entry.queue_id, entry.queue_offset, max(replaced, 0)
+    )
 
 
-def read_origin(store: Store, record: memoryview) -> Origin | None:
+def read_origin(store: Store, record: memoryview) -> DeadLetterOrigin | None:
     """Which message a dead letter finishes; None for one of RocketMQ's, or where that message is no longer kept.
 
     Nothing that a producer could write is believed: the group is that of the topic, and the message is the record that
@@ -124,4 +126,6 @@ def read_origin(store: Store, record: memoryview) -> Origin | None:
     if entry is None:
         return None
     origin = entry.topic.decode("utf-8", "replace")
-    return Origin(name.removeprefix(DEAD_LETTER_PREFIX), origin, entry.queue_id, entry.queue_offset, max(replaced, 0))
+    return DeadLetterOrigin(
+        name.removeprefix(DEAD_LETTER_PREFIX), origin, entry.queue_id, entry.queue_offset, max(replaced, 0)
+    )

@@ -22,10 +22,10 @@ from broker.runtime.bundle import Runtime
 from broker.store import Store
 from pyddmq.actions import BodyUnprocessable, Message, MessageUnreadable
 from upstream.embedded.retries import made_of, why_unreadable
-from upstream.history import History
+from upstream.history import JobHistory
 from upstream.job import Generation, GroupQueue, OrderKey, Unit, UpstreamJob
 from upstream.progress.replay import finish_gone
-from upstream.source import Counts
+from upstream.source import SourceCounts
 from upstream.waiting import job_loops
 
 CHUNK_UNITS = 256
@@ -47,7 +47,7 @@ class EmbeddedSource:
         *,
         store: Store,
         runtime: Runtime,
-        counters: Counts,
+        counters: SourceCounts,
         keeps_bodies: bool,
     ) -> None:
         """Stand at the group queues' positions.
@@ -362,7 +362,7 @@ class EmbeddedSource:
         failure = job.group_queue.tracker.failures.get(job.offset)
         if failure is None and job.offset not in job.group_queue.apart:
             return
-        history = job.history = History(self._clock.monotonic(), earlier=True)
+        history = job.history = JobHistory(self._clock.monotonic(), earlier=True)
         if failure is not None:
             history.fails = failure.fails
             history.errors = failure.errors

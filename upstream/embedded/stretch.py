@@ -22,7 +22,7 @@ from broker.queues.consume_queue import FILLER, ConsumeQueue
 from broker.store import Store
 from upstream.embedded.retries import why_unreadable
 from upstream.embedded.source import PRESSURE_NAME, is_pressure
-from upstream.source import Stretch, Wanted
+from upstream.source import MessageFilter, Stretch
 
 CHUNK_UNITS = 1_024
 """Units looked up at once."""
@@ -46,7 +46,7 @@ class StretchReader:
         self._body_bytes_max = body_limit(store.options.message_bytes_max)
 
     def read(
-        self, queue: ConsumeQueue, start: int, count_max: int, bytes_max: int, wanted: Wanted, *, times: bool
+        self, queue: ConsumeQueue, start: int, count_max: int, bytes_max: int, wanted: MessageFilter, *, times: bool
     ) -> Stretch:
         """See `Broker.read_stretch`."""
         codes = None if wanted.tags is None else frozenset(map(tags_code, wanted.tags))
@@ -82,7 +82,7 @@ class StretchReader:
         self,
         units: Sequence[_Unit],
         start: int,
-        wanted: Wanted,
+        wanted: MessageFilter,
         codes: frozenset[int] | None,
         found: Stretch,
         times: bool,
@@ -108,7 +108,7 @@ class StretchReader:
                     passed.append((offset, offset + 1, reason))
 
     def _take_one(  # noqa: PLR0917
-        self, unit: _Unit, offset: int, wanted: Wanted, codes: frozenset[int] | None, found: Stretch, times: bool
+        self, unit: _Unit, offset: int, wanted: MessageFilter, codes: frozenset[int] | None, found: Stretch, times: bool
     ) -> str | None:
         """Take one message; or return why not."""
         physical, size, code = unit

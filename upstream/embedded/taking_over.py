@@ -17,7 +17,7 @@ import structlog
 from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.offsets import REVIVE_GROUP, ConsumerOffsets
 from broker.runtime.metrics import Metrics, declare
-from broker.scheduled.popped import Popped, popped
+from broker.scheduled.pop_records import Popped, popped
 from broker.store import Store
 from upstream.progress.tracker import OffsetTracker
 from upstream.queues import TakeOver, TrackerOf

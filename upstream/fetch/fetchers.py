@@ -69,7 +69,7 @@ class FetchersFull(Exception):
     """A group has as many fetchers as it may have."""
 
 
-class Standing:
+class FetcherQueue:
     """What a fetcher was given of one queue.
 
     Attributes:
@@ -87,7 +87,7 @@ class Standing:
         self.is_bound = is_bound
 
 
-class Fetcher:
+class FetcherClient:
     """One client of a low-level group.
 
     Attributes:
@@ -107,7 +107,7 @@ class Fetcher:
         self.joined = self.fetched = self.seen = now
         self.waiting = 0
         self.turn = 0
-        self.standings: dict[GroupQueue, Standing] = {}
+        self.standings: dict[GroupQueue, FetcherQueue] = {}
 
 
 class Fetchers:
@@ -119,12 +119,12 @@ class Fetchers:
     """
 
     def __init__(self, clock: Clock) -> None:
-        self.by_id: dict[str, Fetcher] = {}
+        self.by_id: dict[str, FetcherClient] = {}
         self.owners: dict[GroupQueue, str] = {}
         self._clock = clock
         self._topics: list[list[GroupQueue]] = []
 
-    def seen(self, name: str, address: str) -> tuple[Fetcher, bool]:
+    def seen(self, name: str, address: str) -> tuple[FetcherClient, bool]:
         """Note a fetch. Returns the fetcher, and whether it is new.
 
         Raises:
@@ -136,7 +136,7 @@ class Fetchers:
         if fetcher is None:
             if len(self.by_id) >= FETCHERS_MAX:
                 raise FetchersFull(f"the group has {FETCHERS_MAX} fetchers")
-            fetcher = self.by_id[name] = Fetcher(name, address, now)
+            fetcher = self.by_id[name] = FetcherClient(name, address, now)
         fetcher.address = address
         fetcher.seen = fetcher.fetched = now
         return fetcher, is_new
@@ -147,7 +147,7 @@ class Fetchers:
         if fetcher is not None:
             fetcher.seen = self._clock.monotonic()
 
-    def expire(self) -> list[Fetcher]:
+    def expire(self) -> list[FetcherClient]:
         """Let those go that were not seen for too long; who owns their queues is `rebalance`'s."""
         before = self._clock.monotonic() - EXPIRY_SECONDS
         gone = [each for each in self.by_id.values() if not each.waiting and each.seen <= before]
@@ -176,7 +176,7 @@ class Fetchers:
         """Whether the queues are those that were shared out last."""
         return self._topics == list(topics.values())
 
-    def owned(self, fetcher: Fetcher) -> list[GroupQueue]:
+    def owned(self, fetcher: FetcherClient) -> list[GroupQueue]:
         """Return a fetcher's queues, by topic and number."""
         return [group_queue for group_queue, owner in self.owners.items() if owner == fetcher.id]
 

@@ -21,11 +21,11 @@ from broker.runtime.later import Later
 from broker.runtime.metrics import declare
 from pyddmq.codes import PullCode
 from upstream.delivery.group import ConsumerGroup
-from upstream.fetch.fetchers import Fetcher, Fetchers, FetchersFull, Standing
+from upstream.fetch.fetchers import FetcherClient, FetcherQueue, Fetchers, FetchersFull
 from upstream.figures.counters import SubscriptionCounters
 from upstream.group_parts import NodeSeams
 from upstream.job import GroupQueue, Slices
-from upstream.source import Stretch, Wanted
+from upstream.source import MessageFilter, Stretch
 from upstream.waiting.limits import TokenBucket
 
 LOOK_SECONDS = 1.0
@@ -88,7 +88,7 @@ class Row(NamedTuple):
     times: list[tuple[int, int]]
 
 
-class Fetched(NamedTuple):
+class FetchResult(NamedTuple):
     """What a fetch gets.
 
     Attributes:
@@ -119,7 +119,7 @@ class Fetching:
 
     # Fetches
 
-    def seen(self, order: FetchOrder, address: str) -> Fetcher | None:
+    def seen(self, order: FetchOrder, address: str) -> FetcherClient | None:
         """Note a fetch: who asks is a fetcher from now on, unless it names its queues.
 
         Raises:
@@ -137,7 +137,7 @@ class Fetching:
         self._next_look.unless_due(LOOK_SECONDS)
         return fetcher
 
-    def fetch(self, order: FetchOrder, fetcher: Fetcher | None) -> Fetched:
+    def fetch(self, order: FetchOrder, fetcher: FetcherClient | None) -> FetchResult:
         """Read what is there.
 
         Args:
@@ -160,7 +160,7 @@ class Fetching:
             if fetcher is not None:
                 standing = fetcher.standings[group_queue]
                 standing.given = max(standing.given, row.next_offset)
-        return Fetched(rows, is_news)
+        return FetchResult(rows, is_news)
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Have `wake` called when something may be there; returns what ends that."""
@@ -185,7 +185,7 @@ class Fetching:
                     raise FetchRefused(PullCode.STARTING, f"topic {topic!r} is not served now: fetch again in a moment")
                 yield group_queue
 
-    def _owned(self, fetcher: Fetcher) -> list[GroupQueue]:
+    def _owned(self, fetcher: FetcherClient) -> list[GroupQueue]:
         """Its queues, each time another one first: what takes all the bytes must not keep the others waiting."""
         owned = self.fetchers.owned(fetcher)
         fetcher.turn += 1
@@ -193,7 +193,7 @@ class Fetching:
         return owned[at:] + owned[:at]
 
     @staticmethod
-    def _start(group_queue: GroupQueue, asked: int, fetcher: Fetcher | None) -> int:
+    def _start(group_queue: GroupQueue, asked: int, fetcher: FetcherClient | None) -> int:
         """Where to read: where the client says, unless the queue began anew since it was given it; else (R84)."""
         generation, tracker = group_queue.subscription, group_queue.tracker
         stored = tracker.watermark
@@ -202,7 +202,7 @@ class Fetching:
             if standing is None or standing.generation is not generation:
                 # A name that is new here may be a client of before the last reset: this node was started since.
                 is_bound = standing is not None or stored < tracker.reset_end
-                fetcher.standings[group_queue] = Standing(generation, stored, is_bound=is_bound)
+                fetcher.standings[group_queue] = FetcherQueue(generation, stored, is_bound=is_bound)
                 asked = stored if is_bound else asked
             elif standing.is_bound and asked <= tracker.reset_end:
                 # Its position is of before the reset when the reply that had the new one was lost.
@@ -232,7 +232,7 @@ class Fetching:
         if count <= 0:
             return nothing
         tags = config.wanted_tags
-        wanted = Wanted(None if tags is None else frozenset(map(str.encode, tags)), config.pressure_traffic)
+        wanted = MessageFilter(None if tags is None else frozenset(map(str.encode, tags)), config.pressure_traffic)
         stretch = self._broker.read_stretch(group_queue.queue, start, count, room, wanted, times=order.times)
         # In a reply with messages already, one that is larger than what is left must wait.
         if room < order.bytes_max and stretch.bytes > room:

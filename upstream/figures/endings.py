@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
-from upstream.job import Delivery, UpstreamJob
+from upstream.job import DeliveredBatch, UpstreamJob
 
 
-class Ending(IntEnum):
+class MessageEnding(IntEnum):
     """What became of a message in its queue."""
 
     SUCCEEDED = 1
@@ -28,20 +28,20 @@ class Ending(IntEnum):
 class EndingListener(Protocol):
     """Who records endings; raises nothing."""
 
-    def handed_out(self, delivery: Delivery) -> None:
+    def handed_out(self, delivery: DeliveredBatch) -> None:
         """Take note of a batch that goes to a client; all of its jobs are out."""
         ...
 
-    def finished(self, delivery: Delivery, offsets: Sequence[int]) -> None:
+    def finished(self, delivery: DeliveredBatch, offsets: Sequence[int]) -> None:
         """Take note of messages of one delivery that its client finished."""
         ...
 
-    def ended(self, job: UpstreamJob, ending: Ending) -> None:
+    def ended(self, job: UpstreamJob, ending: MessageEnding) -> None:
         """Take note of a message that ended in another way, its record still there where it is to be read."""
         ...
 
 
-def ended_jobs(delivery: Delivery, offsets: Sequence[int]) -> list[UpstreamJob]:
+def ended_jobs(delivery: DeliveredBatch, offsets: Sequence[int]) -> list[UpstreamJob]:
     """Return the jobs of a delivery that have these offsets."""
     jobs = delivery.jobs or ()
     if len(offsets) == len(jobs):

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 from broker.runtime.metrics import Metrics, declare_histogram
 from broker.runtime.seams import Clock
-from upstream.figures.endings import Ending, EndingHook
-from upstream.job import Delivery, Generation, Unit, UpstreamJob
+from upstream.figures.endings import EndingHook, MessageEnding
+from upstream.job import DeliveredBatch, Generation, Unit, UpstreamJob
 
 _LABELS = ("group", "topic")
 _BOUNDS = range(10, 34)
@@ -49,7 +49,7 @@ class Latency:
         self._wall_us = clock.wall_us
         self._endings = endings
 
-    def handed_out(self, delivery: Delivery, stored_ms_of: Callable[[UpstreamJob], int | None]) -> None:
+    def handed_out(self, delivery: DeliveredBatch, stored_ms_of: Callable[[UpstreamJob], int | None]) -> None:
         """Observe a batch that goes to a client.
 
         Args:
@@ -73,7 +73,7 @@ class Latency:
                 if job.deliveries == 1:
                     self._hand_out.observe(self._wall_us() - stored_ms * 1000)
 
-    def finished(self, delivery: Delivery, offsets: Sequence[int]) -> None:
+    def finished(self, delivery: DeliveredBatch, offsets: Sequence[int]) -> None:
         """Observe messages of one delivery that its client finished."""
         for listener in self._endings.listeners:
             listener.finished(delivery, offsets)
@@ -88,12 +88,12 @@ class Latency:
 
     def finished_singly(self, job: UpstreamJob) -> None:
         """Observe a message that was finished in another way: by an action, or by a late success."""
-        self.ended(job, Ending.SUCCEEDED)
+        self.ended(job, MessageEnding.SUCCEEDED)
         stored_ms = job.subscription.stored_ms(job)
         if stored_ms is not None:
             self._end_to_end.observe(self._wall_us() - stored_ms * 1000)
 
-    def ended(self, job: UpstreamJob, ending: Ending) -> None:
+    def ended(self, job: UpstreamJob, ending: MessageEnding) -> None:
         """Tell who records what becomes of single messages."""
         for listener in self._endings.listeners:
             listener.ended(job, ending)
@@ -102,4 +102,4 @@ class Latency:
         """Tell them of a message that nobody of the group gets: its tags, or the stress flag, rule it out."""
         if self._endings.listeners:
             physical, size, _, offset, group_queue = unit
-            self.ended(UpstreamJob(generation, group_queue, offset, physical, size, None), Ending.REFUSED)
+            self.ended(UpstreamJob(generation, group_queue, offset, physical, size, None), MessageEnding.REFUSED)

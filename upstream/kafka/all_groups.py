@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from upstream.kafka.link import Place
+from upstream.kafka.link import KafkaPartition
 
 
-class Standing(NamedTuple):
+class CommittedPosition(NamedTuple):
     """What a group has committed of a partition."""
 
     offset: int
@@ -28,8 +28,8 @@ class Surveyed(NamedTuple):
         is_stable: False while it is being shared out anew: by the classic protocol nothing is committed then.
     """
 
-    committed: Mapping[Place, Standing]
-    members: Mapping[Place, Sequence[str]]
+    committed: Mapping[KafkaPartition, CommittedPosition]
+    members: Mapping[KafkaPartition, Sequence[str]]
     is_stable: bool = True
 
 
@@ -64,14 +64,14 @@ class Survey(Protocol):
         """Return groups by name; one that cannot be told is missing. Raises KafkaFailure: none can."""
         ...
 
-    def ends(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
+    def ends(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, tuple[int, int]]:
         """Return first offsets and ends; a partition that cannot be told is missing.
 
         As kafka-consumer-groups has them: records of a transaction that is open count.
         """
         ...
 
-    def moments(self, wanted: Mapping[Place, int], seconds: float) -> dict[Place, int]:
+    def moments(self, wanted: Mapping[KafkaPartition, int], seconds: float) -> dict[KafkaPartition, int]:
         """Return the timestamps (ms) of the first records at or after an offset of partitions.
 
         What does not come within so many seconds, or has no timestamp, is missing.

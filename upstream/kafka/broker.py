@@ -14,14 +14,14 @@ from upstream.job import Generation, GroupQueue, UpstreamJob
 from upstream.kafka.commits.blobs import Blobs
 from upstream.kafka.commits.offsets import KafkaOffsets
 from upstream.kafka.dead_letters import DeadLetterWriter
-from upstream.kafka.link import GroupMember, PartitionReader, Place, Producer
+from upstream.kafka.link import GroupMember, KafkaPartition, KafkaProducer, PartitionReader
 from upstream.kafka.membership import Membership
 from upstream.kafka.partitions import MemberSettings, Partitions
 from upstream.kafka.source import KafkaSource
 from upstream.kafka.topics import KafkaQueue, KafkaTopic, own
-from upstream.progress.progress import Origin, Progress
-from upstream.queues import UNKNOWN, CommittedOffsets, QueueView, TakeOver, TopicView
-from upstream.source import Appended, Counts, Stored, Stretch, Wanted
+from upstream.progress.progress import DeadLetterOrigin, Progress
+from upstream.queues import UNKNOWN, CommittedOffsets, NodeTopic, QueueView, TakeOver
+from upstream.source import Appended, MessageFilter, SourceCounts, Stored, Stretch
 
 DEAD_LETTER_SUFFIX = ".DLQ"
 LEFT_OUT = declare(
@@ -43,13 +43,13 @@ class Ways:
     member: GroupMember
     again: Callable[[], GroupMember]
     reader: PartitionReader
-    producer: Producer
+    producer: KafkaProducer
 
 
 class _Claims:
     """What is given to this member is the group's."""
 
-    def take(self, topic: TopicView) -> None:
+    def take(self, topic: NodeTopic) -> None:
         """It has what it was given."""
 
     def release(self, topic: str | None = None) -> None:
@@ -187,7 +187,7 @@ class KafkaBroker:
         found = self.topic(topic)
         queues = {each.place: each for each in (found.queues if found is not None else ())}
 
-        def arrived(offsets: Mapping[Place, int | None] | None) -> None:
+        def arrived(offsets: Mapping[KafkaPartition, int | None] | None) -> None:
             if offsets is None:
                 told(None)
                 return
@@ -234,7 +234,12 @@ class KafkaBroker:
         return _Claims()
 
     def open(
-        self, subscription: Generation, group_queues: Sequence[GroupQueue], *, counters: Counts, keeps_bodies: bool
+        self,
+        subscription: Generation,
+        group_queues: Sequence[GroupQueue],
+        *,
+        counters: SourceCounts,
+        keeps_bodies: bool,
     ) -> KafkaSource:
         """Open the source of one generation."""
         self._sources = [each for each in self._sources if not each.closed]
@@ -257,7 +262,7 @@ class KafkaBroker:
         return source
 
     def read_stretch(
-        self, queue: QueueView, start: int, count_max: int, bytes_max: int, wanted: Wanted, *, times: bool
+        self, queue: QueueView, start: int, count_max: int, bytes_max: int, wanted: MessageFilter, *, times: bool
     ) -> Stretch:
         """Refuse: who keeps offsets of their own uses a Kafka client; the configuration does not get here."""
         raise NotImplementedError("topics of Kafka are not fetched by offset")
@@ -293,10 +298,10 @@ class KafkaBroker:
         """There are none."""
         return ()
 
-    def replaced_by_dead_letters(self, queue: QueueView, start: int) -> Iterator[Origin]:
+    def replaced_by_dead_letters(self, queue: QueueView, start: int) -> Iterator[DeadLetterOrigin]:
         """A dead letter is durable before its offset is finished; that one was written is told by nothing else."""
         return iter(())
 
-    def replaced_by_retries(self, queue: QueueView, start: int) -> Iterator[Origin]:
+    def replaced_by_retries(self, queue: QueueView, start: int) -> Iterator[DeadLetterOrigin]:
         """There are none."""
         return iter(())

@@ -1,4 +1,4 @@
-"""What a look at a cluster finds, for `upstream.kafka.cluster_rules`; `upstream.kafka_client.look` is who looks."""
+"""What `upstream.kafka_client.cluster_inspection` finds, for `upstream.kafka.cluster_rules`."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _DLQ = ".DLQ"
 _DAY_MS = 86_400_000
 
 
-class Mismatch(NamedTuple):
+class ClusterMismatch(NamedTuple):
     """One of them.
 
     Attributes:
@@ -44,12 +44,12 @@ def wanted_of(config: Config, cluster: str) -> tuple[set[str], set[str]]:
     return topics | ({config.kafka[cluster].commit_topic} if groups else set()), groups
 
 
-def mismatches(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[Mismatch]:
+def mismatches(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[ClusterMismatch]:
     """Yield all that does not fit, errors and warnings by their places."""
     settings = config.kafka[cluster]
     if facts.trouble:
         text = f"cannot be queried at {settings.bootstrap_servers}: {facts.trouble}; {_advice(facts.trouble)}"
-        yield Mismatch(("kafka", cluster), True, text)
+        yield ClusterMismatch(("kafka", cluster), True, text)
         return
     yield from _of_sessions(config, cluster, facts)
     yield from _of_offsets(config, cluster, facts)
@@ -60,7 +60,7 @@ def mismatches(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[Mi
         path = ("topics", name)
         if is_expression(name):
             if not any(fits(name, each, whole=settings.group_protocol == "consumer") for each in facts.names):
-                yield Mismatch(
+                yield ClusterMismatch(
                     path, False, f"matches no visible topic of {cluster}; topics that are created later will be read"
                 )
             continue
@@ -87,13 +87,13 @@ def _advice(trouble: str) -> str:
 
 def _missing(
     path: tuple[str, ...], name: str, cluster: str, facts: ClusterFacts, *, bad: bool, for_what: str, more: str = ""
-) -> Mismatch:
+) -> ClusterMismatch:
     if name in facts.hidden:
         text = f"this user may not describe {name} ({facts.hidden[name]}); grant Describe, Read and Write on it"
-        return Mismatch(path, True, text)
+        return ClusterMismatch(path, True, text)
     copies = min(3, facts.brokers)
     make = f"kafka-topics.sh --create --topic {name} --partitions 12 --replication-factor {copies}{more}"
-    return Mismatch(
+    return ClusterMismatch(
         path, bad, f"{name} does not exist in {cluster}, or is not visible, and {for_what}; create it: {make}"
     )
 
@@ -102,34 +102,34 @@ def _may(found: TopicFacts, operation: str) -> bool:
     return found.allowed is None or operation in found.allowed
 
 
-def _of_copies(path: tuple[str, ...], name: str, found: TopicFacts, facts: ClusterFacts) -> Iterator[Mismatch]:
+def _of_copies(path: tuple[str, ...], name: str, found: TopicFacts, facts: ClusterFacts) -> Iterator[ClusterMismatch]:
     if found.leaderless:
         text = (
             f"{found.leaderless} of {found.partitions} partitions of {name} have no leader, so they cannot be read or "
         )
-        yield Mismatch(path, True, text + "written; restart their brokers")
+        yield ClusterMismatch(path, True, text + "written; restart their brokers")
     if found.replicas < 2:
         why = "and the cluster has only one broker" if facts.brokers < 2 else "so losing one disk loses the topic"
-        yield Mismatch(path, False, f"{name} has one copy, {why}; use a replication factor of 3")
+        yield ClusterMismatch(path, False, f"{name} has one copy, {why}; use a replication factor of 3")
     if not found.settings:
         text = f"settings of {name} are not visible, so they are not checked; grant this user DescribeConfigs on it"
-        yield Mismatch(path, False, text)
+        yield ClusterMismatch(path, False, text)
         return
     least = _number(found, "min.insync.replicas", 1)
     if found.in_sync < least:
         text = f"{name} has a partition with {found.in_sync} copies in sync, and min.insync.replicas is {least}: every "
-        yield Mismatch(path, True, text + "send to it fails; restart its brokers")
+        yield ClusterMismatch(path, True, text + "send to it fails; restart its brokers")
     elif found.replicas > 1 and least < 2:
         text = f"min.insync.replicas of {name} is 1, so an acknowledged message may be on only one broker; set 2"
-        yield Mismatch(path, False, text)
+        yield ClusterMismatch(path, False, text)
     elif 1 < found.replicas <= least:
         text = f"min.insync.replicas of {name} is {least} of {found.replicas} copies, so sends fail when one "
-        yield Mismatch(path, False, text + f"broker is down; set {found.replicas - 1}")
+        yield ClusterMismatch(path, False, text + f"broker is down; set {found.replicas - 1}")
 
 
-def _of_sends(path: tuple[str, ...], found: TopicFacts, config: Config) -> Iterator[Mismatch]:
+def _of_sends(path: tuple[str, ...], found: TopicFacts, config: Config) -> Iterator[ClusterMismatch]:
     if not _may(found, "WRITE"):
-        yield Mismatch(
+        yield ClusterMismatch(
             path,
             False,
             "this user may not write to it (producers receive code 13); grant Write, unless this is intended",
@@ -137,15 +137,15 @@ def _of_sends(path: tuple[str, ...], found: TopicFacts, config: Config) -> Itera
     if (largest := _number(found, "max.message.bytes", 0)) and largest < config.node.max_message_bytes:
         text = f"accepts messages up to {largest} bytes (max.message.bytes), and node.maxMessageBytes is "
         text += f"{config.node.max_message_bytes}; larger ones are refused with code 11; set both to the same value"
-        yield Mismatch(path, False, text)
+        yield ClusterMismatch(path, False, text)
 
 
-def _of_group(config: Config, group: GroupConfig, cluster: str, facts: ClusterFacts) -> Iterator[Mismatch]:
+def _of_group(config: Config, group: GroupConfig, cluster: str, facts: ClusterFacts) -> Iterator[ClusterMismatch]:
     path = ("groups", group.group)
     allowed = facts.groups.get(group.group)
     if allowed is not None and "READ" not in allowed:
         text = f"this user may not join group {group.group} in {cluster}; grant Read on that group"
-        yield Mismatch(path, True, text)
+        yield ClusterMismatch(path, True, text)
     whole = config.kafka[cluster].group_protocol == "consumer"
     buries = False
     for each in group.enabled_topics:
@@ -163,26 +163,26 @@ def _of_group(config: Config, group: GroupConfig, cluster: str, facts: ClusterFa
     yield from _of_copies(path, letters, found, facts)
     if not _may(found, "WRITE"):
         text = f"this user may not write to {letters}, so keys of messages out of attempts wait; grant Write"
-        yield Mismatch(path, True, text)
+        yield ClusterMismatch(path, True, text)
 
 
 def _of_reading(
     path: tuple[str, ...], name: str, subscription: SubscriptionConfig, found: TopicFacts
-) -> Iterator[Mismatch]:
+) -> Iterator[ClusterMismatch]:
     if not _may(found, "READ"):
-        yield Mismatch(path, True, f"this user may not read {name}; grant Read on that topic")
+        yield ClusterMismatch(path, True, f"this user may not read {name}; grant Read on that topic")
     kept = _number(found, "retention.ms", -1)
     if kept < 0 or "delete" not in found.settings.get("cleanup.policy", "delete"):
         return
     schedule = schedule_ms(subscription)
     if schedule is None:
         text = f"{name} keeps messages for {_span(kept)} (retention.ms), and failed messages are retried without end: "
-        yield Mismatch(path, False, text + "after that Kafka deletes them unfinished; limit the retries")
+        yield ClusterMismatch(path, False, text + "after that Kafka deletes them unfinished; limit the retries")
     elif schedule >= kept:
         text = (
             f"{name} keeps messages for {_span(kept)} (retention.ms), and retries here take up to {_span(schedule)}: "
         )
-        yield Mismatch(
+        yield ClusterMismatch(
             path, True, text + f"Kafka deletes messages that still fail; set retention.ms to {2 * schedule} or more"
         )
 
@@ -196,7 +196,7 @@ def schedule_ms(subscription: SubscriptionConfig) -> int | None:
     return by_fails + subscription.max_retry * subscription.timeout
 
 
-def _of_commit_topic(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[Mismatch]:
+def _of_commit_topic(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[ClusterMismatch]:
     path, name = ("kafka", cluster, "commitTopic"), config.kafka[cluster].commit_topic
     found = facts.topics.get(name)
     if found is None:
@@ -207,12 +207,14 @@ def _of_commit_topic(config: Config, cluster: str, facts: ClusterFacts) -> Itera
     yield from _of_copies(path, name, found, facts)
     if found.settings and "delete" in found.settings.get("cleanup.policy", "delete"):
         text = f"{name} deletes by age, including records that commits refer to; set its cleanup.policy to compact"
-        yield Mismatch(path, True, text)
+        yield ClusterMismatch(path, True, text)
     if not (_may(found, "READ") and _may(found, "WRITE")):
-        yield Mismatch(path, False, f"this user may not read and write {name}; grant both, or large commits are cut")
+        yield ClusterMismatch(
+            path, False, f"this user may not read and write {name}; grant both, or large commits are cut"
+        )
 
 
-def _of_commit_texts(cluster: str, facts: ClusterFacts) -> Iterator[Mismatch]:
+def _of_commit_texts(cluster: str, facts: ClusterFacts) -> Iterator[ClusterMismatch]:
     key = "offset.metadata.max.bytes"
     limit = _whole(facts.settings.get(key))
     if limit is not None and limit <= TEXT_MAX:
@@ -220,7 +222,7 @@ def _of_commit_texts(cluster: str, facts: ClusterFacts) -> Iterator[Mismatch]:
             f"the brokers accept {limit} bytes of metadata with a commit ({key}); larger metadata goes to the commit "
             f"topic, or messages are delivered again after a crash; set {TEXT_MAX + 1} on the brokers"
         )
-        yield Mismatch(("kafka", cluster), False, text)
+        yield ClusterMismatch(("kafka", cluster), False, text)
 
 
 def _whole(text: str | None) -> int | None:
@@ -228,26 +230,26 @@ def _whole(text: str | None) -> int | None:
     return int(text) if text is not None and re.fullmatch(r"[0-9]{1,18}", text) else None
 
 
-def _of_sessions(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[Mismatch]:
+def _of_sessions(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[ClusterMismatch]:
     path, settings = ("kafka", cluster, "sessionTimeout"), config.kafka[cluster]
     told, ours = facts.settings, settings.session_timeout
     if settings.group_protocol == "consumer":
         theirs = _whole(told.get("group.consumer.session.timeout.ms"))
         if theirs is not None and theirs != ours:
             text = f"is {ours} ms, but the brokers' {theirs} (group.consumer.session.timeout.ms) applies "
-            yield Mismatch(path, theirs < ours, text + f"with groupProtocol consumer; write {theirs}")
+            yield ClusterMismatch(path, theirs < ours, text + f"with groupProtocol consumer; write {theirs}")
         return
     if settings.group_protocol == AUTO and (why := found_by(facts, ours).why):
-        yield Mismatch(("kafka", cluster, "groupProtocol"), False, f"stays classic: {why}")
+        yield ClusterMismatch(("kafka", cluster, "groupProtocol"), False, f"stays classic: {why}")
     least = _whole(told.get("group.min.session.timeout.ms"))
     most = _whole(told.get("group.max.session.timeout.ms"))
     if least is not None and ours < least:
-        yield Mismatch(path, True, f"is {ours} ms, and the brokers accept at least {least}; set this or more")
+        yield ClusterMismatch(path, True, f"is {ours} ms, and the brokers accept at least {least}; set this or more")
     elif most is not None and ours > most:
-        yield Mismatch(path, True, f"is {ours} ms, and the brokers accept at most {most}; set this or less")
+        yield ClusterMismatch(path, True, f"is {ours} ms, and the brokers accept at most {most}; set this or less")
 
 
-def _of_offsets(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[Mismatch]:
+def _of_offsets(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[ClusterMismatch]:
     minutes = _whole(facts.settings.get("offsets.retention.minutes"))
     always = config.kafka[cluster].membership == "always"
     if minutes is not None and minutes * 60 < 2 * KEEP_SECONDS and not always:
@@ -256,7 +258,7 @@ def _of_offsets(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[M
             f"(offsets.retention.minutes), and a node joins an idle group every {_span(int(KEEP_SECONDS * 1000))}; set "
             f"it to {int(2 * KEEP_SECONDS / 60)} or more, or use membership `always`"
         )
-        yield Mismatch(("kafka", cluster, "membership"), False, text)
+        yield ClusterMismatch(("kafka", cluster, "membership"), False, text)
 
 
 def _number(found: TopicFacts, key: str, absent: int) -> int:

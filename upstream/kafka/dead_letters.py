@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
-from broker.runtime.seams import Handle
+from broker.runtime.seams import ScheduledCall
 from upstream.job import UpstreamJob
-from upstream.kafka.link import NOT_SENT, KafkaFailure, KafkaRecord, Producer
+from upstream.kafka.link import NOT_SENT, KafkaFailure, KafkaProducer, KafkaRecord
 from upstream.kafka.topics import own
 from upstream.source import Appended
 
@@ -52,11 +52,11 @@ def _spot(job: UpstreamJob) -> _Spot:
 class DeadLetterWriter:
     """Produces the dead letters of one group."""
 
-    def __init__(self, producer: Producer, runtime: Runtime, group: str) -> None:
+    def __init__(self, producer: KafkaProducer, runtime: Runtime, group: str) -> None:
         self._producer = producer
         self._runtime = runtime
         self._group = group
-        self._refused: dict[_Spot, Handle] = {}
+        self._refused: dict[_Spot, ScheduledCall] = {}
         """Letters that were refused, with their next attempts."""
 
     def is_refused(self, job: UpstreamJob) -> bool:
@@ -86,7 +86,7 @@ class DeadLetterWriter:
         headers += [(_NAME + name, value) for name, value in facts.items()]
 
         seconds = AGAIN_SECONDS
-        waiting: Handle | None = None
+        waiting: ScheduledCall | None = None
 
         def produced(failure: KafkaFailure | None, partition: int, offset: int) -> None:
             if failure is None:

@@ -14,7 +14,7 @@ from functools import partial
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
 from broker.runtime.metrics import declare
-from upstream.kafka.link import Broken, Headers, KafkaFailure, Produced, Producer
+from upstream.kafka.link import Broken, Headers, KafkaFailure, KafkaProducer, Produced
 
 AGAIN_SECONDS_MAX = 60.0
 HELD_SECONDS = 30.0
@@ -28,13 +28,13 @@ RESTARTS = declare(
 
 
 class LastingProducer:
-    """`upstream.kafka.link.Producer` of one cluster.
+    """`upstream.kafka.link.KafkaProducer` of one cluster.
 
     Attributes:
         trouble: Why the last one ended, until another has worked for a while; None: nothing.
     """
 
-    def __init__(self, cluster: str, make: Callable[[Broken], Producer], runtime: Runtime) -> None:
+    def __init__(self, cluster: str, make: Callable[[Broken], KafkaProducer], runtime: Runtime) -> None:
         """Make the first one; raises what `make` does.
 
         Args:
@@ -51,7 +51,7 @@ class LastingProducer:
         self._closed = False
         self._replacement = Later(runtime.scheduler, self._replace)
         self._proof = Later(runtime.scheduler, self._proven)
-        self._producer: Producer | None = make(partial(self._broken, 0))
+        self._producer: KafkaProducer | None = make(partial(self._broken, 0))
 
     def produce(  # noqa: PLR0917 - as the protocol says
         self,

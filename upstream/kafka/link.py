@@ -18,7 +18,7 @@ NOT_SENT = "NOT_SENT"
 """Code of a record that never left the node, since its cluster did not answer in time. librdkafka has no such code."""
 
 
-class Place(NamedTuple):
+class KafkaPartition(NamedTuple):
     """One partition."""
 
     topic: str
@@ -75,15 +75,15 @@ class Assignment(NamedTuple):
         return self.high if self.stable is None else self.stable
 
     @property
-    def place(self) -> Place:
+    def place(self) -> KafkaPartition:
         """Its partition."""
-        return Place(self.topic, self.partition)
+        return KafkaPartition(self.topic, self.partition)
 
 
 class LogBounds(NamedTuple):
     """Where the log of a partition begins and ends; attributes as those of `Assignment`."""
 
-    place: Place
+    place: KafkaPartition
     low: int
     high: int
     stable: int
@@ -124,7 +124,7 @@ Produced = Callable[[KafkaFailure | None, int, int], None]
 """Likewise, with partition and offset of the record; -1 each where they are not known."""
 
 
-Ends = Callable[[Sequence[LogBounds], Mapping[Place, KafkaFailure]], None]
+Ends = Callable[[Sequence[LogBounds], Mapping[KafkaPartition, KafkaFailure]], None]
 """Called, in the loop's thread, some time later, with the bounds of partitions' logs; and with what the cluster said of
 the others."""
 
@@ -133,7 +133,7 @@ Topics = Callable[[Mapping[str, int], Mapping[str, KafkaFailure]], None]
 """Called likewise with the topics that are there, each with the number of its partitions; and with what the cluster
 said of named topics that are missing, denied, or have a partition without a leader."""
 
-OffsetsTold = Callable[[Mapping[Place, int | None] | None], None]
+OffsetsTold = Callable[[Mapping[KafkaPartition, int | None] | None], None]
 """Told, in the loop's thread, some time later, offsets of partitions; None of one: no record is so late. None in all:
 the cluster did not answer."""
 
@@ -148,14 +148,14 @@ class MemberListener(Protocol):
         """
         ...
 
-    def revoked(self, places: Sequence[Place], done: Callable[[], None]) -> None:
+    def revoked(self, places: Sequence[KafkaPartition], done: Callable[[], None]) -> None:
         """Give partitions up: what is committed before `done` is called still counts.
 
         The client waits for `done`, but no longer than a bound of its own; then it is as if they were lost.
         """
         ...
 
-    def lost(self, places: Sequence[Place]) -> None:
+    def lost(self, places: Sequence[KafkaPartition]) -> None:
         """Forget partitions: others may have them already, and no commit counts."""
         ...
 
@@ -163,7 +163,7 @@ class MemberListener(Protocol):
         """Take records, those of a partition by rising offset."""
         ...
 
-    def at_end(self, place: Place, offset: int) -> None:
+    def at_end(self, place: KafkaPartition, offset: int) -> None:
         """Note that all up to an offset was told: what lies between the last record and it holds nothing to read."""
         ...
 
@@ -176,7 +176,7 @@ class MemberListener(Protocol):
         ...
 
 
-class Subscribed(NamedTuple):
+class TopicSubscription(NamedTuple):
     """A topic that a member reads; a name that begins with `^` is a regular expression (D55).
 
     Attributes:
@@ -192,23 +192,23 @@ class Subscribed(NamedTuple):
 class GroupMember(Protocol):
     """One member of one Kafka consumer group. Called in the loop's thread; no call waits for the network."""
 
-    def join(self, listener: MemberListener, topics: Sequence[Subscribed]) -> None:
+    def join(self, listener: MemberListener, topics: Sequence[TopicSubscription]) -> None:
         """Join the group for these topics; once."""
         ...
 
-    def subscribe(self, topics: Sequence[Subscribed]) -> None:
+    def subscribe(self, topics: Sequence[TopicSubscription]) -> None:
         """Read these topics from now on, and no others."""
         ...
 
-    def read_from(self, place: Place, offset: int) -> None:
+    def read_from(self, place: KafkaPartition, offset: int) -> None:
         """Read an assigned partition from an offset on; what was under way of it is not told any more."""
         ...
 
-    def pause(self, places: Sequence[Place]) -> None:
+    def pause(self, places: Sequence[KafkaPartition]) -> None:
         """Read no further records of these, until `resume` or until they are given anew; some may still be told."""
         ...
 
-    def resume(self, places: Sequence[Place]) -> None:
+    def resume(self, places: Sequence[KafkaPartition]) -> None:
         """Read on."""
         ...
 
@@ -223,7 +223,7 @@ class GroupMember(Protocol):
         """
         ...
 
-    def ends(self, places: Sequence[Place], told: Ends) -> None:
+    def ends(self, places: Sequence[KafkaPartition], told: Ends) -> None:
         """Ask for first offsets and ends of assigned partitions; not told while the cluster cannot be reached."""
         ...
 
@@ -231,7 +231,7 @@ class GroupMember(Protocol):
         """Ask which topics of these names, or of these expressions, are there; not told while it cannot be reached."""
         ...
 
-    def offsets_at(self, places: Sequence[Place], time_ms: int, told: OffsetsTold) -> None:
+    def offsets_at(self, places: Sequence[KafkaPartition], time_ms: int, told: OffsetsTold) -> None:
         """Ask for the first offsets whose records are of a moment (ms since the epoch) or later."""
         ...
 
@@ -254,7 +254,7 @@ RecordsRead = Callable[[Sequence[KafkaRecord], Sequence[Gap]], None]
 class PartitionReader(Protocol):
     """Reads partitions at any offset, without a group."""
 
-    def fetch(self, place: Place, offsets: Sequence[int], there: RecordsRead) -> None:
+    def fetch(self, place: KafkaPartition, offsets: Sequence[int], there: RecordsRead) -> None:
         """Read records again.
 
         Args:
@@ -270,7 +270,7 @@ class PartitionReader(Protocol):
         ...
 
 
-class Producer(Protocol):
+class KafkaProducer(Protocol):
     """Appends records, idempotent and acknowledged by all in-sync replicas."""
 
     def produce(  # noqa: PLR0917 - as it is called for every record
@@ -329,6 +329,6 @@ class KafkaClient(Protocol):
         """Ask for the brokers' session time of groups by KIP-848; told in the loop's thread, None: they do not say."""
         ...
 
-    def producer(self, broken: Broken) -> Producer:
+    def producer(self, broken: Broken) -> KafkaProducer:
         """Return a producer, one for all of a node; `broken` is called when it has ended by a fault."""
         ...

@@ -15,8 +15,8 @@ from functools import partial
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
-from upstream.kafka.link import Assignment, KafkaFailure, LogBounds, Place
-from upstream.kafka.stream import Stream
+from upstream.kafka.link import Assignment, KafkaFailure, KafkaPartition, LogBounds
+from upstream.kafka.stream import PartitionStream
 from upstream.kafka.topic_troubles import TopicTroubles, is_missing
 from upstream.kafka.topics import KafkaQueue
 from upstream.progress.progress import Progress
@@ -38,12 +38,12 @@ class Unread:
     """The partitions of one member of which nothing comes, although the cluster answers that there is more."""
 
     def __init__(self) -> None:
-        self._seen: dict[Place, tuple[int, float, float]] = {}
+        self._seen: dict[KafkaPartition, tuple[int, float, float]] = {}
         """By partition: up to where it was read, for how long it has been so, and when that was looked at."""
-        self._tried: set[Place] = set()
+        self._tried: set[KafkaPartition] = set()
         """A new client was made for these, and nothing came since: another one would not help."""
 
-    def looked(self, stream: Stream, end: int, now: float) -> None:
+    def looked(self, stream: PartitionStream, end: int, now: float) -> None:
         """Note where the log of a stream ends, as far as it may be read."""
         place, reached = stream.queue.place, stream.reached
         before, seconds, at = self._seen.get(place, (reached, 0.0, now))
@@ -55,12 +55,12 @@ class Unread:
             seconds += min(now - at, _LOOK_SECONDS_MAX)
             self._seen[place] = reached, seconds if reached == before else 0.0, now
 
-    def gone(self, places: Iterable[Place]) -> None:
+    def gone(self, places: Iterable[KafkaPartition]) -> None:
         """Forget partitions that this member does not have any more."""
         for place in places:
             self._seen.pop(place, None)
 
-    def due(self) -> dict[Place, int]:
+    def due(self) -> dict[KafkaPartition, int]:
         """Return the partitions for which a new client is to be made, with where they stand; each once."""
         found = {
             place: reached
@@ -83,8 +83,8 @@ class LogWatch:
         self,
         group: str,
         *,
-        owned: Mapping[Place, KafkaQueue],
-        streams: Mapping[KafkaQueue, Stream],
+        owned: Mapping[KafkaPartition, KafkaQueue],
+        streams: Mapping[KafkaQueue, PartitionStream],
         progress: Progress,
         runtime: Runtime,
         ask: Callable[[], None],
@@ -156,7 +156,7 @@ class LogWatch:
         self,
         known: Mapping[KafkaQueue, int],
         ends: Sequence[LogBounds],
-        failures: Mapping[Place, KafkaFailure],
+        failures: Mapping[KafkaPartition, KafkaFailure],
     ) -> None:
         """Note ends, and which logs became shorter since these were asked for, when they ended as `known` says."""
         self.log(self.troubles.heard(failures))

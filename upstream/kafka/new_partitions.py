@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from upstream.kafka.link import Place, Subscribed
+from upstream.kafka.link import KafkaPartition, TopicSubscription
 from upstream.kafka.subscriptions import fits, is_expression
 
 
@@ -17,29 +17,29 @@ class NewPartitions:
     """What one member knows of that."""
 
     def __init__(self) -> None:
-        self._there: dict[str, frozenset[Place]] = {}
+        self._there: dict[str, frozenset[KafkaPartition]] = {}
         """Partitions that were there before it joined, by the name that it subscribes."""
-        self._before: frozenset[Place] = frozenset()
+        self._before: frozenset[KafkaPartition] = frozenset()
         """Those with a commit then."""
-        self._committed: set[Place] = set()
+        self._committed: set[KafkaPartition] = set()
         """Those with a commit since."""
 
-    def missing(self, topics: Sequence[Subscribed]) -> list[str]:
+    def missing(self, topics: Sequence[TopicSubscription]) -> list[str]:
         """Return the names that are to be looked up before they are subscribed; forget those that are not any more."""
         names = {each.name for each in topics if each.late}
         self._there = {name: places for name, places in self._there.items() if name in names}
         return sorted(names - self._there.keys())
 
-    def looked_up(self, name: str, there: Iterable[Place], committed: Collection[Place]) -> None:
+    def looked_up(self, name: str, there: Iterable[KafkaPartition], committed: Collection[KafkaPartition]) -> None:
         """Note what is there of a name, and where the group has a commit."""
         self._there[name] = frozenset(there)
         self._before |= frozenset(committed)
 
-    def committed(self, places: Iterable[Place]) -> None:
+    def committed(self, places: Iterable[KafkaPartition]) -> None:
         """Note partitions with a commit."""
         self._committed.update(places)
 
-    def is_new(self, place: Place) -> bool:
+    def is_new(self, place: KafkaPartition) -> bool:
         """Whether a partition without a commit appeared while the group existed."""
         name = place.topic if place.topic in self._there else self._expression_of(place.topic)
         if name is None:

@@ -1,16 +1,12 @@
 """The partitions of one group's member of a Kafka cluster, from their assignment to their end.
 
-A partition comes and goes in these steps:
-
-    assigned -> claimed (a first commit succeeds: no other member has it) -> given: its tracker stands where the commit
-    and its text say, and the topic has the queue
+    assigned -> claimed (a first commit succeeds: no other member has it) -> given: the topic has the queue
     revoked  -> withheld (nothing more of it is handed out; answers count) -> taken: the topic has it no more -> its
     last commit -> the client may go on
     lost     -> taken: others may have it already
 
-Progress of such a group is the trackers alone. What would be their journal lies on a disk that forgets
-(`broker.runtime.disks.volatile_disk`), since the text of a commit is what the next owner needs, and this node may be
-that (D52).
+Progress of such a group is the trackers alone. Its journal is on a volatile disk (`volatile_disk`), since the text of
+a commit is what the next owner needs, and this node may be that (D52).
 """
 
 from __future__ import annotations
@@ -28,16 +24,24 @@ from broker.runtime.steps import run_now
 from conf.models import GroupConfig
 from upstream.job import GroupQueue
 from upstream.kafka.commits.blobs import Blobs, Named
-from upstream.kafka.commits.commits import Commits
-from upstream.kafka.commits.metadata import Known, decode, decode_blob
+from upstream.kafka.commits.commits import OffsetCommitter
+from upstream.kafka.commits.metadata import CommitMetadata, decode, decode_blob
 from upstream.kafka.commits.offsets import KafkaOffsets
-from upstream.kafka.commits.remembered import Remembered
+from upstream.kafka.commits.revoked_partitions import Remembered
 from upstream.kafka.lease import Lease
-from upstream.kafka.link import Assignment, GroupMember, KafkaFailure, KafkaRecord, LogBounds, Place, Subscribed
+from upstream.kafka.link import (
+    Assignment,
+    GroupMember,
+    KafkaFailure,
+    KafkaPartition,
+    KafkaRecord,
+    LogBounds,
+    TopicSubscription,
+)
 from upstream.kafka.log_watch import LogWatch
 from upstream.kafka.member_settings import FOREIGN, LOST, PARTITIONS, REVOKED, MemberSettings
 from upstream.kafka.silence import Silence
-from upstream.kafka.stream import Stream
+from upstream.kafka.stream import PartitionStream
 from upstream.kafka.subscriptions import Subscriptions, is_expression
 from upstream.kafka.topics import KafkaQueue, KafkaTopic, own
 from upstream.progress.progress import Progress
@@ -93,16 +97,16 @@ class Partitions:
         self._expanded = config
         self._member = member
         self._blobs = blobs
-        self._knowns: dict[KafkaQueue, Known] = {}
+        self._knowns: dict[KafkaQueue, CommitMetadata] = {}
         """What is known of those that arrive."""
         self._remembered = Remembered()
         self._runtime = runtime
         self._settings = settings
         self.lease = Lease(runtime.clock, settings.session_seconds, regained=self._regained)
         self.topics = {each.topic: KafkaTopic(each.topic) for each in config.topics}
-        self._arriving: dict[Place, KafkaQueue] = {}
-        self._owned: dict[Place, KafkaQueue] = {}
-        self.streams: dict[KafkaQueue, Stream] = {}
+        self._arriving: dict[KafkaPartition, KafkaQueue] = {}
+        self._owned: dict[KafkaPartition, KafkaQueue] = {}
+        self.streams: dict[KafkaQueue, PartitionStream] = {}
         self._broken: Callable[[KafkaFailure], None] = lambda _: None
         self._group_queues: Callable[[], Sequence[GroupQueue]] = tuple
         self._go_on: Callable[[], None] = lambda: None
@@ -127,7 +131,7 @@ class Partitions:
         )
         self.topic_troubles = self.logs.troubles
         self._silence = Silence(runtime.clock, settings.session_seconds, settings.revoke_seconds)
-        self.commits = Commits(
+        self.commits = OffsetCommitter(
             self.group,
             member=member,
             lease=self.lease,
@@ -222,10 +226,10 @@ class Partitions:
         self._expand()
 
     @staticmethod
-    def subscribed(config: GroupConfig) -> list[Subscribed]:
+    def subscribed(config: GroupConfig) -> list[TopicSubscription]:
         """Return what a member subscribes."""
         return [
-            Subscribed(each.topic, each.consume_timestamp, each.consume_from_where != "first")
+            TopicSubscription(each.topic, each.consume_timestamp, each.consume_from_where != "first")
             for each in config.enabled_topics
         ]
 
@@ -376,16 +380,16 @@ class Partitions:
             return
         self._runtime.scheduler.call_later(seconds, self._give, queues)
 
-    def _known(self, queue: KafkaQueue) -> Known:
+    def _known(self, queue: KafkaQueue) -> CommitMetadata:
         assignment = queue.assignment
         if assignment.committed is None or assignment.is_beyond:
-            return Known()
+            return CommitMetadata()
         known = decode(assignment.metadata, queue.stood_at)
         if known.foreign:
             self._runtime.metrics.counter(FOREIGN, self.group).add()
         return known
 
-    def _place_tracker(self, queue: KafkaQueue, known: Known) -> None:
+    def _place_tracker(self, queue: KafkaQueue, known: CommitMetadata) -> None:
         """Have a tracker stand where the commit and its text say, and what this node knew if that is of the same."""
         key = (self.group, queue.topic, queue.queue_id)
         tracker = self.progress.tracker(*key, first_offset=lambda: queue.start)
@@ -406,7 +410,7 @@ class Partitions:
         for queue in given:
             del self._arriving[queue.place]
             self._owned[queue.place] = queue
-            self.streams[queue] = Stream(queue, self._member, self._stream_room)
+            self.streams[queue] = PartitionStream(queue, self._member, self._stream_room)
             # One that begins anew may rest still, since its stream before was full.
             self._member.resume([queue.place])
             self.topic_named(queue.topic).give(queue)
@@ -419,7 +423,7 @@ class Partitions:
         """How many bytes each partition may hold that were not read yet."""
         return self._settings.waiting_bytes // max(1, len(self._owned))
 
-    def revoked(self, places: Sequence[Place], done: Callable[[], None]) -> None:
+    def revoked(self, places: Sequence[KafkaPartition], done: Callable[[], None]) -> None:
         """Give partitions up in order."""
         self._runtime.metrics.counter(REVOKED, self.group).add(len(places))
         self._silence.heard()
@@ -456,13 +460,13 @@ class Partitions:
 
         look()
 
-    def _forget_arriving(self, places: Sequence[Place]) -> None:
+    def _forget_arriving(self, places: Sequence[KafkaPartition]) -> None:
         for place in places:
             if (queue := self._arriving.pop(place, None)) is not None:
                 self._knowns.pop(queue, None)
                 self.commits.forget([queue])
 
-    def lost(self, places: Sequence[Place]) -> None:
+    def lost(self, places: Sequence[KafkaPartition]) -> None:
         """Forget partitions that others may have."""
         self._runtime.metrics.counter(LOST, self.group).add(len(places))
         self._forget_arriving(places)
@@ -487,7 +491,7 @@ class Partitions:
     def records(self, records: Sequence[KafkaRecord]) -> None:
         """Take what came."""
         queues = []
-        for place, run in groupby(records, key=lambda record: Place(record.topic, record.partition)):
+        for place, run in groupby(records, key=lambda record: KafkaPartition(record.topic, record.partition)):
             queue, came = self._owned.get(place), list(run)
             if queue is None:
                 continue
@@ -496,7 +500,7 @@ class Partitions:
                 queues.append(queue)
         self._tell(queues)
 
-    def at_end(self, place: Place, offset: int) -> None:
+    def at_end(self, place: KafkaPartition, offset: int) -> None:
         """Note that there is no more for now."""
         queue = self._owned.get(place)
         if queue is not None and not self.logs.goes_back(queue, offset):
@@ -538,7 +542,7 @@ class Partitions:
         self,
         known: Mapping[KafkaQueue, int],
         ends: Sequence[LogBounds],
-        failures: Mapping[Place, KafkaFailure],
+        failures: Mapping[KafkaPartition, KafkaFailure],
     ) -> None:
         self._silence.cluster_heard()
         self.logs.heard(known, ends, failures)
@@ -546,7 +550,7 @@ class Partitions:
     def _begin_anew(self, queue: KafkaQueue, made: Callable[[int | None], Assignment]) -> None:
         config = self.subscriptions.of(queue.topic)
 
-        def begin(at_times: Mapping[Place, int | None] | None) -> None:
+        def begin(at_times: Mapping[KafkaPartition, int | None] | None) -> None:
             if self._owned.get(queue.place) is queue:
                 self.assigned([made(None if at_times is None else at_times.get(queue.place))])
 
@@ -569,7 +573,7 @@ class Partitions:
 
     def queue(self, topic: str, queue_id: int) -> KafkaQueue | None:
         """Return a partition that this member has or is about to have."""
-        place = Place(topic, queue_id)
+        place = KafkaPartition(topic, queue_id)
         return self._owned.get(place) or self._arriving.get(place)
 
     def opening_offsets(self, root: str, runtime: Runtime, *, finish_writes: Callable[[], None]) -> KafkaOffsets:

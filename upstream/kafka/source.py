@@ -16,16 +16,16 @@ from broker.runtime.metrics import Counter
 from broker.runtime.seams import Clock
 from pyddmq.actions import Message, MessageUnreadable
 from upstream.budget import Budget
-from upstream.history import History
+from upstream.history import JobHistory
 from upstream.job import Generation, GroupQueue, OrderKey, Slices, UpstreamJob
 from upstream.kafka.headers import decode, message_id, property_block, unnamable
-from upstream.kafka.link import Gap, KafkaRecord, PartitionReader, Place
-from upstream.kafka.stream import Stream, size_of
+from upstream.kafka.link import Gap, KafkaPartition, KafkaRecord, PartitionReader
+from upstream.kafka.stream import PartitionStream, size_of
 from upstream.kafka.topics import KafkaQueue, own
 from upstream.progress.replay import finish_gone
 from upstream.progress.tracker import OffsetTracker
-from upstream.source import Counts
-from upstream.state import State
+from upstream.source import SourceCounts
+from upstream.state import JobState
 
 _SWEEP_BYTES = 8 << 20
 _GAP_SMALL = 4_096
@@ -33,10 +33,10 @@ _GAP_MAX = 1 << 24
 """Offsets without a record that are passed over while something below them is unfinished: they cost a byte each until
 that is finished. A larger gap is passed over once it is, which costs nothing."""
 _PRESSURE = "isPressureTraffic"
-_FREE_OF_BODIES = (State.WAITING, State.READY)
+_FREE_OF_BODIES = (JobState.WAITING, JobState.READY)
 """States from which a job goes on by way of `fetch`."""
 
-_ENDS_AT_ONCE = (State.READ, State.WAITING, State.READY, State.RETRYING, State.STOPPED)
+_ENDS_AT_ONCE = (JobState.READ, JobState.WAITING, JobState.READY, JobState.RETRYING, JobState.STOPPED)
 """States without a holder, in which a body may be missing."""
 
 Held = dict[int, KafkaRecord]
@@ -57,11 +57,11 @@ class KafkaSource:
         subscription: Generation,
         group_queues: Sequence[GroupQueue],
         *,
-        stream_of: Callable[[KafkaQueue], Stream],
+        stream_of: Callable[[KafkaQueue], PartitionStream],
         reader: PartitionReader,
         may_hand_out: Callable[[], bool],
         clock: Clock,
-        counters: Counts,
+        counters: SourceCounts,
         expired: Callable[[OffsetTracker, int], None],
         after_bounds: Callable[[KafkaQueue, Callable[[], None]], None],
         bytes_max: int,
@@ -247,7 +247,7 @@ class KafkaSource:
         self._hold(size)
         failure = tracker.failures.get(offset)
         if failure is not None or offset in group_queue.apart:
-            history = job.history = History(self._clock.monotonic(), earlier=True)
+            history = job.history = JobHistory(self._clock.monotonic(), earlier=True)
             if failure is not None:
                 history.fails, history.errors, history.timeouts = failure[:3]
                 history.due_wall_ms = failure.due_wall_ms
@@ -342,7 +342,7 @@ class KafkaSource:
             self._budget.add(0)
             there(jobs)
 
-        self._reader.fetch(Place(*queue.place), [job.offset for job in jobs], come)
+        self._reader.fetch(KafkaPartition(*queue.place), [job.offset for job in jobs], come)
 
     def _keep(self, group_queue: GroupQueue, records: Iterable[KafkaRecord]) -> None:
         held = self._held[group_queue]

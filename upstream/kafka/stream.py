@@ -25,7 +25,7 @@ def size_of(record: KafkaRecord) -> int:
     return size + sum(len(name) + len(value or b"") for name, value in record.headers)
 
 
-class Stream:
+class PartitionStream:
     """One partition's.
 
     Attributes:

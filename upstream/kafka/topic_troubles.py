@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from broker.runtime.seams import Clock
-from upstream.kafka.link import KafkaFailure, LogBounds, Place
+from upstream.kafka.link import KafkaFailure, KafkaPartition, LogBounds
 
 SHOWN_SECONDS = 3_600.0
 """How long the finding of a log that went back stays."""
@@ -55,12 +55,12 @@ class TopicTroubles:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._places: dict[Place, KafkaFailure] = {}
+        self._places: dict[KafkaPartition, KafkaFailure] = {}
         self._back: dict[str, tuple[int, float]] = {}
         """Messages lost by topic, and when."""
-        self._open: dict[Place, _OpenTransaction] = {}
+        self._open: dict[KafkaPartition, _OpenTransaction] = {}
 
-    def heard(self, failures: Mapping[Place, KafkaFailure]) -> list[KafkaFailure]:
+    def heard(self, failures: Mapping[KafkaPartition, KafkaFailure]) -> list[KafkaFailure]:
         """Note every failure that the cluster reports of partitions; returns the new ones."""
         return self._note(
             {each: failure for each, failure in self._places.items() if each.partition == WHOLE}, failures
@@ -68,10 +68,12 @@ class TopicTroubles:
 
     def heard_topics(self, failures: Mapping[str, KafkaFailure]) -> list[KafkaFailure]:
         """Note every failure that the cluster reports of whole topics; returns the new ones."""
-        whole = {Place(topic, WHOLE): failure for topic, failure in failures.items()}
+        whole = {KafkaPartition(topic, WHOLE): failure for topic, failure in failures.items()}
         return self._note({each: failure for each, failure in self._places.items() if each.partition != WHOLE}, whole)
 
-    def _note(self, kept: dict[Place, KafkaFailure], failures: Mapping[Place, KafkaFailure]) -> list[KafkaFailure]:
+    def _note(
+        self, kept: dict[KafkaPartition, KafkaFailure], failures: Mapping[KafkaPartition, KafkaFailure]
+    ) -> list[KafkaFailure]:
         before = {(place.topic, _kind(failure)) for place, failure in self._places.items()}
         self._places = {**kept, **failures}
         new = {(place.topic, _kind(failure)): failure for place, failure in failures.items()}
@@ -92,7 +94,7 @@ class TopicTroubles:
                 wall_ms = before.wall_ms if before is not None and known else self._clock.wall_ms()
                 self._open[place] = _OpenTransaction(stable, high - stable, since, wall_ms)
 
-    def given_up(self, places: Iterable[Place]) -> None:
+    def given_up(self, places: Iterable[KafkaPartition]) -> None:
         """Forget partitions that this member does not have any more."""
         for place in places:
             self._open.pop(place, None)
@@ -122,7 +124,7 @@ class TopicTroubles:
         return found | {place.topic: _sentence(place.topic, failure) for place, failure in self._places.items()}
 
 
-def _waits(place: Place, found: _OpenTransaction) -> str:
+def _waits(place: KafkaPartition, found: _OpenTransaction) -> str:
     since = datetime.fromtimestamp(found.wall_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return (
         f"topic {place.topic}: open transaction since {since}; the {found.records} offsets of partition "

@@ -61,7 +61,7 @@ class KafkaQueue:
 
 
 class KafkaTopic:
-    """`upstream.queues.TopicView` of one member."""
+    """`upstream.queues.NodeTopic` of one member."""
 
     def __init__(self, name: str) -> None:
         self.name = name

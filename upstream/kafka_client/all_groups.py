@@ -8,8 +8,8 @@ from typing import Any
 
 from broker.runtime.seams import Clock
 from conf.sections.kafka import KafkaClusterConfig
-from upstream.kafka.all_groups import GroupNames, Standing, Surveyed
-from upstream.kafka.link import Place
+from upstream.kafka.all_groups import CommittedPosition, GroupNames, Surveyed
+from upstream.kafka.link import KafkaPartition
 from upstream.kafka_client.lookups import ANSWER_SECONDS
 from upstream.kafka_client.package import confluent, failure_of
 from upstream.kafka_client.settings import Settings
@@ -96,7 +96,7 @@ class LibrdkafkaSurvey:
                 self._stuck |= failure_of(error).unknown
         return found
 
-    def ends(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
+    def ends(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, tuple[int, int]]:
         """Return first offsets and ends."""
         from confluent_kafka.admin import OffsetSpec
 
@@ -107,7 +107,9 @@ class LibrdkafkaSurvey:
         for what in (spec.earliest(), spec.latest()):
             wanted = {make(*place): what for place in places}
             asked.append(self._admin.list_offsets(wanted, request_timeout=ANSWER_SECONDS) if wanted else {})
-        firsts, ends = ({Place(each.topic, each.partition): told for each, told in one.items()} for one in asked)
+        firsts, ends = (
+            {KafkaPartition(each.topic, each.partition): told for each, told in one.items()} for one in asked
+        )
         found = {}
         for place in places:
             with contextlib.suppress(self._package.KafkaException):
@@ -116,7 +118,7 @@ class LibrdkafkaSurvey:
                     found[place] = (first, max(first, end))
         return found
 
-    def moments(self, wanted: Mapping[Place, int], seconds: float) -> dict[Place, int]:
+    def moments(self, wanted: Mapping[KafkaPartition, int], seconds: float) -> dict[KafkaPartition, int]:
         """Return timestamps of records."""
         if not wanted:
             return {}
@@ -131,7 +133,7 @@ class LibrdkafkaSurvey:
                 message = reader.poll(_POLL_SECONDS)
                 if message is None or message.topic() is None:
                     continue
-                place = Place(message.topic(), message.partition())
+                place = KafkaPartition(message.topic(), message.partition())
                 if place not in left:
                     continue
                 left.discard(place)
@@ -171,20 +173,20 @@ class LibrdkafkaSurvey:
             self._said = sentence_of(code, self._settings.hide(error.str()))
 
 
-def _committed(answer: Any) -> dict[Place, Standing]:
+def _committed(answer: Any) -> dict[KafkaPartition, CommittedPosition]:
     """Return what a group has committed; raises what one partition's error says: half an answer is none."""
     found = {}
     for each in answer.topic_partitions:
         if each.error is not None:
             raise confluent().KafkaException(each.error)
         if each.offset >= 0:
-            found[Place(each.topic, each.partition)] = Standing(each.offset, each.metadata or "")
+            found[KafkaPartition(each.topic, each.partition)] = CommittedPosition(each.offset, each.metadata or "")
     return found
 
 
-def _members(description: Any) -> dict[Place, list[str]]:
-    found: dict[Place, list[str]] = {}
+def _members(description: Any) -> dict[KafkaPartition, list[str]]:
+    found: dict[KafkaPartition, list[str]] = {}
     for member in description.members:
         for each in member.assignment.topic_partitions:
-            found.setdefault(Place(each.topic, each.partition), []).append(member.client_id)
+            found.setdefault(KafkaPartition(each.topic, each.partition), []).append(member.client_id)
     return found

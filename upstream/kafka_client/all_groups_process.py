@@ -17,7 +17,7 @@ from conf.secrets import SecretUnreadable
 from conf.sections.kafka import KafkaClusterConfig
 from upstream.calls.child_process import ChildProcess, own_end
 from upstream.kafka.all_groups import GroupNames, Surveyed
-from upstream.kafka.link import KafkaFailure, Place
+from upstream.kafka.link import KafkaFailure, KafkaPartition
 from upstream.kafka_client.all_groups import LibrdkafkaSurvey
 from upstream.kafka_client.package import KafkaUnusable, confluent
 
@@ -57,13 +57,13 @@ class SurveyProcess:
         """Return groups by name."""
         return cast("dict[str, Surveyed]", self._ask("groups", list(names)))
 
-    def ends(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
+    def ends(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, tuple[int, int]]:
         """Return first offsets and ends."""
-        return cast("dict[Place, tuple[int, int]]", self._ask("ends", list(places)))
+        return cast("dict[KafkaPartition, tuple[int, int]]", self._ask("ends", list(places)))
 
-    def moments(self, wanted: Mapping[Place, int], seconds: float) -> dict[Place, int]:
+    def moments(self, wanted: Mapping[KafkaPartition, int], seconds: float) -> dict[KafkaPartition, int]:
         """Return timestamps of records."""
-        return cast("dict[Place, int]", self._ask("moments", dict(wanted), seconds))
+        return cast("dict[KafkaPartition, int]", self._ask("moments", dict(wanted), seconds))
 
     def close(self) -> None:
         """Ask nothing more."""

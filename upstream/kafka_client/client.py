@@ -13,13 +13,13 @@ from conf.secrets import SecretUnreadable
 from conf.sections.kafka import KafkaClusterConfig
 from upstream.calls.seams import ThreadLoop
 from upstream.kafka.link import Broken
-from upstream.kafka_client.asking import Askers, Asking
-from upstream.kafka_client.look import look_beside
+from upstream.kafka_client.cluster_inspection import look_beside
 from upstream.kafka_client.member import LibrdkafkaMember
 from upstream.kafka_client.member_protocol import ProtocolChoice
 from upstream.kafka_client.package import KafkaUnusable, confluent
 from upstream.kafka_client.posting import Post
 from upstream.kafka_client.producer import LibrdkafkaProducer
+from upstream.kafka_client.query_thread import Askers, Asking
 from upstream.kafka_client.reader import LibrdkafkaReader
 from upstream.kafka_client.settings import Settings
 

@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from broker.runtime.seams import Clock
-from upstream.kafka.link import Commit, Done, KafkaFailure, Place
+from upstream.kafka.link import Commit, Done, KafkaFailure, KafkaPartition
 from upstream.kafka_client.package import confluent, failure_of
 from upstream.kafka_client.posting import Post
-from upstream.kafka_client.troubles import Troubles
+from upstream.kafka_client.troubles import ClientTroubles
 
 AGAIN = frozenset({"ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS", "STALE_MEMBER_EPOCH"})
 ATTEMPTS = 20
@@ -40,10 +40,10 @@ class Flight(NamedTuple):
     """
 
     offsets: frozenset[tuple[str, int, int]]
-    asked: list[Asked]
+    asked: list[CommitRequest]
 
 
-class Asked(NamedTuple):
+class CommitRequest(NamedTuple):
     """Commits that were asked for together.
 
     Attributes:
@@ -62,10 +62,12 @@ def not_ours() -> KafkaFailure:
     return KafkaFailure("ILLEGAL_GENERATION", "the partition no longer belongs to this member", fenced=True)
 
 
-class Commits:
+class ConsumerCommits:
     """Those of one consumer. All calls are made in the member's thread."""
 
-    def __init__(self, post: Post, troubles: Troubles, clock: Clock, term_of: Callable[[Place], int | None]) -> None:
+    def __init__(
+        self, post: Post, troubles: ClientTroubles, clock: Clock, term_of: Callable[[KafkaPartition], int | None]
+    ) -> None:
         """Set up; `consumer` is given afterwards, and who hears which partitions have a commit (`on_committed`).
 
         Args:
@@ -75,19 +77,19 @@ class Commits:
             term_of: The member's present term of a partition; None: it has it not.
         """
         self.consumer: Any = None
-        self.on_committed: Callable[[Iterable[Place]], None] = lambda _: None
+        self.on_committed: Callable[[Iterable[KafkaPartition]], None] = lambda _: None
         self._post = post
         self._troubles = troubles
         self._clock = clock
         self._term_of = term_of
-        self._asked: list[Asked] = []
+        self._asked: list[CommitRequest] = []
         self._flights: deque[Flight] = deque()
         self._sent_at = 0.0
         self._attempts = 0
         self._not_before = 0.0
         self._package = confluent()
 
-    def put(self, asked: Asked) -> None:
+    def put(self, asked: CommitRequest) -> None:
         """Commit these with the next round."""
         self._asked.append(asked)
 
@@ -161,17 +163,17 @@ class Commits:
             self._flights.append(Flight(names, ours))
             self._sent_at = self._clock.monotonic()
 
-    def _is_ours(self, asked: Asked) -> bool:
+    def _is_ours(self, asked: CommitRequest) -> bool:
         return all(
-            self._term_of(Place(each.topic, each.partition)) == term
+            self._term_of(KafkaPartition(each.topic, each.partition)) == term
             for each, term in zip(asked.commits, asked.terms, strict=True)
         )
 
-    def _ended(self, asked: list[Asked], failures: list[KafkaFailure]) -> None:
+    def _ended(self, asked: list[CommitRequest], failures: list[KafkaFailure]) -> None:
         failure = next((each for each in failures if each.fenced), failures[0] if failures else None)
         if failure is None:
             self._troubles.answered()
-            self.on_committed(Place(each.topic, each.partition) for one in asked for each in one.commits)
+            self.on_committed(KafkaPartition(each.topic, each.partition) for one in asked for each in one.commits)
         elif failure.code in AGAIN and self._attempts < ATTEMPTS:
             self._attempts += 1
             self._not_before = self._clock.monotonic() + AGAIN_SECONDS
@@ -181,6 +183,6 @@ class Commits:
         self._not_before = 0.0
         self._tell(asked, failure)
 
-    def _tell(self, asked: list[Asked], failure: KafkaFailure | None) -> None:
+    def _tell(self, asked: list[CommitRequest], failure: KafkaFailure | None) -> None:
         for each in asked:
             self._post(each.done, failure)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from upstream.kafka.link import Assignment, KafkaFailure, LogBounds, Place, Subscribed
+from upstream.kafka.link import Assignment, KafkaFailure, KafkaPartition, LogBounds, TopicSubscription
 from upstream.kafka.new_partitions import NewPartitions
 from upstream.kafka.subscriptions import fits, is_expression
 from upstream.kafka_client.package import confluent, failure_of
@@ -16,7 +16,7 @@ _END = -1
 """As moments, these ask for the first offset and the end (Kafka's ListOffsets)."""
 
 
-def offsets_at(consumer: Any, wanted: Mapping[Place, int]) -> dict[Place, int]:
+def offsets_at(consumer: Any, wanted: Mapping[KafkaPartition, int]) -> dict[KafkaPartition, int]:
     """Return offsets at moments, in ms since the epoch; -1 where no record is so late.
 
     Raises:
@@ -27,7 +27,7 @@ def offsets_at(consumer: Any, wanted: Mapping[Place, int]) -> dict[Place, int]:
     return _offsets(consumer.offsets_for_times(asked, timeout=ANSWER_SECONDS) if asked else ())
 
 
-def ends_of(consumer: Any, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
+def ends_of(consumer: Any, places: Iterable[KafkaPartition]) -> dict[KafkaPartition, tuple[int, int]]:
     """Return first offsets and ends; with `read_committed` the end of what may be read. Raises KafkaException."""
     wanted = list(places)
     firsts = offsets_at(consumer, dict.fromkeys(wanted, _FIRST))
@@ -36,8 +36,8 @@ def ends_of(consumer: Any, places: Iterable[Place]) -> dict[Place, tuple[int, in
 
 
 def ends_of_each(
-    consumer: Any, places: Iterable[Place]
-) -> tuple[dict[Place, tuple[int, int]], dict[Place, KafkaFailure]]:
+    consumer: Any, places: Iterable[KafkaPartition]
+) -> tuple[dict[KafkaPartition, tuple[int, int]], dict[KafkaPartition, KafkaFailure]]:
     """Return first offsets and ends by partition, and the failures of partitions for which the cluster returns none.
 
     Raises:
@@ -55,8 +55,8 @@ def ends_of_each(
 
 
 def bounds_of_each(
-    consumer: Any, uncommitted: Any, places: Iterable[Place]
-) -> tuple[list[LogBounds], dict[Place, KafkaFailure]]:
+    consumer: Any, uncommitted: Any, places: Iterable[KafkaPartition]
+) -> tuple[list[LogBounds], dict[KafkaPartition, KafkaFailure]]:
     """Return the bounds of logs, and the failures of partitions for which the cluster returns none.
 
     Args:
@@ -73,9 +73,9 @@ def bounds_of_each(
     return [LogBounds(each, low, max(highs[each], end), end) for each, (low, end) in found.items()], failures
 
 
-def _refused(consumer: Any, places: Sequence[Place]) -> dict[Place, KafkaFailure]:
+def _refused(consumer: Any, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, KafkaFailure]:
     """Return the partitions that are missing, denied, or without a leader. Raises KafkaException."""
-    failures: dict[Place, KafkaFailure] = {}
+    failures: dict[KafkaPartition, KafkaFailure] = {}
     for topic in dict.fromkeys(each.topic for each in places):
         found = consumer.list_topics(topic, timeout=ANSWER_SECONDS).topics.get(topic)
         for place in [each for each in places if each.topic == topic]:
@@ -84,7 +84,7 @@ def _refused(consumer: Any, places: Sequence[Place]) -> dict[Place, KafkaFailure
     return failures
 
 
-def _refusal(found: Any, place: Place) -> KafkaFailure | None:
+def _refusal(found: Any, place: KafkaPartition) -> KafkaFailure | None:
     if found is None:
         return _missing(place.topic)
     if found.error is not None:
@@ -103,14 +103,14 @@ def _leaderless(topic: str) -> KafkaFailure:
     return KafkaFailure("LEADER_NOT_AVAILABLE", f"a partition of topic {topic} has no leader")
 
 
-def look_before(consumer: Any, topics: Sequence[Subscribed], new_partitions: NewPartitions) -> None:
+def look_before(consumer: Any, topics: Sequence[TopicSubscription], new_partitions: NewPartitions) -> None:
     """Look up what is there of topics, and committed, before they are subscribed. Raises KafkaException."""
     package = confluent()
     for name in new_partitions.missing(topics):
         one = None if is_expression(name) else name
         found = consumer.list_topics(**({} if one is None else {"topic": one}), timeout=ANSWER_SECONDS).topics
         there = [
-            Place(topic, partition)
+            KafkaPartition(topic, partition)
             for topic, each in found.items()
             if fits(name, topic) and each.error is None
             for partition in each.partitions
@@ -119,7 +119,9 @@ def look_before(consumer: Any, topics: Sequence[Subscribed], new_partitions: New
             continue  # Denied: it is not known what is there.
         asked = [package.TopicPartition(*place) for place in there]
         answers = consumer.committed(asked, timeout=ANSWER_SECONDS) if asked else ()
-        stood = [Place(each.topic, each.partition) for each in answers if each.error is None and each.offset >= 0]
+        stood = [
+            KafkaPartition(each.topic, each.partition) for each in answers if each.error is None and each.offset >= 0
+        ]
         new_partitions.looked_up(name, there, stood)
 
 
@@ -130,12 +132,12 @@ def _is_unknown(error: Any) -> bool:
 
 def assignments_of(
     consumer: Any,
-    places: Sequence[Place],
-    topics: Sequence[Subscribed],
+    places: Sequence[KafkaPartition],
+    topics: Sequence[TopicSubscription],
     *,
     new_partitions: NewPartitions,
     make_uncommitted: Callable[[], Any],
-) -> tuple[list[Assignment], dict[Place, KafkaFailure]]:
+) -> tuple[list[Assignment], dict[KafkaPartition, KafkaFailure]]:
     """Return what a member must know of partitions that it was given, and why it is not known of some.
 
     Args:
@@ -151,10 +153,12 @@ def assignments_of(
     package = confluent()
     asked = [package.TopicPartition(place.topic, place.partition) for place in places]
     answers = consumer.committed(asked, timeout=ANSWER_SECONDS)
-    failures = {Place(each.topic, each.partition): failure_of(each.error) for each in answers if each.error is not None}
+    failures = {
+        KafkaPartition(each.topic, each.partition): failure_of(each.error) for each in answers if each.error is not None
+    }
     answers = [each for each in answers if each.error is None]
     committed = _offsets(answers)
-    texts = {Place(each.topic, each.partition): each.metadata or "" for each in answers}
+    texts = {KafkaPartition(each.topic, each.partition): each.metadata or "" for each in answers}
     # Asked for afterwards: what was committed lies below the end, unless the log went back or is another one now.
     ends, refused = ends_of_each(consumer, committed)
     failures |= refused
@@ -180,7 +184,7 @@ def assignments_of(
     return assignments, failures
 
 
-def _highs(make_uncommitted: Callable[[], Any], places: Sequence[Place]) -> dict[Place, int]:
+def _highs(make_uncommitted: Callable[[], Any], places: Sequence[KafkaPartition]) -> dict[KafkaPartition, int]:
     """Return high watermarks of partitions whose commit is above what may be read. Raises KafkaException."""
     if not places:
         return {}
@@ -233,21 +237,21 @@ def _trouble(found: Any, topic: str) -> KafkaFailure | None:
     return _leaderless(topic) if any(each.leader < 0 for each in found.partitions.values()) else None
 
 
-def _offsets(answers: Iterable[Any]) -> dict[Place, int]:
+def _offsets(answers: Iterable[Any]) -> dict[KafkaPartition, int]:
     found = {}
     for each in answers:
         if each.error is not None:
             raise confluent().KafkaException(each.error)
-        found[Place(each.topic, each.partition)] = each.offset
+        found[KafkaPartition(each.topic, each.partition)] = each.offset
     return found
 
 
-def subscribes(topics: Sequence[Subscribed], topic: str) -> bool:
+def subscribes(topics: Sequence[TopicSubscription], topic: str) -> bool:
     """Whether a topic is one of these, or fits an expression among them."""
     return any(fits(each.name, topic) for each in topics)
 
 
-def _moment(place: Place, topics: Sequence[Subscribed]) -> int | None:
+def _moment(place: KafkaPartition, topics: Sequence[TopicSubscription]) -> int | None:
     """The moment that was asked for with the topic of a partition."""
     named = [each for each in topics if each.name == place.topic]
     fitting = [each for each in topics if fits(each.name, place.topic)]

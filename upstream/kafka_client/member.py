@@ -12,22 +12,22 @@ from upstream.kafka.link import (
     Done,
     Ends,
     KafkaFailure,
+    KafkaPartition,
     KafkaRecord,
     MemberListener,
     OffsetsTold,
-    Place,
-    Subscribed,
     Topics,
+    TopicSubscription,
 )
-from upstream.kafka_client.asking import Askers, Asking
-from upstream.kafka_client.commits import Asked, not_ours
+from upstream.kafka_client.commits import CommitRequest, not_ours
 from upstream.kafka_client.lookups import bounds_of_each, offsets_at, topics_of
 from upstream.kafka_client.member_protocol import ProtocolChoice
-from upstream.kafka_client.member_thread import MemberThread, Reading
+from upstream.kafka_client.member_thread import MemberThread, PartitionSeek
 from upstream.kafka_client.posting import Post, Room
-from upstream.kafka_client.records import Batch
+from upstream.kafka_client.query_thread import Askers, Asking
+from upstream.kafka_client.records import PartitionRecords
 from upstream.kafka_client.settings import Settings
-from upstream.kafka_client.troubles import Troubles
+from upstream.kafka_client.troubles import ClientTroubles
 
 ROOM_BYTES = 8 * 1024 * 1024
 NOTHING_SECONDS = 3.0
@@ -78,12 +78,12 @@ class LibrdkafkaMember:
         self._askers = askers
         self._whole = config.group_protocol == "consumer"
         self._listener: MemberListener | None = None
-        self._terms: dict[Place, int] = {}
-        self._epochs: dict[Place, int] = {}
+        self._terms: dict[KafkaPartition, int] = {}
+        self._epochs: dict[KafkaPartition, int] = {}
         self._epoch = 0
         self._left: Callable[[], None] | None = None
         self._over = False
-        troubles = Troubles(lambda failure: self._post(self._tell_trouble, failure), settings.hide)
+        troubles = ClientTroubles(lambda failure: self._post(self._tell_trouble, failure), settings.hide)
         self._thread = MemberThread(
             group,
             lambda protocol, **callbacks: settings.consumer(group, client_id, protocol, **callbacks),
@@ -100,43 +100,43 @@ class LibrdkafkaMember:
             choice=choice,
         )
 
-    def join(self, listener: MemberListener, topics: Sequence[Subscribed]) -> None:
+    def join(self, listener: MemberListener, topics: Sequence[TopicSubscription]) -> None:
         """Join the group for these topics; once."""
         assert self._listener is None, "a member joins once"
         self._listener = listener
         self._thread.start(list(topics))
 
-    def subscribe(self, topics: Sequence[Subscribed]) -> None:
+    def subscribe(self, topics: Sequence[TopicSubscription]) -> None:
         """Read these topics from now on, and no others."""
         self._thread.subscribe(list(topics))
 
-    def read_from(self, place: Place, offset: int) -> None:
+    def read_from(self, place: KafkaPartition, offset: int) -> None:
         """Read an assigned partition from an offset on; one that has gone meanwhile is let be."""
         if (term := self._terms.get(place)) is not None:
             self._epoch += 1
             self._epochs[place] = self._epoch
-            self._thread.read_from(place, Reading(offset, self._epoch, term))
+            self._thread.read_from(place, PartitionSeek(offset, self._epoch, term))
 
-    def pause(self, places: Sequence[Place]) -> None:
+    def pause(self, places: Sequence[KafkaPartition]) -> None:
         """Read no further records of these."""
         self._thread.pause([each for each in places if each in self._terms])
 
-    def resume(self, places: Sequence[Place]) -> None:
+    def resume(self, places: Sequence[KafkaPartition]) -> None:
         """Read on."""
         self._thread.resume([each for each in places if each in self._terms])
 
     def commit(self, commits: Sequence[Commit], done: Done, *, soon: bool = False) -> None:
         """Commit offsets."""
-        terms = [self._terms.get(Place(each.topic, each.partition)) for each in commits]
+        terms = [self._terms.get(KafkaPartition(each.topic, each.partition)) for each in commits]
         known = [each for each in terms if each is not None]
         if len(known) < len(terms) or self._over:
             self._post(done, not_ours())
         elif not commits:
             self._post(done, None)
         else:
-            self._thread.commit(Asked(list(commits), known, done), soon=soon)
+            self._thread.commit(CommitRequest(list(commits), known, done), soon=soon)
 
-    def ends(self, places: Sequence[Place], told: Ends) -> None:
+    def ends(self, places: Sequence[KafkaPartition], told: Ends) -> None:
         """Ask for first offsets and ends."""
         wanted = list(places)
 
@@ -156,7 +156,7 @@ class LibrdkafkaMember:
 
         self._asking.ask(ask)
 
-    def offsets_at(self, places: Sequence[Place], time_ms: int, told: OffsetsTold) -> None:
+    def offsets_at(self, places: Sequence[KafkaPartition], time_ms: int, told: OffsetsTold) -> None:
         """Ask for the first offsets of a moment or later."""
         wanted = dict.fromkeys(places, time_ms)
 
@@ -193,7 +193,7 @@ class LibrdkafkaMember:
         if self._listener is not None:
             self._listener.assigned(assignments)
 
-    def on_revoked(self, places: Sequence[Place], release: Callable[[], None]) -> None:
+    def on_revoked(self, places: Sequence[KafkaPartition], release: Callable[[], None]) -> None:
         """Partitions must be given up; the thread waits for `release`."""
         here = [each for each in places if each in self._terms]
         terms = [self._terms[each] for each in here]
@@ -211,7 +211,7 @@ class LibrdkafkaMember:
         else:
             done()
 
-    def on_lost(self, places: Sequence[Place]) -> None:
+    def on_lost(self, places: Sequence[KafkaPartition]) -> None:
         """Partitions are gone."""
         here = [each for each in places if self._terms.pop(each, None) is not None]
         for place in here:
@@ -219,7 +219,7 @@ class LibrdkafkaMember:
         if here and self._listener is not None:
             self._listener.lost(here)
 
-    def on_batch(self, batch: Batch) -> None:
+    def on_batch(self, batch: PartitionRecords) -> None:
         """Records and ends came."""
         self._room.free(batch.weight)
         if self._listener is None or self._over:
@@ -246,7 +246,7 @@ class LibrdkafkaMember:
         if done is not None:
             done()
 
-    def _present(self, batch: Batch) -> list[KafkaRecord]:
+    def _present(self, batch: PartitionRecords) -> list[KafkaRecord]:
         epochs = self._epochs
         gone = {place for place, epoch in batch.epochs.items() if epochs.get(place) != epoch}
         if not gone:

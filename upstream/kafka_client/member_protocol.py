@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from upstream.kafka.cluster_facts import ClusterFacts
 from upstream.kafka.group_protocol import AUTO, CLASSIC, REFUSED, ProtocolFound, found_by, stays_classic
-from upstream.kafka.link import KafkaFailure, Subscribed
+from upstream.kafka.link import KafkaFailure, TopicSubscription
 
 _HEARTBEAT = "ConsumerGroupHeartbeat"
 """The request that librdkafka names in its fatal error where a cluster has no KIP-848."""
@@ -45,7 +45,7 @@ class ProtocolChoice:
         """Why members are classic where KIP-848 was possible; "": they are not, or it is configured."""
         return "" if self._found is None else self._found.why
 
-    def of(self, topics: Sequence[Subscribed]) -> str | None:
+    def of(self, topics: Sequence[TopicSubscription]) -> str | None:
         """Return the protocol of a member that reads these topics; None: the cluster does not answer."""
         if self.is_auto and stays_classic(each.name for each in topics):
             return CLASSIC

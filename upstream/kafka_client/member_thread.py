@@ -17,15 +17,15 @@ from typing import Any, NamedTuple, Protocol
 
 from broker.runtime.seams import Clock
 from upstream.kafka.group_protocol import CLASSIC
-from upstream.kafka.link import Assignment, KafkaFailure, Place, Subscribed
+from upstream.kafka.link import Assignment, KafkaFailure, KafkaPartition, TopicSubscription
 from upstream.kafka.new_partitions import NewPartitions
-from upstream.kafka_client.commits import AGAIN_SECONDS, Asked, Commits
+from upstream.kafka_client.commits import AGAIN_SECONDS, CommitRequest, ConsumerCommits
 from upstream.kafka_client.lookups import assignments_of, look_before, subscribes
 from upstream.kafka_client.member_protocol import ProtocolChoice, is_unsupported
 from upstream.kafka_client.package import confluent, failure_of
 from upstream.kafka_client.posting import Post, Room
-from upstream.kafka_client.records import Batch, batches_of
-from upstream.kafka_client.troubles import Troubles
+from upstream.kafka_client.records import PartitionRecords, batches_of
+from upstream.kafka_client.troubles import ClientTroubles
 
 # Which partitions of a consumer are read and which rest.
 #
@@ -39,42 +39,42 @@ class Gates:
 
     def __init__(self) -> None:
         self.consumer: Any = None
-        self._read: set[Place] = set()
-        self._shut: set[Place] = set()
+        self._read: set[KafkaPartition] = set()
+        self._shut: set[KafkaPartition] = set()
         self._package = confluent()
 
-    def shut(self, places: Iterable[Place]) -> None:
+    def shut(self, places: Iterable[KafkaPartition]) -> None:
         """Let these rest."""
         now = [each for each in places if each not in self._shut]
         self._shut.update(now)
         self._call("pause", [each for each in now if each in self._read])
 
-    def unshut(self, places: Iterable[Place]) -> None:
+    def unshut(self, places: Iterable[KafkaPartition]) -> None:
         """Let these go on."""
         now = [each for each in places if each in self._shut]
         self._shut.difference_update(now)
         self._call("resume", [each for each in now if each in self._read])
 
-    def given(self, places: Iterable[Place]) -> None:
+    def given(self, places: Iterable[KafkaPartition]) -> None:
         """Let what was just assigned rest until it is read; nobody has paused it yet."""
         now = list(places)
         self.gone(now)
         self._call("pause", now)
 
-    def reads(self, place: Place) -> None:
+    def reads(self, place: KafkaPartition) -> None:
         """Let this go, unless it is paused."""
         if place not in self._read:
             self._read.add(place)
             if place not in self._shut:
                 self._call("resume", [place])
 
-    def gone(self, places: Iterable[Place]) -> None:
+    def gone(self, places: Iterable[KafkaPartition]) -> None:
         """Forget these."""
         now = set(places)
         self._read -= now
         self._shut -= now
 
-    def _call(self, name: str, places: list[Place]) -> None:
+    def _call(self, name: str, places: list[KafkaPartition]) -> None:
         if places:
             make = self._package.TopicPartition
             # One that went at this moment is not paused any more in any case.
@@ -94,19 +94,19 @@ _PROBE_SECONDS = 0.5
 _LEAVE_ROUNDS = 250
 
 
-class Told(Protocol):
+class MemberThreadListener(Protocol):
     """The member's side in the loop."""
 
     def on_assigned(self, assignments: Sequence[Assignment], terms: Sequence[int]) -> None:
         """Partitions were given."""
 
-    def on_revoked(self, places: Sequence[Place], release: Callable[[], None]) -> None:
+    def on_revoked(self, places: Sequence[KafkaPartition], release: Callable[[], None]) -> None:
         """Partitions must be given up."""
 
-    def on_lost(self, places: Sequence[Place]) -> None:
+    def on_lost(self, places: Sequence[KafkaPartition]) -> None:
         """Partitions are gone."""
 
-    def on_batch(self, batch: Batch) -> None:
+    def on_batch(self, batch: PartitionRecords) -> None:
         """Records and ends came."""
 
     def on_broken(self, failure: KafkaFailure) -> None:
@@ -116,7 +116,7 @@ class Told(Protocol):
         """The member has left."""
 
 
-class Reading(NamedTuple):
+class PartitionSeek(NamedTuple):
     """A wish to read a partition from an offset on."""
 
     offset: int
@@ -132,11 +132,11 @@ class MemberThread:
         group: str,
         make: Callable[..., Any],
         make_uncommitted: Callable[[], Any],
-        told: Told,
+        told: MemberThreadListener,
         *,
         post: Post,
         room: Room,
-        troubles: Troubles,
+        troubles: ClientTroubles,
         clock: Clock,
         revoke_seconds: float,
         nothing_seconds: float,
@@ -175,22 +175,22 @@ class MemberThread:
         self._nothing_at: float | None = None
         self._package = confluent()
         self._end_code = self._package.KafkaError._PARTITION_EOF
-        self._topics: Sequence[Subscribed] = ()
+        self._topics: Sequence[TopicSubscription] = ()
         self._subscribes = False
         self._subscribe_at = 0.0
         self._new_partitions = NewPartitions()
         self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._terms: dict[Place, int] = {}
+        self._terms: dict[KafkaPartition, int] = {}
         self._term = 0
-        self._new: list[Place] = []
+        self._new: list[KafkaPartition] = []
         self._new_at = 0.0
-        self._wanted: dict[Place, Reading] = {}
-        self._reading: dict[Place, int] = {}
+        self._wanted: dict[KafkaPartition, PartitionSeek] = {}
+        self._reading: dict[KafkaPartition, int] = {}
         self._leaving = False
         self._probe_at = 0.0
         self._soon_until = 0.0
         self._gates = Gates()
-        self._commits = Commits(post, troubles, clock, self._terms.get)
+        self._commits = ConsumerCommits(post, troubles, clock, self._terms.get)
         self._consumer: Any = None
         self._commits.on_committed = self._new_partitions.committed
         if not choice.is_auto and (protocol := choice.of(())) is not None:
@@ -200,28 +200,28 @@ class MemberThread:
 
     # Called in the loop
 
-    def start(self, topics: Sequence[Subscribed]) -> None:
+    def start(self, topics: Sequence[TopicSubscription]) -> None:
         """Join for these topics."""
         self.subscribe(topics)
         self._thread.start()
 
-    def subscribe(self, topics: Sequence[Subscribed]) -> None:
+    def subscribe(self, topics: Sequence[TopicSubscription]) -> None:
         """Read these topics and no others."""
         self._orders.put(lambda: self._subscribe(topics))
 
-    def read_from(self, place: Place, reading: Reading) -> None:
+    def read_from(self, place: KafkaPartition, reading: PartitionSeek) -> None:
         """Read a partition from an offset on."""
         self._orders.put(lambda: self._wanted.__setitem__(place, reading))
 
-    def pause(self, places: Sequence[Place]) -> None:
+    def pause(self, places: Sequence[KafkaPartition]) -> None:
         """Let these rest."""
         self._orders.put(lambda: self._gates.shut(self._present(places)))
 
-    def resume(self, places: Sequence[Place]) -> None:
+    def resume(self, places: Sequence[KafkaPartition]) -> None:
         """Let these go on."""
         self._orders.put(lambda: self._gates.unshut(self._present(places)))
 
-    def commit(self, asked: Asked, *, soon: bool) -> None:
+    def commit(self, asked: CommitRequest, *, soon: bool) -> None:
         """Commit these."""
         if soon:
             self._soon_until = self._clock.monotonic() + SOON_FOR_SECONDS
@@ -275,7 +275,7 @@ class MemberThread:
             self._unsupported = failure
         self._troubles.note(error, topic)
 
-    def _present(self, places: Sequence[Place]) -> list[Place]:
+    def _present(self, places: Sequence[KafkaPartition]) -> list[KafkaPartition]:
         return [each for each in places if each in self._terms]
 
     def _obey(self) -> None:
@@ -332,7 +332,7 @@ class MemberThread:
             self._room.fill(batch.weight)
             self._post(self._told.on_batch, batch)
 
-    def _subscribe(self, topics: Sequence[Subscribed]) -> None:
+    def _subscribe(self, topics: Sequence[TopicSubscription]) -> None:
         self._topics = topics
         self._troubles.forget()
         self._subscribes = bool(topics)
@@ -354,7 +354,7 @@ class MemberThread:
         self._consumer.subscribe(names, on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose)
 
     def _assign(self, consumer: Any, partitions: list[Any]) -> None:
-        places = [Place(each.topic, each.partition) for each in partitions]
+        places = [KafkaPartition(each.topic, each.partition) for each in partitions]
         make = self._package.TopicPartition
         # At some offset, so that librdkafka looks up none; it is read from where the loop will say.
         consumer.incremental_assign([make(each.topic, each.partition, 0) for each in places])
@@ -408,9 +408,9 @@ class MemberThread:
             del self._wanted[place]
 
     def _revoke(self, consumer: Any, partitions: list[Any]) -> None:
-        self._let_go(consumer, [Place(each.topic, each.partition) for each in partitions])
+        self._let_go(consumer, [KafkaPartition(each.topic, each.partition) for each in partitions])
 
-    def _let_go(self, consumer: Any, places: list[Place]) -> None:
+    def _let_go(self, consumer: Any, places: list[KafkaPartition]) -> None:
         told = self._stop_reading(places)
         if told:
             released: list[bool] = []
@@ -430,7 +430,7 @@ class MemberThread:
             self._commits.finish()
 
     def _lose(self, consumer: Any, partitions: list[Any]) -> None:
-        places = [Place(each.topic, each.partition) for each in partitions]
+        places = [KafkaPartition(each.topic, each.partition) for each in partitions]
         # librdkafka has it that a topic is gone, and its partitions lost, where others are subscribed of which it has
         # not heard yet. The coordinator knows nothing of that until this ends: what is committed still counts.
         unsubscribed = [each for each in places if not subscribes(self._topics, each.topic)]
@@ -441,7 +441,7 @@ class MemberThread:
         if unsubscribed:
             self._let_go(consumer, unsubscribed)
 
-    def _stop_reading(self, places: list[Place]) -> list[Place]:
+    def _stop_reading(self, places: list[KafkaPartition]) -> list[KafkaPartition]:
         """Tell no more records of these; return those of which the loop knows."""
         told = [each for each in places if each in self._terms and each not in self._new]
         self._new = [each for each in self._new if each not in places]
@@ -450,7 +450,7 @@ class MemberThread:
             self._wanted.pop(place, None)
         return told
 
-    def _give_up(self, consumer: Any, places: list[Place]) -> None:
+    def _give_up(self, consumer: Any, places: list[KafkaPartition]) -> None:
         for place in places:
             self._terms.pop(place, None)
         self._gates.gone(places)
@@ -476,6 +476,6 @@ class MemberThread:
             self._consumer.close()
 
 
-def partitions_of(package: Any, places: Sequence[Place]) -> list[Any]:
+def partitions_of(package: Any, places: Sequence[KafkaPartition]) -> list[Any]:
     """Return places as the package has them."""
     return [package.TopicPartition(*each) for each in places]

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from broker.runtime.seams import Clock
 from upstream.calls.seams import ThreadLoop
 from upstream.kafka.link import NOT_SENT, Broken, Headers, KafkaFailure, Produced
-from upstream.kafka_client.asking import Asking
 from upstream.kafka_client.header_names import writable
 from upstream.kafka_client.lookups import partitions_of
 from upstream.kafka_client.package import confluent, failure_of
 from upstream.kafka_client.posting import Post
+from upstream.kafka_client.query_thread import Asking
 from upstream.kafka_client.settings import Settings
 
 HELD_MAX = 10_000
@@ -49,7 +49,7 @@ class _Record(NamedTuple):
     at: float
 
 
-class _Topic:
+class _ProducerTopic:
     """What is known of a topic.
 
     Attributes:
@@ -69,7 +69,7 @@ class _Topic:
 
 
 class LibrdkafkaProducer:
-    """`upstream.kafka.link.Producer`."""
+    """`upstream.kafka.link.KafkaProducer`."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class LibrdkafkaProducer:
         self._client_id = client_id
         self._hide = settings.hide
         self._sent_seconds_max = settings.sent_seconds_max
-        self._topics: dict[str, _Topic] = {}
+        self._topics: dict[str, _ProducerTopic] = {}
         self._ended: deque[tuple[Produced, KafkaFailure | None, int, int]] = deque()
         self._closed = threading.Event()
         self._broken = broken
@@ -238,10 +238,10 @@ class LibrdkafkaProducer:
             self._alone = self._settings.producer(self._client_id, alone=True, error_cb=self._note)
         return self._alone
 
-    def _known(self, topic: str) -> _Topic:
-        return self._topics.setdefault(topic, _Topic())
+    def _known(self, topic: str) -> _ProducerTopic:
+        return self._topics.setdefault(topic, _ProducerTopic())
 
-    def _ask(self, topic: str, known: _Topic) -> None:
+    def _ask(self, topic: str, known: _ProducerTopic) -> None:
         if known.asking or self._closed.is_set():
             return
         known.asking = True
@@ -252,7 +252,7 @@ class LibrdkafkaProducer:
 
         self._asking.ask(ask, lambda: self._unanswered(topic, known))
 
-    def _answered(self, topic: str, known: _Topic, found: int | KafkaFailure) -> None:
+    def _answered(self, topic: str, known: _ProducerTopic, found: int | KafkaFailure) -> None:
         known.asking = False
         self._refused = None
         count = None if isinstance(found, KafkaFailure) else found
@@ -268,7 +268,7 @@ class LibrdkafkaProducer:
             except KafkaFailure as failure:
                 each.done(failure, -1, -1)
 
-    def _unanswered(self, topic: str, known: _Topic) -> None:
+    def _unanswered(self, topic: str, known: _ProducerTopic) -> None:
         """Ask again for as long as a record may wait, unless the cluster refuses this node; nothing held has left."""
         known.asking = False
         now = self._clock.monotonic()

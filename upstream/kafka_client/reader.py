@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from broker.runtime.seams import Clock
 from upstream.calls.seams import ThreadLoop
-from upstream.kafka.link import Gap, KafkaRecord, Place, RecordsRead
+from upstream.kafka.link import Gap, KafkaPartition, KafkaRecord, RecordsRead
 from upstream.kafka_client.package import confluent
 from upstream.kafka_client.posting import Post
 from upstream.kafka_client.records import record_of
@@ -33,7 +33,7 @@ class _Asked(NamedTuple):
 class _Work:
     """What is wanted of one partition at present."""
 
-    def __init__(self, place: Place, now: float) -> None:
+    def __init__(self, place: KafkaPartition, now: float) -> None:
         self.place = place
         self.heard_at = now
         self.asked: list[_Asked] = []
@@ -74,13 +74,13 @@ class LibrdkafkaReader:
         self._client_id = client_id
         self._settings = settings
         self._clock = clock
-        self._asked: SimpleQueue[tuple[Place, _Asked] | None] = SimpleQueue()
-        self._work: dict[Place, _Work] = {}
+        self._asked: SimpleQueue[tuple[KafkaPartition, _Asked] | None] = SimpleQueue()
+        self._work: dict[KafkaPartition, _Work] = {}
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._live, daemon=True, name=f"kafka-read-{settings.cluster}")
         self._thread.start()
 
-    def fetch(self, place: Place, offsets: Sequence[int], there: RecordsRead) -> None:
+    def fetch(self, place: KafkaPartition, offsets: Sequence[int], there: RecordsRead) -> None:
         """Read records again."""
         self._asked.put((place, _Asked(list(offsets), there)))
 
@@ -139,7 +139,7 @@ class LibrdkafkaReader:
 
     def _note(self, message: Any) -> bool:
         """Keep what is wanted of one message; whether the next wanted one is far ahead."""
-        work = self._work.get(Place(message.topic() or "", message.partition()))
+        work = self._work.get(KafkaPartition(message.topic() or "", message.partition()))
         error = message.error()
         if work is None:
             return False

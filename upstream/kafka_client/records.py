@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from upstream.kafka.link import Headers, KafkaRecord, Place
+from upstream.kafka.link import Headers, KafkaPartition, KafkaRecord
 from upstream.kafka_client.header_names import name_of, names_lost
 
 OVERHEAD_BYTES = 256
 """Of a record beside its key, value and headers."""
 
 
-class Batch(NamedTuple):
+class PartitionRecords(NamedTuple):
     """Records by rising offset in each partition, and then ends.
 
     Attributes:
@@ -23,8 +23,8 @@ class Batch(NamedTuple):
     """
 
     records: list[KafkaRecord]
-    epochs: dict[Place, int]
-    ends: list[tuple[Place, int, int]]
+    epochs: dict[KafkaPartition, int]
+    ends: list[tuple[KafkaPartition, int, int]]
     weight: int
 
 
@@ -59,7 +59,9 @@ def weight_of(record: KafkaRecord) -> int:
     return size + sum(len(name) + len(value or b"") for name, value in record.headers) if record.headers else size
 
 
-def batches_of(messages: Sequence[Any], reading: Mapping[Place, int], end_code: int, refused: Any) -> list[Batch]:
+def batches_of(
+    messages: Sequence[Any], reading: Mapping[KafkaPartition, int], end_code: int, refused: Any
+) -> list[PartitionRecords]:
     """Sort what was consumed at once into batches.
 
     Args:
@@ -68,11 +70,11 @@ def batches_of(messages: Sequence[Any], reading: Mapping[Place, int], end_code: 
         end_code: The code of the error that says that a partition is at its end.
         refused: Told every other error, with its topic.
     """
-    batches: list[Batch] = []
-    places: dict[tuple[str, int], Place] = {each: each for each in reading}
+    batches: list[PartitionRecords] = []
+    places: dict[tuple[str, int], KafkaPartition] = {each: each for each in reading}
     records: list[KafkaRecord] = []
-    epochs: dict[Place, int] = {}
-    ends: list[tuple[Place, int, int]] = []
+    epochs: dict[KafkaPartition, int] = {}
+    ends: list[tuple[KafkaPartition, int, int]] = []
     weight = 0
     for message in messages:
         error = message.error()
@@ -86,12 +88,12 @@ def batches_of(messages: Sequence[Any], reading: Mapping[Place, int], end_code: 
             ends.append((place, message.offset(), reading[place]))
             continue
         if ends:
-            batches.append(Batch(records, epochs, ends, weight))
+            batches.append(PartitionRecords(records, epochs, ends, weight))
             records, epochs, ends, weight = [], {}, [], 0
         record = record_of(message)
         records.append(record)
         epochs[place] = reading[place]
         weight += weight_of(record)
     if records or ends:
-        batches.append(Batch(records, epochs, ends, weight))
+        batches.append(PartitionRecords(records, epochs, ends, weight))
     return batches

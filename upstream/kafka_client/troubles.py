@@ -41,7 +41,7 @@ def sentence_of(code: str, said: str) -> str:
     return f"{_ADVICE[code]} ({said})" if code in _ADVICE else said
 
 
-class Troubles:
+class ClientTroubles:
     """Kept by threads; `tell` is called in whichever notices a change."""
 
     def __init__(self, tell: Callable[[KafkaFailure | None], object], hide: Callable[[str], str]) -> None:

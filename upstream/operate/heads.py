@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from upstream.figures.endings import Ending
+from upstream.figures.endings import MessageEnding
 from upstream.job import GroupQueue, UpstreamJob, text_of
 from upstream.progress.tracker import FailureKind
-from upstream.state import WITHOUT_PERMIT, Event, State, move
+from upstream.state import WITHOUT_PERMIT, JobEvent, JobState, move
 
 if TYPE_CHECKING:
     from broker.runtime.seams import Clock
@@ -74,12 +74,12 @@ def find_head(group: ConsumerGroup, group_queue: GroupQueue, offset: int, *, key
             f"The subscription of topic {group_queue.topic} starts, drains or has ended; try again later."
         )
     job = group_queue.live.get(offset)
-    if job is None or job.state in (State.FINISHED, State.ABANDONED):
+    if job is None or job.state in (JobState.FINISHED, JobState.ABANDONED):
         raise HeadRefused(_why_absent(group, group_queue, offset))
     found = text_of(job.key)
     if key is not None and found != key:
         raise HeadRefused(f"Offset {offset} of queue {group_queue.queue_id} has the order key {found!r}, not {key!r}.")
-    if job.state is State.WAITING:
+    if job.state is JobState.WAITING:
         head = _head_of(subscription, job)
         where = f": queue {head.queue_id}, offset {head.offset}" if head is not None else ""
         raise HeadRefused(f"Offset {offset} waits for an earlier message of key {found!r}{where}; select that message.")
@@ -115,7 +115,7 @@ def _where_retried(group: ConsumerGroup, group_queue: GroupQueue) -> str:
 def _head_of(subscription: Subscription, waiting: UpstreamJob) -> UpstreamJob | None:
     """The first job of a waiting job's key."""
     jobs = (job for group_queue in subscription.group_queues for job in group_queue.live.values())
-    return next((job for job in jobs if job.key == waiting.key and job.state is not State.WAITING), None)
+    return next((job for job in jobs if job.key == waiting.key and job.state is not JobState.WAITING), None)
 
 
 def retry_now(head: Head, *, force: bool, progress: Progress, clock: Clock) -> Handled:
@@ -126,14 +126,14 @@ def retry_now(head: Head, *, force: bool, progress: Progress, clock: Clock) -> H
     """
     job, subscription = head
     outcomes = subscription.outcomes
-    if job.state is State.RETRYING or subscription.gate_holder is job:
+    if job.state is JobState.RETRYING or subscription.gate_holder is job:
         _journal_due_now(job, progress, clock)
-        if job.state is State.RETRYING:
+        if job.state is JobState.RETRYING:
             outcomes.retry_now(job)
         else:
             subscription.reopen_gate()
         return Handled(True, "Its wait has ended: the next pull receives it.")
-    if job.state is State.OUT:
+    if job.state is JobState.OUT:
         holder = _insist(job, force)
         assert job.delivery is not None, "only a delivered job is out"
         job.group_queue.note_unanswered(job.offset, job.delivery)
@@ -142,19 +142,19 @@ def retry_now(head: Head, *, force: bool, progress: Progress, clock: Clock) -> H
         return Handled(
             True, f"It was taken back from {holder}: the next pull receives it. A success from there still counts."
         )
-    if job.state is State.STOPPED:
+    if job.state is JobState.STOPPED:
         outcomes.stops.try_again(job)
         subscription.pump()
         return Handled(True, "It is retried, with all of its attempts.")
-    if job.state is State.HELD:
+    if job.state is JobState.HELD:
         return _let_go(head, force)
-    if job.state is State.BURYING:
+    if job.state is JobState.BURYING:
         raise HeadRefused("It is out of attempts and its dead letter is being written; `skip` can still end it.")
-    if job.state is State.SENDING:
+    if job.state is JobState.SENDING:
         raise HeadRefused(_SENDING)
-    if job.state is State.UNDECIDED:
+    if job.state is JobState.UNDECIDED:
         raise HeadRefused(_UNDECIDED)
-    if job.state is State.RUNNING:
+    if job.state is JobState.RUNNING:
         raise HeadRefused(
             "An action is processing it; it is delivered again if the action fails. `skip` or `dead-letter` end it."
         )
@@ -183,7 +183,7 @@ def skip(head: Head, *, force: bool, progress: Progress) -> Handled:
         ProgressFailed: The journal cannot be written; the message may come again.
     """
     job, subscription = head
-    if job.state is State.HELD:
+    if job.state is JobState.HELD:
         return _let_go(head, force)
     text = _may_end(head, force)
     job.group_queue.tracker.finish(job.offset)
@@ -191,9 +191,9 @@ def skip(head: Head, *, force: bool, progress: Progress) -> Handled:
     progress.sync()
     held_permit = job.state not in WITHOUT_PERMIT
     held_gate = _take_out(head)
-    move(job, Event.SKIP)
+    move(job, JobEvent.SKIP)
     subscription.counters.skipped("operator").add()
-    subscription.outcomes.latency.ended(job, Ending.SKIPPED)
+    subscription.outcomes.latency.ended(job, MessageEnding.SKIPPED)
     subscription.outcomes.over(job, held_permit=held_permit)
     _go_on(subscription, held_gate)
     return Handled(True, f"It is finished without a dead letter.{text}")
@@ -216,9 +216,9 @@ def dead_letter(head: Head, *, force: bool, who: str) -> Handled:
     job, subscription = head
     if subscription.outcomes.leaving.is_dead_letter(job):
         raise HeadRefused("It is itself a dead letter, and dead letters have no dead letters; `skip` finishes it.")
-    if job.state is State.HELD:
+    if job.state is JobState.HELD:
         raise HeadRefused("It is already finished; its key waits for the result of its present holder. See `skip`.")
-    if job.state is State.BURYING:
+    if job.state is JobState.BURYING:
         raise HeadRefused("It is already being moved to the dead letters, as soon as the store accepts the record.")
     text = _may_end(head, force)
     held_gate = _take_out(head)
@@ -230,19 +230,19 @@ def dead_letter(head: Head, *, force: bool, who: str) -> Handled:
 def _may_end(head: Head, force: bool) -> str:
     """Refuse to end a job that somebody has, unless forced; returns what there is to say about that."""
     job, subscription = head
-    if job.state is State.OUT:
+    if job.state is JobState.OUT:
         return f" {_insist(job, force)} had it and may still be processing it."
-    if job.state is State.RUNNING:
+    if job.state is JobState.RUNNING:
         if not force:
             raise HeadRefused(
                 "An action is processing it. Pass `force` to end it anyway; the work of the action is lost."
             )
         return " An action had it and may still be processing it."
-    if job.state is State.SENDING:
+    if job.state is JobState.SENDING:
         raise HeadRefused(_SENDING)
-    if job.state is State.UNDECIDED and not subscription.outcomes.leaving.call_off(job):
+    if job.state is JobState.UNDECIDED and not subscription.outcomes.leaving.call_off(job):
         raise HeadRefused(_UNDECIDED)
-    if job.state is State.BURYING and not subscription.outcomes.leaving.call_off(job):
+    if job.state is JobState.BURYING and not subscription.outcomes.leaving.call_off(job):
         raise HeadRefused("Its dead letter is being written; then it is finished.")
     return ""
 
@@ -262,11 +262,11 @@ def _take_out(head: Head) -> bool:
     """Take a job that is about to end out of where it stands; returns whether it held the order gate."""
     job, subscription = head
     held_gate = subscription.gate_holder is job
-    if job.state is State.OUT:
+    if job.state is JobState.OUT:
         subscription.outcomes.leave_delivery(job)
-    elif job.state is State.BUFFERED:
+    elif job.state is JobState.BUFFERED:
         subscription.buffer.forget(job)
-    elif job.state is State.RETRYING:
+    elif job.state is JobState.RETRYING:
         subscription.outcomes.forget_wait(job)
     return held_gate
 

@@ -28,7 +28,7 @@ class PositionUnknown(Exception):
     """A group stands nowhere in a topic or queue."""
 
 
-class Target(NamedTuple):
+class PositionTarget(NamedTuple):
     """Where positions are to be moved: exactly one of these is set.
 
     Attributes:
@@ -90,7 +90,7 @@ def trackers_of(
     return found
 
 
-def plan_moves(trackers: Mapping[int, OffsetTracker], target: Target, times: Times) -> list[Move]:
+def plan_moves(trackers: Mapping[int, OffsetTracker], target: PositionTarget, times: Times) -> list[Move]:
     """Work out what moving these trackers means; changes nothing.
 
     Raises:

@@ -20,17 +20,17 @@ from conf.models import SubscriptionConfig
 from pyddmq.actions import BodyUnprocessable, Failed, MessageUnreadable, RetryLater, RetryNotBefore, Unprocessable
 from upstream.calls.user_code import ActionMisbehaved, described, shown, text_of, traceback_of
 from upstream.figures.counters import SubscriptionCounters
-from upstream.figures.endings import Ending
+from upstream.figures.endings import MessageEnding
 from upstream.figures.latency import Latency
 from upstream.group_parts import GroupParts
 from upstream.history import noted
-from upstream.job import Delivery, UpstreamJob
-from upstream.outcomes.apart import Apart
-from upstream.outcomes.leaving import Leaving
+from upstream.job import DeliveredBatch, UpstreamJob
+from upstream.outcomes.departing_jobs import DepartingJobs
+from upstream.outcomes.parked_jobs import Apart
 from upstream.outcomes.stops import Stops
 from upstream.progress.tracker import FailureKind, Stop
 from upstream.retry.retry import WISH_MS_MAX, apart_ms, delay_of, error_delay_ms, may_retry_error, next_interval_ms
-from upstream.state import WITHOUT_PERMIT, Event, State, move
+from upstream.state import WITHOUT_PERMIT, JobEvent, JobState, move
 from upstream.waiting.limits import Permits
 from upstream.waiting.order import OrderQueue
 from upstream.waiting.timers import Deadlines, DueJobs
@@ -114,7 +114,7 @@ class Outcomes:
             over=partial(self.over, held_permit=False),
             pump=pump,
         )
-        self.leaving = Leaving(
+        self.leaving = DepartingJobs(
             parts,
             apart=self.apart,
             counters=counters,
@@ -150,7 +150,7 @@ class Outcomes:
         longest = max(*self.config.retry_intervals, error_delay_ms(history.errors), 0)
         job.drop_data()
         job.step = -1
-        move(job, Event.RETRY)
+        move(job, JobEvent.RETRY)
         self._due.add(job, self._clock.monotonic() + min(wait_ms, longest) / 1000)
         return True
 
@@ -159,7 +159,7 @@ class Outcomes:
     def succeed(self, job: UpstreamJob) -> None:
         """Finish a consumed job: its offset is finished, its permit free, its key released."""
         held_permit = job.state not in WITHOUT_PERMIT
-        move(job, Event.SUCCEED)
+        move(job, JobEvent.SUCCEED)
         job.group_queue.tracker.finish(job.offset)
         self.count_finished(job)
         self.over(job, held_permit=held_permit)
@@ -169,8 +169,8 @@ class Outcomes:
 
         Behind its key it stays in the chain as a finished link, which `OrderQueue.release` passes over.
         """
-        first = job.state is State.READY
-        move(job, Event.SUCCEED)
+        first = job.state is JobState.READY
+        move(job, JobEvent.SUCCEED)
         job.group_queue.tracker.finish(job.offset)
         job.group_queue.forget(job.offset)
         self.count_finished(job)
@@ -200,7 +200,7 @@ class Outcomes:
         """End a HELD job: who had it answered, or is waited for no longer."""
         if job.delivery is not None:
             self.leave_delivery(job)
-        move(job, Event.COMPLETE)
+        move(job, JobEvent.COMPLETE)
         self.over(job)
 
     def _release(self, job: UpstreamJob) -> None:
@@ -272,7 +272,7 @@ class Outcomes:
         One that failed before the order gate has no key that could wait: it always goes to the dead letters.
         """
         stop = _STOPS[self.config.on_exhausted]
-        if stop is Stop.NOTHING or job.state is State.READ:
+        if stop is Stop.NOTHING or job.state is JobState.READ:
             self.dead_letter(job, kind, reason)
         else:
             self.stops.stop(job, stop, kind, reason)
@@ -281,8 +281,8 @@ class Outcomes:
         """Whether a late success finished the offset while an action had the job; then the job is over."""
         if not job.group_queue.tracker.is_finished(job.offset):
             return False
-        held_permit = job.state is not State.READ
-        move(job, Event.SUCCEED)
+        held_permit = job.state is not JobState.READ
+        move(job, JobEvent.SUCCEED)
         self.over(job, held_permit=held_permit)
         return True
 
@@ -306,19 +306,19 @@ class Outcomes:
         """Let a job come again after its wait, in its place of the key."""
         job.drop_data()
         job.step = -1
-        if job.state is State.READ:
+        if job.state is JobState.READ:
             # Its key is not known yet, so it keeps its place by holding up the gate.
             self._delay_gate(wait_ms / 1000)
             return
         if counted and self.config.retry_topic and self.leaving.send_back(job, wait_ms):
             return
-        move(job, Event.RETRY)
+        move(job, JobEvent.RETRY)
         if not self.draining:
             self._due.add(job, self._clock.monotonic() + wait_ms / 1000)
 
     def _come_again(self, jobs: list[UpstreamJob]) -> None:
         """End waits: what was delivered before goes back to the buffer, the rest through its actions again."""
-        jobs = [job for job in jobs if job.state is State.RETRYING]
+        jobs = [job for job in jobs if job.state is JobState.RETRYING]
         rerun = [job for job in jobs if not job.deliveries]
         standing = [job for job in rerun if self.paused or job.group_queue.stopped]
         for job in standing:
@@ -326,7 +326,7 @@ class Outcomes:
         if standing:
             rerun = [job for job in rerun if job not in standing]
         for job in rerun:
-            move(job, Event.RERUN)
+            move(job, JobEvent.RERUN)
         self._put_back([job for job in jobs if job.deliveries])
         if rerun:
             self._rerun(rerun)
@@ -335,24 +335,24 @@ class Outcomes:
     def skip(self, job: UpstreamJob, reason: str) -> None:
         """Finish, count and report a job whose record cannot be read."""
         self._limited_log.note("message_unreadable", self.group, **job.log_facts, reason=reason)
-        self._skip(job, reason, held_permit=job.state is not State.READ)
+        self._skip(job, reason, held_permit=job.state is not JobState.READ)
 
     def _skip(self, job: UpstreamJob, label: str, *, held_permit: bool) -> None:
-        move(job, Event.SKIP)
+        move(job, JobEvent.SKIP)
         job.group_queue.tracker.finish(job.offset)
         self.counters.skipped(label).add()
-        self.latency.ended(job, Ending.SKIPPED)
+        self.latency.ended(job, MessageEnding.SKIPPED)
         self.over(job, held_permit=held_permit)
 
     def expire(self, job: UpstreamJob) -> None:
         """End a job that nobody has, for its log file goes: with its permit; its key goes on with the next one."""
         state = job.state
-        if state is State.BUFFERED:
+        if state is JobState.BUFFERED:
             self._buffer.forget(job)
-        move(job, Event.EXPIRE)
-        self.latency.ended(job, Ending.LOST)
+        move(job, JobEvent.EXPIRE)
+        self.latency.ended(job, MessageEnding.LOST)
         job.drop_data()
-        if state in (State.READ, State.WAITING):
+        if state in (JobState.READ, JobState.WAITING):
             # A waiting one stays in its chain as a finished link, which `OrderQueue.release` passes over.
             job.group_queue.forget(job.offset)
         else:
@@ -361,7 +361,7 @@ class Outcomes:
     def dead_letter(self, job: UpstreamJob, kind: str, reason: str) -> None:
         """Give up on a job: to the dead letters; its key waits until that is durable (D16).
 
-        Args: as those of `Leaving.dead_letter`.
+        Args: as those of `DepartingJobs.dead_letter`.
         """
         if not self.leaving.is_dead_letter(job):
             self.leaving.dead_letter(job, kind, reason)
@@ -369,7 +369,7 @@ class Outcomes:
         # No dead letter of a dead letter: the message stays readable where it is (D16).
         held_permit = job.state not in WITHOUT_PERMIT
         job.drop_data()
-        move(job, Event.DEAD_LETTER)
+        move(job, JobEvent.DEAD_LETTER)
         self._limited_log.note("dead_letter_exhausted", self.group, topic=job.topic, offset=job.offset, reason=reason)
         self._skip(job, "dead_letter_exhausted", held_permit=held_permit)
 
@@ -407,7 +407,7 @@ class Outcomes:
         if not delivery.open:
             self.deadlines.close(delivery)
 
-    def _expire(self, expired: list[Delivery]) -> None:
+    def _expire(self, expired: list[DeliveredBatch]) -> None:
         """End deliveries whose timeout passed: to the front of their queues, or to the dead letters (W14, D17)."""
         back: list[UpstreamJob] = []
         for delivery in expired:
@@ -416,10 +416,10 @@ class Outcomes:
                 if job.delivery is not delivery:
                     continue
                 job.delivery = None
-                if job.state is State.HELD:
-                    move(job, Event.COMPLETE)
+                if job.state is JobState.HELD:
+                    move(job, JobEvent.COMPLETE)
                     self.over(job)
-                elif job.state is State.OUT:
+                elif job.state is JobState.OUT:
                     self._time_out(job, delivery, back)
         self._put_back(back)
         self._pump()
@@ -430,7 +430,7 @@ class Outcomes:
         if self.stops.queues:
             self.stops.withdraw()
 
-    def _time_out(self, job: UpstreamJob, delivery: Delivery, back: list[UpstreamJob]) -> None:
+    def _time_out(self, job: UpstreamJob, delivery: DeliveredBatch, back: list[UpstreamJob]) -> None:
         self.counters.timeouts.value += 1
         job.group_queue.note_unanswered(job.offset, delivery)
         reason = f"no answer from {delivery.holder.address} within {self.config.timeout} ms"
@@ -463,17 +463,17 @@ class Outcomes:
         """Put jobs that are in a delivery, and were not sent after all, to the front, at once and uncounted."""
         back = []
         for job in jobs:
-            if job.state is State.OUT:
+            if job.state is JobState.OUT:
                 self.leave_delivery(job)
                 job.deliveries -= 1
                 back.append(job)
-            elif job.state is State.HELD:
+            elif job.state is JobState.HELD:
                 self.let_go(job)
         self.counters.given_back.value += len(back)
         if self.draining:
             for job in back:
                 del job.group_queue.live[job.offset]
-                move(job, Event.ABANDON)
+                move(job, JobEvent.ABANDON)
         else:
             self._put_back(back)
         self._pump()
@@ -489,6 +489,6 @@ class Outcomes:
                     job.group_queue.note_unanswered(job.offset, delivery)
                 left.append(job)
                 continue
-            move(job, Event.TAKE)
+            move(job, JobEvent.TAKE)
             self.apart.adopt(job, delivery)
         return left

@@ -25,7 +25,7 @@ from upstream.figures.counters import SubscriptionCounters
 from upstream.group_parts import GroupParts
 from upstream.job import GroupQueue, UpstreamJob
 from upstream.progress.tracker import FailureKind, Stop
-from upstream.state import Event, State, move
+from upstream.state import JobEvent, JobState, move
 from upstream.waiting.limits import Permits
 
 
@@ -99,7 +99,7 @@ class Stops:
         history.stopped = stop
         self._note(job, FailureKind.STOPPED, stop)
         job.drop_data()
-        move(job, Event.STOP)
+        move(job, JobEvent.STOP)
         self._permits.release(1)
         self._counters.stopped(kind).add()
         self._limited_log.note(
@@ -117,7 +117,7 @@ class Stops:
         """Have a job wait that had been stopped before it was read: it was just made RUNNING and has no permit yet."""
         job.drop_data()
         job.step = -1
-        move(job, Event.STOP)
+        move(job, JobEvent.STOP)
 
     def try_again(self, job: UpstreamJob) -> None:
         """Let a STOPPED job go on as an operator wishes, its attempts counted anew."""
@@ -136,7 +136,7 @@ class Stops:
             if self.queues:
                 self.withdraw()
         else:
-            move(job, Event.RERUN)
+            move(job, JobEvent.RERUN)
             self.ended(job)
             self._rerun([job])
 
@@ -154,7 +154,9 @@ class Stops:
         kept = self._held.pop(group_queue, [])
         self.held -= len(kept)
         # In front, and in the order of the queue: what the other queues have ready was read later, or ties with it.
-        self._ready.extendleft(sorted((job for job in kept if job.state is State.READY), key=lambda each: -each.offset))
+        self._ready.extendleft(
+            sorted((job for job in kept if job.state is JobState.READY), key=lambda each: -each.offset)
+        )
         self._buffer.wake(group_queue.line)
 
     def keep(self) -> None:

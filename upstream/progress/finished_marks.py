@@ -21,7 +21,7 @@ _TO_DIGITS = bytes([0x30]) + bytes([0x31]) * 255
 _TO_MARKS = bytes(1 if each == 0x31 else 0 for each in range(256))
 
 
-class Marks(NamedTuple):
+class FinishedMarks(NamedTuple):
     """A packed row of bytes 0 and 1, the first of the watermark's own offset.
 
     Attributes:
@@ -76,12 +76,12 @@ class Marks(NamedTuple):
         return b"".join(pieces), lost
 
 
-def pack(row: bytes | bytearray) -> Marks:
+def pack(row: bytes | bytearray) -> FinishedMarks:
     """Pack a row of bytes 0 and 1."""
     runs = row.count(b"\x00\x01") + (row[:1] == b"\x01")
     if runs * _RUN.size > len(row) // 8:
         digits = row.translate(_TO_DIGITS)
-        return Marks(_BITMAP, len(row), int(digits, 2).to_bytes((len(row) + 7) // 8, "big"))
+        return FinishedMarks(_BITMAP, len(row), int(digits, 2).to_bytes((len(row) + 7) // 8, "big"))
     pairs = bytearray()
     edge = 0
     start = row.find(1)
@@ -92,4 +92,4 @@ def pack(row: bytes | bytearray) -> Marks:
         pairs += _RUN.pack(start - edge, end - start)
         edge = end
         start = row.find(1, end)
-    return Marks(_RUNS, len(row), bytes(pairs))
+    return FinishedMarks(_RUNS, len(row), bytes(pairs))

@@ -34,9 +34,9 @@ from upstream.progress.journal_format import (
     FORMAT_VERSION,
     MAGIC,
     Entry,
-    Header,
     JournalDamaged,
     Scanned,
+    SegmentHeader,
     SnapshotCopy,
     SnapshotEnd,
     TrackerEntry,
@@ -153,7 +153,7 @@ class AckJournal:
         number = self._number + 1
         buffers: list[Buffer] = []
         position = 0
-        for payload in [encode(Header(FORMAT_VERSION, number)), *snapshot, *_copy_of(snapshot), *markers]:
+        for payload in [encode(SegmentHeader(FORMAT_VERSION, number)), *snapshot, *_copy_of(snapshot), *markers]:
             buffers += (encode_block(number, position, payload), payload)
             position += BLOCK_HEADER.size + len(payload)
         buffers.append(END_OF_BLOCKS)
@@ -433,7 +433,7 @@ def scanning_segment(number: int, data: bytes, *, folder: str = "") -> Generator
                     content.intact |= is_all and copy_holes == content.holes
                 copy_holes = None if entry.is_end else content.holes
                 entries = []  # It is alone in its block.
-            elif isinstance(entry, Header) and entry.version > FORMAT_VERSION:
+            elif isinstance(entry, SegmentHeader) and entry.version > FORMAT_VERSION:
                 raise StoreFormatNewer(folder, entry.version, FORMAT_VERSION)
         if content.holes:
             # They say that earlier entries finished the origins; those may be what is missing. So these dead letters

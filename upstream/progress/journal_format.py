@@ -25,8 +25,8 @@ from typing import NamedTuple
 from broker.runtime.names import is_stored
 from broker.runtime.seams import Buffer
 from broker.runtime.sums import crc32
-from upstream.progress.finished_marks import Marks
-from upstream.progress.tracker import Failure, FailureKind
+from upstream.progress.finished_marks import FinishedMarks
+from upstream.progress.tracker import AttemptFailures, FailureKind
 
 FORMAT_VERSION = 1
 MAGIC = b"\xa5AJ1"
@@ -50,7 +50,7 @@ _U32_MAX = (1 << 32) - 1
 _RANGES_MAX = 1000
 
 
-class Header(NamedTuple):
+class SegmentHeader(NamedTuple):
     """First entry of a segment."""
 
     version: int
@@ -71,7 +71,7 @@ class TrackerEntry(NamedTuple):
     """Physical offset of the highest finished record above the watermark; -1 none or unknown."""
     file_values: tuple[int, ...]
     """What consumerOffset.json may hold for it by our own hand; empty before the first write."""
-    marks: Marks
+    marks: FinishedMarks
     """What is finished from the watermark on."""
 
 
@@ -97,7 +97,7 @@ class Acked(NamedTuple):
     ranges: list[int]
 
 
-class Failed(NamedTuple):
+class FailedAttempt(NamedTuple):
     """A failed attempt: the count of this kind is now `count`."""
 
     tracker_id: int
@@ -167,15 +167,17 @@ class Counted(NamedTuple):
     """Messages that became dead letters."""
 
 
-Plain = Header | SnapshotEnd | SnapshotCopy | Failed | Dead | Reset | ResetEnd | Truncated | Writing | Written
+Plain = (
+    SegmentHeader | SnapshotEnd | SnapshotCopy | FailedAttempt | Dead | Reset | ResetEnd | Truncated | Writing | Written
+)
 """Entries that are their kind and their fields, in this order, and nothing else."""
 Entry = Plain | TrackerEntry | Acked | Scanned | Counted
 
 _PLAIN: dict[type[Plain], tuple[int, struct.Struct]] = {
-    Header: (HEADER, struct.Struct("<BHQ")),
+    SegmentHeader: (HEADER, struct.Struct("<BHQ")),
     SnapshotEnd: (SNAPSHOT_END, struct.Struct("<BI")),
     SnapshotCopy: (COPY, struct.Struct("<BI?")),
-    Failed: (FAILED, struct.Struct("<BIqBIq")),
+    FailedAttempt: (FAILED, struct.Struct("<BIqBIq")),
     Dead: (DEAD, struct.Struct("<BIq")),
     Reset: (RESET, struct.Struct("<BIq")),
     ResetEnd: (RESET_END, struct.Struct("<BIq")),
@@ -263,10 +265,10 @@ def encode_acked(tracker_id: int, fence: int, ranges: list[int]) -> bytes:
     return encode_acked(tracker_id, -1, ranges[:middle]) + encode_acked(tracker_id, fence, ranges[middle:])
 
 
-def encode_failure(tracker_id: int, offset: int, failure: Failure) -> bytes:
+def encode_failure(tracker_id: int, offset: int, failure: AttemptFailures) -> bytes:
     """Encode all failed attempts of one offset: an entry per kind that there was."""
     return b"".join(
-        encode(Failed(tracker_id, offset, kind, failure.count(kind), failure.due_wall_ms))
+        encode(FailedAttempt(tracker_id, offset, kind, failure.count(kind), failure.due_wall_ms))
         for kind in FailureKind
         if failure.count(kind)
     )
@@ -325,7 +327,7 @@ def _decode_tracker(data: memoryview, at: int) -> tuple[Entry, int]:
     at += topic_size
     file_values = struct.unpack_from(f"<{values}q", data, at)
     at += 8 * values
-    marks = Marks(form, span, bytes(data[at : at + size]))
+    marks = FinishedMarks(form, span, bytes(data[at : at + size]))
     marks.check()
     if watermark < 0:
         raise ValueError(f"a watermark of {watermark}")
@@ -349,9 +351,9 @@ def _decode_acked(data: memoryview, at: int) -> tuple[Entry, int]:
 
 
 def _decode_failed(data: memoryview, at: int) -> tuple[Entry, int]:
-    form = _PLAIN[Failed][1]
+    form = _PLAIN[FailedAttempt][1]
     _, tracker_id, offset, kind, count, due = form.unpack_from(data, at)
-    return Failed(tracker_id, offset, FailureKind(kind), count, due), at + form.size
+    return FailedAttempt(tracker_id, offset, FailureKind(kind), count, due), at + form.size
 
 
 def _decode_scanned(data: memoryview, at: int) -> tuple[Entry, int]:

@@ -13,7 +13,7 @@ from broker.runtime.file_writes import FileWrite, FileWrites, Steps, at_once, ca
 from broker.runtime.metrics import declare
 from upstream.progress import journal_format as form
 from upstream.progress.ack_writer import AckWriter, ProgressFailed
-from upstream.progress.tracker_table import Known
+from upstream.progress.tracker_table import TrackerExtras
 from upstream.queues import CommittedOffsets
 
 FILE_VALUES_MAX = 100
@@ -30,7 +30,7 @@ class OffsetCommits:
         self,
         offsets: CommittedOffsets,
         *,
-        known: list[Known],
+        known: list[TrackerExtras],
         writer: AckWriter,
         runtime: Runtime,
         file_writes: FileWrites,
@@ -119,7 +119,7 @@ class OffsetCommits:
             return False
         return True
 
-    def _announcing(self, changed: list[Known]) -> FileWrite:
+    def _announcing(self, changed: list[TrackerExtras]) -> FileWrite:
         """Make the journal say, durably, which values the file is about to get."""
         announced = []
         for known in changed:

@@ -29,16 +29,16 @@ from broker.runtime.file_writes import FileWrite, FileWrites
 from broker.runtime.metrics import declare
 from broker.runtime.seams import Disk
 from broker.runtime.state_file import SealedFile
-from upstream.losses import Losses
 from upstream.progress import journal_format as form
 from upstream.progress.ack_writer import AckWriter, Driver, ProgressFailed, ProgressFull
 from upstream.progress.journal import SEGMENT_BYTES, AckJournal
 from upstream.progress.offset_commits import OffsetCommits
 from upstream.progress.reconcile import OFFSETS_CLAMPED, Reconciler, names_of, report_damage
-from upstream.progress.replay import Replay, finish_gone, identity_at, replaying
-from upstream.progress.tracker import Failure, FailureKind, OffsetTracker
-from upstream.progress.tracker_table import Known, TrackerTable
+from upstream.progress.replay import JournalReplay, finish_gone, identity_at, replaying
+from upstream.progress.tracker import AttemptFailures, FailureKind, OffsetTracker
+from upstream.progress.tracker_table import TrackerExtras, TrackerTable
 from upstream.queues import UNKNOWN, CommittedOffsets, Queues, QueueView, TakeOver
+from upstream.retention_losses import Losses
 
 # `pyddmq/acks_lost.json`: the ack journal lost its snapshot, so a group that is known nowhere may not be a new one.
 #
@@ -91,7 +91,7 @@ DEAD_LETTERS_RECOVERED = declare(
 )
 
 
-class Origin(NamedTuple):
+class DeadLetterOrigin(NamedTuple):
     """The message that a dead-letter record stands for."""
 
     group: str
@@ -266,7 +266,7 @@ class Progress:
         self._writer.stage(self._table.entry(known), durable=True)
         return tracker
 
-    def _register(self, tracker: OffsetTracker, file_values: list[int]) -> Known:
+    def _register(self, tracker: OffsetTracker, file_values: list[int]) -> TrackerExtras:
         known = self._table.add(tracker, file_values)
         tracker.stage_to(self._writer.add_dirty)
         return known
@@ -289,9 +289,9 @@ class Progress:
         """
         if tracker.is_finished(offset):
             return
-        before = tracker.failures.get(offset, Failure())
+        before = tracker.failures.get(offset, AttemptFailures())
         tracker.failures[offset] = before.with_count(kind, count, due_wall_ms)
-        self._writer.stage(form.encode(form.Failed(tracker.tracker_id, offset, kind, count, due_wall_ms)))
+        self._writer.stage(form.encode(form.FailedAttempt(tracker.tracker_id, offset, kind, count, due_wall_ms)))
 
     def dead_lettered(self, tracker: OffsetTracker, offset: int) -> None:
         """Note that the offset's dead-letter record is durable, and finish it (D16)."""
@@ -319,7 +319,7 @@ class Progress:
     def finish_replaced(
         self,
         queue: QueueView,
-        replaced_by: Callable[[QueueView, int], Iterable[Origin]],
+        replaced_by: Callable[[QueueView, int], Iterable[DeadLetterOrigin]],
         *,
         begin: Begin,
         sent_back: bool = False,
@@ -346,7 +346,9 @@ class Progress:
             self._metrics.counter(recovered, origin.group).add()
         self.dead_letters_done(queue.topic, queue.queue_id, queue.max_offset)
 
-    def _unfinished(self, origins: Iterable[Origin], begin: Begin) -> Iterator[tuple[OffsetTracker, Origin]]:
+    def _unfinished(
+        self, origins: Iterable[DeadLetterOrigin], begin: Begin
+    ) -> Iterator[tuple[OffsetTracker, DeadLetterOrigin]]:
         for origin in origins:
             key = (origin.group, origin.topic, origin.queue_id)
             tracker = self.trackers.get(key)
@@ -359,7 +361,7 @@ class Progress:
                 continue
             yield tracker, origin
 
-    def _is_same_record(self, origin: Origin) -> bool:
+    def _is_same_record(self, origin: DeadLetterOrigin) -> bool:
         queue = self._queues.queue(origin.topic, origin.queue_id)
         if queue is not None and origin.offset >= queue.max_offset:
             return False
@@ -484,7 +486,7 @@ class Progress:
         finally:
             self._writer.close()
 
-    def _adopt(self, found: Replay, take_over: TakeOver | None) -> None:
+    def _adopt(self, found: JournalReplay, take_over: TakeOver | None) -> None:
         """Take over what the journal says, as far as committed offsets and log agree; that is the new beginning."""
         reconciler = Reconciler(self.offsets, self._queues, self._metrics)
         for each in found.trackers.values():
@@ -504,4 +506,4 @@ class Progress:
             self.commit()
 
 
-__all__ = ["Origin", "Progress", "ProgressFailed", "ProgressFull"]
+__all__ = ["DeadLetterOrigin", "Progress", "ProgressFailed", "ProgressFull"]

@@ -20,7 +20,7 @@ import structlog
 from broker.runtime.metrics import Metrics, declare
 from upstream.progress import journal_format as form
 from upstream.progress.journal import SegmentContent
-from upstream.progress.replay import Replay, Replayed, drop_unvouched
+from upstream.progress.replay import JournalReplay, Replayed, drop_unvouched
 from upstream.progress.tracker import OffsetTracker
 from upstream.queues import CommittedOffsets, Queues
 
@@ -55,7 +55,7 @@ def names_of(tracker: OffsetTracker) -> dict[str, Any]:
     return {"group": tracker.group, "topic": tracker.topic, "queue": tracker.queue_id}
 
 
-def report_damage(content: SegmentContent, found: Replay, metrics: Metrics) -> None:
+def report_damage(content: SegmentContent, found: JournalReplay, metrics: Metrics) -> None:
     """Count and log what could not be read of the journal."""
     kinds = {
         "hole": content.holes,

@@ -20,7 +20,7 @@ from upstream.progress.journal_format import (
     Counted,
     Dead,
     Entry,
-    Failed,
+    FailedAttempt,
     Reset,
     ResetEnd,
     Scanned,
@@ -29,7 +29,7 @@ from upstream.progress.journal_format import (
     Writing,
     Written,
 )
-from upstream.progress.tracker import Failure, OffsetTracker
+from upstream.progress.tracker import AttemptFailures, OffsetTracker
 from upstream.queues import UNKNOWN, Queues, QueueView
 
 _STEP_ENTRIES = 1024
@@ -73,7 +73,7 @@ class Replayed:
 
 
 @dataclass(slots=True)
-class Replay:
+class JournalReplay:
     """All that the journal says."""
 
     trackers: dict[int, Replayed] = field(default_factory=dict)
@@ -88,19 +88,19 @@ def _unseen(topic: str, queue_id: int) -> None:
     return None
 
 
-def replay(entries: Iterable[Entry], end_of: EndOf = _unseen) -> Replay:
+def replay(entries: Iterable[Entry], end_of: EndOf = _unseen) -> JournalReplay:
     """Do `replaying` in one go."""
     return run_now(replaying(entries, end_of))
 
 
-def replaying(entries: Iterable[Entry], end_of: EndOf = _unseen) -> Generator[None, None, Replay]:
+def replaying(entries: Iterable[Entry], end_of: EndOf = _unseen) -> Generator[None, None, JournalReplay]:
     """Apply a segment's entries in order, in steps of some entries; of what is finished, nothing beyond its queue."""
-    result = Replay(unseen_left=UNSEEN_AHEAD_MAX)
+    result = JournalReplay(unseen_left=UNSEEN_AHEAD_MAX)
     trackers = result.trackers
     for place, entry in enumerate(entries, 1):
         if place % _STEP_ENTRIES == 0:
             yield
-        if isinstance(entry, (Acked, Failed, Dead, Reset, ResetEnd, Truncated, Writing, Counted)):
+        if isinstance(entry, (Acked, FailedAttempt, Dead, Reset, ResetEnd, Truncated, Writing, Counted)):
             known = trackers.get(entry.tracker_id)
             if known is None:
                 result.orphans += 1
@@ -120,7 +120,7 @@ def replaying(entries: Iterable[Entry], end_of: EndOf = _unseen) -> Generator[No
     return result
 
 
-def _declare(found: Replay, entry: TrackerEntry, end: int | None) -> Replayed:
+def _declare(found: JournalReplay, entry: TrackerEntry, end: int | None) -> Replayed:
     tracker = OffsetTracker(entry.group, entry.topic, entry.queue_id, tracker_id=entry.tracker_id)
     known = Replayed(tracker, list(entry.file_values), [], end)
     before = found.trackers.get(entry.tracker_id)
@@ -144,7 +144,9 @@ def _declare(found: Replay, entry: TrackerEntry, end: int | None) -> Replayed:
 
 
 def _apply(
-    found: Replay, known: Replayed, entry: Acked | Failed | Dead | Reset | ResetEnd | Truncated | Writing | Counted
+    found: JournalReplay,
+    known: Replayed,
+    entry: Acked | FailedAttempt | Dead | Reset | ResetEnd | Truncated | Writing | Counted,
 ) -> None:
     tracker = known.tracker
     if isinstance(entry, Acked):
@@ -153,10 +155,10 @@ def _apply(
             _finish(found, known, ranges[index], ranges[index + 1])
         if entry.fence >= 0:
             known.fences.append((ranges[-1] - 1, entry.fence))
-    elif isinstance(entry, Failed):
+    elif isinstance(entry, FailedAttempt):
         beyond = known.end is not None and entry.offset >= known.end
         if not (beyond or tracker.is_finished(entry.offset)):
-            before = tracker.failures.get(entry.offset, Failure())
+            before = tracker.failures.get(entry.offset, AttemptFailures())
             tracker.failures[entry.offset] = before.with_count(entry.kind, entry.count, entry.due_wall_ms)
     elif isinstance(entry, Dead):
         _finish(found, known, entry.offset, entry.offset + 1)
@@ -178,7 +180,7 @@ def _apply(
             known.claimed = known.dropped = 0
 
 
-def _finish(found: Replay, known: Replayed, start: int, end: int) -> None:
+def _finish(found: JournalReplay, known: Replayed, start: int, end: int) -> None:
     """Finish a range as far as its queue reaches. Raises ValueError: nobody knows how far, and it is too much."""
     tracker = known.tracker
     if known.end is None:

@@ -48,7 +48,7 @@ class Stop(enum.IntEnum):
     QUEUE = 2
 
 
-class Failure(NamedTuple):
+class AttemptFailures(NamedTuple):
     """Failed attempts of one offset so far, by kind, and when it may be tried again."""
 
     fails: int = 0
@@ -59,11 +59,11 @@ class Failure(NamedTuple):
     due_wall_ms: int = 0
     """Wall clock, milliseconds since the epoch; not in the future means at once."""
 
-    def with_count(self, kind: FailureKind, count: int, due_wall_ms: int) -> Failure:
+    def with_count(self, kind: FailureKind, count: int, due_wall_ms: int) -> AttemptFailures:
         """Return a copy whose count of `kind` is `count`, due at `due_wall_ms`."""
         counts = [self.fails, self.errors, self.timeouts, self.stopped]
         counts[kind - 1] = count
-        return Failure(counts[0], counts[1], counts[2], counts[3], due_wall_ms)
+        return AttemptFailures(counts[0], counts[1], counts[2], counts[3], due_wall_ms)
 
     def count(self, kind: FailureKind) -> int:
         """Return how many attempts failed in this way."""
@@ -104,7 +104,7 @@ class OffsetTracker:
     undecided: dict[int, bool] = field(default_factory=dict)
     """Offsets whose retry (True) or dead letter (False) was appended and is not known to be durable: of a failed
     disk the log tells after a restart, so this process makes no other attempt at them."""
-    failures: dict[int, Failure] = field(default_factory=dict)
+    failures: dict[int, AttemptFailures] = field(default_factory=dict)
     """Unfinished offsets that failed at least once; an offset leaves when it finishes."""
     marks: bytearray = field(default_factory=bytearray)
     """Byte i is 1 when offset watermark + i is finished. Empty, or the first is 0 and the last one 1; not to be changed

@@ -12,7 +12,7 @@ Key = tuple[str, str, int]
 """(group, topic, queue id)."""
 
 
-class Known:
+class TrackerExtras:
     """What is kept beside a tracker.
 
     Attributes:
@@ -43,14 +43,14 @@ class TrackerTable:
 
     def __init__(self, queues: Queues) -> None:
         self._queues = queues
-        self.known: list[Known] = []
+        self.known: list[TrackerExtras] = []
         self.by_key: dict[Key, OffsetTracker] = {}
         self.scanned: dict[tuple[str, int], int] = {}
 
-    def add(self, tracker: OffsetTracker, file_values: list[int]) -> Known:
+    def add(self, tracker: OffsetTracker, file_values: list[int]) -> TrackerExtras:
         """Give a tracker its id and its place."""
         tracker.tracker_id = len(self.known)
-        known = Known(tracker, file_values)
+        known = TrackerExtras(tracker, file_values)
         self.known.append(known)
         self.by_key[tracker.group, tracker.topic, tracker.queue_id] = tracker
         return known
@@ -90,7 +90,7 @@ class TrackerTable:
         blocks.append(form.encode(form.SnapshotEnd(len(self.known))))
         return blocks
 
-    def entry(self, known: Known) -> bytes:
+    def entry(self, known: TrackerExtras) -> bytes:
         """The journal's entry that says where a tracker stands."""
         tracker = known.tracker
         queue = self._queues.queue(tracker.topic, tracker.queue_id)

@@ -20,7 +20,7 @@ from pyddmq.actions import MessageUnreadable
 from upstream.job import UpstreamJob
 from upstream.progress.progress import Begin, Progress
 from upstream.source import Broker
-from upstream.state import State
+from upstream.state import JobState
 
 Resolved = Callable[[UpstreamJob, str | None], None]
 """Called when a dead letter is over: with None, with `damaged` or `gone`, or with UNDECIDED: the disk has failed."""
@@ -81,7 +81,7 @@ class DeadLetters:
         if not self._broker.withdraw_dead_letter(job):
             return False
         job.group_queue.tracker.undecided.pop(job.offset, None)
-        self.pending -= job.state is State.BURYING
+        self.pending -= job.state is JobState.BURYING
         return True
 
     def stop(self) -> None:
@@ -130,10 +130,10 @@ class DeadLetters:
     def _try_again(self) -> None:
         refused, self._refused = self._refused, []
         for job, reason, resolved in refused:
-            if job.state is State.BURYING and job.group_queue.tracker.is_finished(job.offset):
+            if job.state is JobState.BURYING and job.group_queue.tracker.is_finished(job.offset):
                 self.pending -= 1
                 resolved(job, None)
-            elif job.state is State.BURYING:
+            elif job.state is JobState.BURYING:
                 self._append(job, reason, resolved)
             else:
                 self.pending -= 1

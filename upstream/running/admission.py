@@ -16,7 +16,7 @@ from broker.runtime.metrics import declare
 from conf.models import SubscriptionConfig
 from upstream.job import GroupQueue, UpstreamJob
 from upstream.outcomes.outcomes import Outcomes
-from upstream.state import Event, State, next_state
+from upstream.state import JobEvent, JobState, next_state
 from upstream.waiting import job_loops
 from upstream.waiting.limits import TokenBucket
 
@@ -25,8 +25,8 @@ THROTTLED = declare(
     "Times that messages ready for delivery waited for a limit: maxTps (or totalMaxTps), concurrency",
     ("group", "topic", "limit"),
 )
-_RUNNING = next_state(State.READY, Event.ADMIT)
-_READY = State.READY
+_RUNNING = next_state(JobState.READY, JobEvent.ADMIT)
+_READY = JobState.READY
 
 
 class Admission:
@@ -106,7 +106,7 @@ class Admission:
             taken += 1
             if job.history is not None and outcomes.postponed(job):
                 # A stopped one gives its permit back at once.
-                taken -= job.state is State.STOPPED
+                taken -= job.state is JobState.STOPPED
                 continue
             admitted.append(job)
         permits.used += taken

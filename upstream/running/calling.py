@@ -20,7 +20,7 @@ from pyddmq.actions import Action
 from upstream.calls.answers import Answer, run_action
 from upstream.calls.awaiting import AwaitingCaller
 from upstream.calls.blocking import BlockingCaller
-from upstream.calls.caller import Caller, Figures
+from upstream.calls.caller import ActionFigures, Caller
 from upstream.calls.modes import Mode, has_slow_hooks, mode_of
 from upstream.calls.node_calls import NodeCalls
 from upstream.calls.user_code import as_exception, described, is_own_cancellation
@@ -50,7 +50,7 @@ Ended = Callable[[int, list[UpstreamJob], list[Answer], list[UpstreamJob]], None
 """Told the answers of calls: the action's place behind the gate, jobs, answers, and jobs that waited for the calls."""
 
 
-class Step:
+class PipelineStep:
     """One action of a pipeline.
 
     Attributes:
@@ -231,14 +231,14 @@ class Calling:
             raise TypeError("an async or blocking action needs a node with an event loop")
         return self._calls
 
-    def _step(self, action: Action) -> Step:
+    def _step(self, action: Action) -> PipelineStep:
         metrics, labels = self._runtime.metrics, (*self._names, action.name)
         mode = mode_of(type(action))
         monotonic = self._runtime.clock.monotonic
         seconds = metrics.histogram(SECONDS, *labels) if action.is_timed else None
         if mode is Mode.PLAIN:
-            return Step(action, None, seconds, monotonic)
-        figures = Figures(
+            return PipelineStep(action, None, seconds, monotonic)
+        figures = ActionFigures(
             metrics.histogram(SECONDS, *labels),
             *(metrics.counter(name, *labels) for name in (OUT, STUCK, LATE)),
         )
@@ -247,10 +247,12 @@ class Calling:
             return action.time_limit_ms or action.context.timeout_ms
 
         if mode is Mode.AWAITS:
-            return Step(action, AwaitingCaller(action, self._of_node, figures, limit_ms=limit_ms), seconds, monotonic)
+            return PipelineStep(
+                action, AwaitingCaller(action, self._of_node, figures, limit_ms=limit_ms), seconds, monotonic
+            )
         assert self._line is not None, "made for blocking actions"
         caller = BlockingCaller(action, self._of_node, figures, limit_ms=limit_ms, line=self._line)
-        return Step(action, caller, seconds, monotonic)
+        return PipelineStep(action, caller, seconds, monotonic)
 
     def _told(self, place: int, ended: Ended) -> Callable[[list[UpstreamJob], list[Answer], list[UpstreamJob]], None]:
         action = self.after[place].action

@@ -11,14 +11,14 @@ from upstream.job import UpstreamJob
 from upstream.running.calling import Calling
 from upstream.running.pipeline import Pipeline
 from upstream.running.running import carry_out
-from upstream.state import State
+from upstream.state import JobState
 from upstream.waiting.order import compile_path
 
 if TYPE_CHECKING:
     from upstream.outcomes.outcomes import Outcomes
 
 
-class Gate:
+class OrderKeyGate:
     """What stands before the order queue when the key is inside the body.
 
     Attributes:
@@ -52,7 +52,7 @@ class Gate:
         """End the wait and return the backlog, to be passed on again."""
         self.closed = False
         jobs, self.backlog = self.backlog, []
-        return [job for job in jobs if job.state is State.READ]
+        return [job for job in jobs if job.state is JobState.READ]
 
     def _answered(self, jobs: list[UpstreamJob], answers: Sequence[object]) -> list[UpstreamJob]:
         onward = []
@@ -64,7 +64,7 @@ class Gate:
                 self._outcomes.error(job, ActionMisbehaved("an action before the order gate returned ASYNCHRONIZED"))
             else:
                 carry_out(self._outcomes, job, answer)
-            if job.state is State.READ:
+            if job.state is JobState.READ:
                 # It will be tried again. Nothing that was read after it may pass it, for its key is not known; jobs
                 # held by an earlier pass of this batch come after these.
                 self.closed = True

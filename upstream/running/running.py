@@ -10,13 +10,13 @@ from upstream.calls.answers import no_answer
 from upstream.job import UpstreamJob
 from upstream.running.calling import Calling
 from upstream.running.pipeline import Pipeline
-from upstream.state import Event, State, next_state
+from upstream.state import JobEvent, JobState, next_state
 
 if TYPE_CHECKING:
     from upstream.outcomes.outcomes import Outcomes
 
-_RUNNING = next_state(State.READY, Event.ADMIT)
-_HELD = State.HELD
+_RUNNING = next_state(JobState.READY, JobEvent.ADMIT)
+_HELD = JobState.HELD
 _CONTINUE = Status.CONTINUE
 _ASYNCHRONIZED = Status.ASYNCHRONIZED
 

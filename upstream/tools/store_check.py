@@ -11,18 +11,18 @@ from broker.retry.backlog import unread_retries
 from broker.runtime.disks.read_only_disk import ReadingDisk
 from broker.runtime.seams import Clock, Disk
 from broker.runtime.state_file import read_whole
-from broker.tools.check import Check, Finding, Severity
+from broker.tools.check import Severity, StoreCheck, StoreFinding
 from broker.tools.check.records import RecordCheck
 from broker.tools.check.small_files import foreign
 from upstream.progress.journal import SegmentContent, scan_segment, segment_name, segment_number, segment_numbers
-from upstream.progress.replay import Replay, replay
+from upstream.progress.replay import JournalReplay, replay
 
 FOLDER = "pyddmq/acks"
 _COME_AGAIN = "messages whose acks were in it are delivered again; none is lost"
 _ROLLED = "the journal is opened, and a new segment starts with everything that could be read"
 
 
-def check_data(check: Check, progress: ProgressCallback | None = None) -> Iterator[Finding]:
+def check_data(check: StoreCheck, progress: ProgressCallback | None = None) -> Iterator[StoreFinding]:
     """Yield what is wrong with a data directory, or worth knowing.
 
     Args:
@@ -43,7 +43,7 @@ def check_data(check: Check, progress: ProgressCallback | None = None) -> Iterat
         yield from _check_offsets(check.root, check.records, disk=disk, clock=check.clock)
 
 
-def check_journal(root: str, *, disk: Disk) -> Iterator[Finding]:
+def check_journal(root: str, *, disk: Disk) -> Iterator[StoreFinding]:
     """Check the segments of the ack journal. Raises StoreFormatNewer."""
     numbers = segment_numbers(f"{root}/{FOLDER}", disk)
     for name in disk.list(f"{root}/{FOLDER}"):
@@ -63,7 +63,7 @@ def check_journal(root: str, *, disk: Disk) -> Iterator[Finding]:
         intact = [content for content in whole if content.intact]
         yield from _check_segment((intact or whole)[-1])
     elif disk.exists(f"{root}/config/consumerOffset.json"):
-        yield Finding(
+        yield StoreFinding(
             kind="journal_missing",
             severity=Severity.WARNING if disk.exists(f"{root}/pyddmq/consumerOffset.json") else Severity.NOTE,
             file=FOLDER,
@@ -79,7 +79,7 @@ def read_segment(root: str, number: int, *, disk: Disk) -> SegmentContent | None
     return None if raw is None else scan_segment(number, raw, folder=f"{root}/{FOLDER}")
 
 
-def _check_segment(content: SegmentContent) -> Iterator[Finding]:
+def _check_segment(content: SegmentContent) -> Iterator[StoreFinding]:
     for position in content.damaged_at:
         yield _finding(
             "journal_damaged", content.number, position=position, text="a block is damaged", costs=_COME_AGAIN
@@ -94,7 +94,7 @@ def _check_segment(content: SegmentContent) -> Iterator[Finding]:
             count=orphans,
         )
     if content.torn:
-        yield Finding(
+        yield StoreFinding(
             kind="journal_torn",
             severity=Severity.NOTE,
             file=_path(content.number),
@@ -103,7 +103,7 @@ def _check_segment(content: SegmentContent) -> Iterator[Finding]:
         )
 
 
-def _check_offsets(root: str, records: RecordCheck, *, disk: ReadingDisk, clock: Clock) -> Iterator[Finding]:
+def _check_offsets(root: str, records: RecordCheck, *, disk: ReadingDisk, clock: Clock) -> Iterator[StoreFinding]:
     """Look for offsets and acks beyond the end of their queue, and for retries that their groups have not read."""
     ends = records.queue_ends()
     try:
@@ -123,12 +123,12 @@ def _check_offsets(root: str, records: RecordCheck, *, disk: ReadingDisk, clock:
             yield _beyond(FOLDER, tracker.group, tracker.topic, tracker.queue_id, each.high, end)
 
 
-def _check_retries(records: RecordCheck, offsets: Iterable[tuple[str, str, int, int]]) -> Iterator[Finding]:
+def _check_retries(records: RecordCheck, offsets: Iterable[tuple[str, str, int, int]]) -> Iterator[StoreFinding]:
     committed = {(group, topic, queue_id): offset for group, topic, queue_id, offset in offsets}
     for each in unread_retries(
         records.retries_stored(), records.topics.by_name.keys(), lambda *queue: committed.get(queue)
     ):
-        yield Finding(
+        yield StoreFinding(
             kind="retries_unread",
             severity=Severity.NOTE,
             file="consumequeue",
@@ -140,7 +140,7 @@ def _check_retries(records: RecordCheck, offsets: Iterable[tuple[str, str, int, 
         )
 
 
-def read_journal(root: str, ends: Mapping[tuple[str, int], int], disk: Disk) -> Replay:
+def read_journal(root: str, ends: Mapping[tuple[str, int], int], disk: Disk) -> JournalReplay:
     """Return what the newest whole segment of the ack journal says; nothing where there is none.
 
     Args:
@@ -155,12 +155,12 @@ def read_journal(root: str, ends: Mapping[tuple[str, int], int], disk: Disk) -> 
         content = read_segment(root, number, disk=disk)
         if content is not None and content.whole:
             return replay(content.entries, lambda topic, queue_id: ends.get((topic, queue_id)))
-    return Replay()
+    return JournalReplay()
 
 
-def _beyond(file: str, *place: str | int) -> Finding:
+def _beyond(file: str, *place: str | int) -> StoreFinding:
     group, topic, queue_id, offset, end = place
-    return Finding(
+    return StoreFinding(
         kind="offset_beyond_log",
         severity=Severity.WARNING,
         file=file,
@@ -179,8 +179,8 @@ def _finding(
     position: int | None = None,
     count: int = 1,
     repair: str = _ROLLED,
-) -> Finding:
-    return Finding(
+) -> StoreFinding:
+    return StoreFinding(
         kind=kind,
         severity=Severity.DAMAGE,
         file=_path(number),

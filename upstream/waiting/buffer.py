@@ -26,17 +26,17 @@ from typing import NamedTuple
 
 from broker.runtime.seams import Clock
 from upstream.budget import Budget, Pressure
-from upstream.holder import Holder
-from upstream.job import Delivery, GroupQueue, TopicLine, UpstreamJob
-from upstream.state import Event, State, move, next_state
+from upstream.job import DeliveredBatch, GroupQueue, TopicLine, UpstreamJob
+from upstream.message_holder import Holder
+from upstream.state import JobEvent, JobState, move, next_state
 from upstream.waiting import job_loops
 
-_BUFFERED = next_state(State.RUNNING, Event.OFFER)
+_BUFFERED = next_state(JobState.RUNNING, JobEvent.OFFER)
 _REFUSING = Pressure.REFUSING
 _new = tuple.__new__
 
 
-class Batch(NamedTuple):
+class PulledBatch(NamedTuple):
     """Messages of one pull, all of one (topic, queue), in the order of delivery."""
 
     topic: str
@@ -73,7 +73,7 @@ class Parked:
     topic: str | None
     count_max: int | None
     holder: Holder
-    wake: Callable[[Batch], None]
+    wake: Callable[[PulledBatch], None]
     open: bool = True
 
 
@@ -150,7 +150,7 @@ class PullBuffer:
         """Put jobs that came back at the front of their queues, by offset, and wake parked pulls."""
         line = None
         for job in jobs:
-            move(job, Event.COME_BACK)
+            move(job, JobEvent.COME_BACK)
             job.delivery = None
             group_queue = job.group_queue
             heappush(group_queue.front, (job.offset, job))
@@ -191,10 +191,10 @@ class PullBuffer:
         left += [job for job in group_queue.waiting if job.state is _BUFFERED]
         self.drop([group_queue])
         for job in left:
-            move(job, Event.WITHDRAW)
+            move(job, JobEvent.WITHDRAW)
         return left
 
-    def take(self, topic: str | None, count_max: int | None, holder: Holder) -> Batch | None:
+    def take(self, topic: str | None, count_max: int | None, holder: Holder) -> PulledBatch | None:
         """Hand out one batch of one queue, or None when there is nothing.
 
         Args:
@@ -230,7 +230,7 @@ class PullBuffer:
                 return batch
         return None
 
-    def _take_of(self, line: TopicLine, count_max: int | None, holder: Holder, now: float) -> Batch | None:
+    def _take_of(self, line: TopicLine, count_max: int | None, holder: Holder, now: float) -> PulledBatch | None:
         group_queues = line.group_queues
         for _ in range(len(group_queues)):
             group_queue = group_queues.popleft()
@@ -243,7 +243,7 @@ class PullBuffer:
                 group_queue.listed = False
             if jobs:
                 self._hand_out(group_queue, jobs, holder, now)
-                return _new(Batch, (line.topic, group_queue.qid, jobs))
+                return _new(PulledBatch, (line.topic, group_queue.qid, jobs))
         return None
 
     def _take_jobs(self, group_queue: GroupQueue, count_max: int | None) -> list[UpstreamJob]:
@@ -292,7 +292,7 @@ class PullBuffer:
     def _hand_out(self, group_queue: GroupQueue, jobs: list[UpstreamJob], holder: Holder, now: float) -> None:
         subscription = group_queue.subscription
         assert subscription is not None, "only a running group_queue has jobs"
-        delivery = Delivery(holder, now, now + subscription.timeout_seconds, jobs)
+        delivery = DeliveredBatch(holder, now, now + subscription.timeout_seconds, jobs)
         perhaps, delivery.again = job_loops.hand_out(jobs, delivery, group_queue.uncertain_until)
         if perhaps:
             # Only what was delivered before has answers to be told apart.
@@ -300,7 +300,9 @@ class PullBuffer:
             delivery.number = self._deliveries
         subscription.handed_out(delivery)
 
-    def park(self, topic: str | None, count_max: int | None, holder: Holder, wake: Callable[[Batch], None]) -> Parked:
+    def park(
+        self, topic: str | None, count_max: int | None, holder: Holder, wake: Callable[[PulledBatch], None]
+    ) -> Parked:
         """Let a pull wait; `wake` is called once with the first batch for it.
 
         Raises:

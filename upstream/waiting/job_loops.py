@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from broker.runtime.accelerators import accelerated
-from upstream.holder import Holder
-from upstream.job import Delivery, Generation, GroupQueue, OrderKey, Unit, UpstreamJob
-from upstream.state import Event, State, next_state
+from upstream.job import DeliveredBatch, Generation, GroupQueue, OrderKey, Unit, UpstreamJob
+from upstream.message_holder import Holder
+from upstream.state import JobEvent, JobState, next_state
 
-_READY = next_state(State.READ, Event.PASS_GATE)
-_WAITING = next_state(State.READ, Event.QUEUE_BEHIND)
-_RUNNING = next_state(_READY, Event.ADMIT)
-_BUFFERED = next_state(_RUNNING, Event.OFFER)
-_OUT = next_state(_BUFFERED, Event.TAKE)
-_FINISHED = next_state(_OUT, Event.SUCCEED)
+_READY = next_state(JobState.READ, JobEvent.PASS_GATE)
+_WAITING = next_state(JobState.READ, JobEvent.QUEUE_BEHIND)
+_RUNNING = next_state(_READY, JobEvent.ADMIT)
+_BUFFERED = next_state(_RUNNING, JobEvent.OFFER)
+_OUT = next_state(_BUFFERED, JobEvent.TAKE)
+_FINISHED = next_state(_OUT, JobEvent.SUCCEED)
 
 
 class Chains(Protocol):
@@ -113,7 +113,7 @@ def _take(waiting: deque[UpstreamJob], count: int, room: int) -> tuple[list[Upst
     return None
 
 
-def _hand_out(jobs: Sequence[UpstreamJob], delivery: Delivery, certain_from: int) -> tuple[bool, bool]:
+def _hand_out(jobs: Sequence[UpstreamJob], delivery: DeliveredBatch, certain_from: int) -> tuple[bool, bool]:
     """Note that jobs are OUT with a delivery.
 
     Args:
@@ -146,7 +146,7 @@ def _finish(  # noqa: PLR0917
     ready: Callable[[UpstreamJob], None],
     found: tuple[list[int], list[int]],
     deliveries: Mapping[int, int] | None,
-) -> tuple[int, Delivery | None, UpstreamJob | None]:
+) -> tuple[int, DeliveredBatch | None, UpstreamJob | None]:
     """Finish the jobs of successful offsets, from the place `at` on, as far as they are of one delivery.
 
     Args:
@@ -166,7 +166,7 @@ def _finish(  # noqa: PLR0917
     done, slow = found
     live = group_queue.live
     unanswered = group_queue.unanswered
-    current: Delivery | None = None
+    current: DeliveredBatch | None = None
     last: UpstreamJob | None = None
     while at < len(offsets):
         offset = offsets[at]

@@ -12,12 +12,12 @@ from typing import Any
 
 from conf.json_path import compile_getter
 from upstream.job import OrderKey, UpstreamJob
-from upstream.state import Event, State, move, next_state
+from upstream.state import JobEvent, JobState, move, next_state
 from upstream.waiting import job_loops
 
-_WAITING = next_state(State.READ, Event.QUEUE_BEHIND)
-_RELEASED = next_state(State.WAITING, Event.RELEASE)
-_FINISHED = State.FINISHED
+_WAITING = next_state(JobState.READ, JobEvent.QUEUE_BEHIND)
+_RELEASED = next_state(JobState.WAITING, JobEvent.RELEASE)
+_FINISHED = JobState.FINISHED
 
 
 class OrderQueue:
@@ -71,7 +71,7 @@ class OrderQueue:
             assert job.key is not None, "a job without a key holds nothing up"
             del self.tails[job.key]
             return None
-        move(following, Event.RELEASE)
+        move(following, JobEvent.RELEASE)
         return following
 
     def clear(self) -> None:

@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heappush
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Earliest
-from upstream.job import Delivery, UpstreamJob
+from upstream.job import DeliveredBatch, UpstreamJob
 
 _EARLY_SECONDS = 1e-4
 """Loops round their timers; what is due within this is due now, so that a call never spins for the rest."""
@@ -56,28 +56,28 @@ class DueJobs:
 class Deadlines:
     """Deliveries that are out, in the order of their deadlines: one timeout for all keeps that the order of entry."""
 
-    def __init__(self, runtime: Runtime, *, expired: Callable[[list[Delivery]], None]) -> None:
-        self.open: dict[Delivery, None] = {}
+    def __init__(self, runtime: Runtime, *, expired: Callable[[list[DeliveredBatch]], None]) -> None:
+        self.open: dict[DeliveredBatch, None] = {}
         """Deliveries with a job unanswered."""
         self._expired = expired
         self._clock = runtime.clock
         self._call = Earliest(runtime.clock, runtime.scheduler, self._run)
         self._armed = False
 
-    def add(self, delivery: Delivery) -> None:
+    def add(self, delivery: DeliveredBatch) -> None:
         """Watch a delivery until `close`."""
         self.open[delivery] = None
         if not self._armed:
             self._armed = True
             self._call.at(delivery.deadline)
 
-    def add_in_order(self, delivery: Delivery) -> None:
+    def add_in_order(self, delivery: DeliveredBatch) -> None:
         """Watch a delivery that began before others did: of an earlier generation."""
         self.open = dict.fromkeys(sorted((*self.open, delivery), key=lambda each: each.deadline))
         self._armed = True
         self._call.at(delivery.deadline)
 
-    def close(self, delivery: Delivery) -> None:
+    def close(self, delivery: DeliveredBatch) -> None:
         """Every job of it is answered: let go of them."""
         delivery.jobs = None
         self.open.pop(delivery, None)

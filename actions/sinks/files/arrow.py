@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from actions.sinks.faults import MessageRefused, ServerAway, fault_of_disk
-from actions.sinks.files.wish import FolderWish
-from actions.sinks.keep import Keep
+from actions.sinks.faults import ServerAway, ServerRefusedMessage, fault_of_disk
+from actions.sinks.files.folder_options import FolderWish
+from actions.sinks.local_state import Keep
 from conf.secrets import SecretUnreadable
 
 T = TypeVar("T")
@@ -70,6 +70,9 @@ class ArrowFolders:
 
         await self._apart(run)
 
+    async def end_writer(self, path: str) -> None:
+        """No writer outlives its process here; see `Folders`."""
+
     async def size(self, path: str) -> int | None:
         """Size; see `Folders`."""
 
@@ -115,5 +118,5 @@ class ArrowFolders:
             self._system = None
             text = str(error).partition("\n")[0][:300] or type(error).__name__
             if any(part in text for part in _REFUSED):
-                raise MessageRefused(text) from error
+                raise ServerRefusedMessage(text) from error
             raise (fault_of_disk(error, text) if isinstance(error, OSError) else ServerAway(text)) from error

@@ -23,6 +23,16 @@ class Folders(Protocol):
         """
         ...
 
+    async def end_writer(self, path: str) -> None:
+        """End the writing of a client that is gone; afterwards size and content are those of the whole file.
+
+        Without such a file nothing happens.
+
+        Raises:
+            ServerAway: A client may still be writing.
+        """
+        ...
+
     async def size(self, path: str) -> int | None:
         """Size of a file in bytes; None when it is not there."""
         ...

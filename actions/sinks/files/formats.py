@@ -10,7 +10,7 @@ import pyarrow.parquet
 
 from actions.sinks.files import sequence
 from actions.tombstones import is_tombstone
-from actions.transform.exact import body_of, json_line, json_of
+from actions.transform.exact_json import body_of, json_line, json_of
 from pyddmq.actions import Job, Unprocessable
 
 # Parquet by pyarrow: topic, qid, offset, key, tag, stored and born (ms, UTC), properties, body.
@@ -87,7 +87,7 @@ class Format(Protocol):
         ...
 
 
-class _Lines:
+class _PlainFormat:
     """Forms without anything around their records."""
 
     grows = True
@@ -108,7 +108,7 @@ class _Lines:
         """Nothing: it is bytes already."""
 
 
-class JsonLines(_Lines):
+class JsonLines(_PlainFormat):
     """One JSON object per line: the message with what is known of it, or its body alone."""
 
     suffix = ".jsonl"
@@ -153,7 +153,7 @@ def _clean(text: str | None) -> str | None:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-class TextLines(_Lines):
+class TextLines(_PlainFormat):
     r"""A body per line. A line feed in it is written \n, a carriage return \r, a backslash \\; a delete is \N (W61)."""
 
     suffix = ".text"
@@ -243,7 +243,7 @@ class ParquetRows:
 
 
 def format_of(name: str, *, bodies_alone: bool, is_intact: bool) -> Format:
-    """Return a form by its name in the options; `is_intact` as in `actions.transform.exact.body_of`."""
+    """Return a form by its name in the options; `is_intact` as in `actions.transform.exact_json.body_of`."""
     if name == "json":
         return JsonLines(bodies_alone=bodies_alone, is_intact=is_intact)
     if name == "text":

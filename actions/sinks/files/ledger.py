@@ -30,7 +30,7 @@ FORGET_SECONDS = 600.0
 
 
 @dataclass(slots=True)
-class Pending:
+class PendingBytes:
     """Bytes that are on their way into a file.
 
     Attributes:
@@ -62,7 +62,7 @@ class OpenFile:
     path: str
     qid: str
     length: int = 0
-    pending: Pending | None = None
+    pending: PendingBytes | None = None
     whole: bool = False
     messages: int = 0
     opened: float = 0.0
@@ -70,7 +70,7 @@ class OpenFile:
 
 
 @dataclass(slots=True)
-class Ledger:
+class FileLedger:
     """All of it; `as_json` is what is kept."""
 
     files: dict[str, OpenFile] = field(default_factory=dict)
@@ -124,7 +124,7 @@ class Ledger:
         return {"version": VERSION, "files": files, "recent": [*waiting, *self.recent]}
 
     @classmethod
-    def from_json(cls, value: Any) -> Ledger:
+    def from_json(cls, value: Any) -> FileLedger:
         """Read what was kept; None is an empty one.
 
         Raises:
@@ -140,7 +140,7 @@ class Ledger:
                 pending = None
                 if each["pending"] is not None:
                     end, crc, offsets = each["pending"]
-                    pending = Pending(_number(end), _number(crc), _ranges(offsets))
+                    pending = PendingBytes(_number(end), _number(crc), _ranges(offsets))
                 path, qid, length = _text(each["path"]), _text(each["qid"]), _number(each["length"])
                 file = OpenFile(path, qid, length, pending, whole=each["whole"] is True)
                 ledger.files[file.path] = file

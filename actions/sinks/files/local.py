@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from actions.sinks.faults import fault_of_disk
 from actions.sinks.files.layout import aside
-from actions.sinks.keep import Keep
+from actions.sinks.local_state import Keep
 from conf.file_faults import file_fault
 
 T = TypeVar("T")
@@ -47,6 +47,9 @@ class LocalFolders:
                 self._disk.sync_folder(folder)
 
         await self._apart(run)
+
+    async def end_writer(self, path: str) -> None:
+        """No writer outlives its process here; see `Folders`."""
 
     async def size(self, path: str) -> int | None:
         """Size; see `Folders`."""

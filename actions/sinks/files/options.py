@@ -22,7 +22,7 @@ Path = Annotated[str, AfterValidator(check_path)]
 Zone = Annotated[str, AfterValidator(_check_zone)]
 
 
-class _Files(Model):
+class _FileOptions(Model):
     """What all sinks of files take."""
 
     content: Literal["message", "body"] = setting(
@@ -72,7 +72,7 @@ class _Files(Model):
     time_zone: Zone = setting("UTC", "Time zone of the times in paths.", reload=Reload.GENERATION)
 
 
-class FileOptions(_Files):
+class FileOptions(_FileOptions):
     """`options: {File: {...}}`."""
 
     url: str = setting(
@@ -138,7 +138,7 @@ class FileOptions(_Files):
         return self
 
 
-class HdfsOptions(_Files):
+class HdfsOptions(_FileOptions):
     """`options: {Hdfs: {...}}`; fields of DDMQ's `hdfsConfiguration` keep their names (R64, R65)."""
 
     urls: list[Annotated[str, AfterValidator(check_no_user)]] = setting(
@@ -205,7 +205,7 @@ class HdfsOptions(_Files):
         return self
 
 
-def _check_rotation(options: _Files, *, is_whole: bool) -> None:
+def _check_rotation(options: _FileOptions, *, is_whole: bool) -> None:
     if is_whole and options.rotate_seconds is not None and options.rotate_seconds > WHOLE_SECONDS_MAX:
         raise ValueError(
             f"rotateSeconds is at most {WHOLE_SECONDS_MAX} for files that are written whole: their messages "

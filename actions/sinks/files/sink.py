@@ -7,13 +7,13 @@ import contextlib
 from collections.abc import Sequence
 from typing import ClassVar
 
-from actions.outside import OutsideAction
+from actions.client_factories import OutsideAction
+from actions.sinks.files.folder_options import FolderWish
 from actions.sinks.files.folders import Folders
 from actions.sinks.files.formats import Format, format_of
 from actions.sinks.files.layout import Layout, zone_of
 from actions.sinks.files.options import WHOLE_SECONDS_MAX, FileOptions, HdfsOptions
-from actions.sinks.files.wish import FolderWish
-from actions.sinks.files.writer import Limits, Writer
+from actions.sinks.files.writer import FileLimits, Writer
 from pyddmq.actions import Job, Status
 from upstream.views import SinkView
 
@@ -97,7 +97,7 @@ class FilesAction(OutsideAction):
         assert isinstance(options, FileOptions | HdfsOptions)
         self._folders = self.outside.folders(wish, self.outside)
         whole = options.is_whole
-        limits = Limits(
+        limits = FileLimits(
             flush_seconds=options.flush_ms / 1000,
             rotate_seconds=options.rotate_seconds or (WHOLE_SECONDS_MAX if whole else GROWING_SECONDS),
             rotate_bytes=options.rotate_bytes,

@@ -3,7 +3,7 @@
 Bytes go in two steps: the name node answers which data node takes them, and the body goes there. An append is durable
 as HDFS has it when the data node answers: the file is closed then, its bytes are with all replicas (they sync to their
 disks at once only under `dfs.datanode.synconclose`). A call that fails on the way leaves the length in doubt, and the
-file open by a writer that is gone; HDFS ends its lease by itself, and cutting the file may have to wait for that.
+file open by a writer that is gone. Until HDFS has ended that writer's lease, its name node gives a wrong length.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from actions.http.wish import HttpWish
-from actions.sinks.faults import MessageRefused, ServerAway
+from actions.http.connection_options import HttpWish
+from actions.sinks.faults import ServerAway, ServerRefusedMessage
+from actions.sinks.files.folder_options import FolderWish
 from actions.sinks.files.layout import aside
-from actions.sinks.files.wish import FolderWish
 from conf.secrets import SecretUnreadable
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ class _HdfsError(Exception):
     def fault(self) -> Exception:
         """The fault that it means (`actions.sinks.faults`)."""
         if self.name in _REFUSED:
-            return MessageRefused(str(self))
+            return ServerRefusedMessage(str(self))
         if self.name in _WAITS:
             # Space is counted when a data node asks for a block, with bytes before it perhaps written.
-            return MessageRefused(str(self), waits=True, is_partial="Quota" in self.name)
+            return ServerRefusedMessage(str(self), waits=True, is_partial="Quota" in self.name)
         return ServerAway(str(self))
 
 
@@ -76,6 +76,21 @@ class WebHdfs:
             await self._send("PUT", path, data, op="CREATE", overwrite="true", permission="640")
         else:
             await self._send("POST", path, data, op="APPEND")
+
+    async def end_writer(self, path: str) -> None:
+        """Append nothing, which succeeds only on a file without a writer; see `Folders`.
+
+        While a writer's lease lasts, the name node knows neither the length nor the end of the last block. An append of
+        another client makes it end an expired lease and recover the block; WebHDFS has no other call for that.
+        """
+        try:
+            await self._tried(lambda: self._append_nothing(path))
+        except _HdfsError as error:
+            if error.name != _NOT_FOUND:
+                raise error.fault from error
+
+    async def _append_nothing(self, path: str) -> bytes:
+        return await self._exchange("POST", await self._located("POST", path, op="APPEND"), b"")
 
     async def size(self, path: str) -> int | None:
         """Size; see `Folders`."""

@@ -17,14 +17,14 @@ from functools import partial
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from actions.sinks.away import Away
-from actions.sinks.faults import MessageRefused, ServerAway
+from actions.sinks.faults import ServerAway, ServerRefusedMessage
 from actions.sinks.files.folders import Folders
 from actions.sinks.files.formats import Format
 from actions.sinks.files.layout import Layout, aside
-from actions.sinks.files.ledger import FORGET_SECONDS, Ledger, OpenFile, Pending
+from actions.sinks.files.ledger import FORGET_SECONDS, FileLedger, OpenFile, PendingBytes
 from actions.sinks.files.ranges import ranges_of
-from actions.sinks.keep import Keep, State
+from actions.sinks.local_state import Keep, SealedState
+from actions.sinks.server_outage import Away
 from broker.errors import StoreUnreadable
 from pyddmq.actions import Context, Failed, Job, RetryLater, Status, Unprocessable
 from upstream.calls.user_code import described, traceback_of
@@ -32,13 +32,15 @@ from upstream.calls.user_code import described, traceback_of
 # Finds out, after a kill or a failed write, what of a file is right: see `actions.sinks.files.ledger`.
 
 
-async def settle(file: OpenFile, ledger: Ledger, folders: Folders, context: Context) -> None:
+async def settle(file: OpenFile, ledger: FileLedger, folders: Folders, context: Context) -> None:
     """Make a file and what the ledger says of it one; a file that nothing more is put into leaves the ledger.
 
     Raises:
         ServerAway: It could not be asked; the ledger says what it said.
     """
     path = aside(file.path)
+    # A length that is read before can be shorter than what was written, and grow when the block is recovered.
+    await folders.end_writer(path)
     size = await folders.size(path)
     if size is None:
         await _settle_closed(file, ledger, folders, context)
@@ -60,7 +62,7 @@ async def settle(file: OpenFile, ledger: Ledger, folders: Folders, context: Cont
         del ledger.files[file.path]
 
 
-async def _settle_closed(file: OpenFile, ledger: Ledger, folders: Folders, context: Context) -> None:
+async def _settle_closed(file: OpenFile, ledger: FileLedger, folders: Folders, context: Context) -> None:
     size = await folders.size(file.path)
     if size is not None and file.pending is not None and await _has_pending(file, file.path, size, folders):
         ledger.found_in(file, context.wall_ms())
@@ -90,7 +92,7 @@ ROW_BYTES = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class FileLimits:
     """When what is gathered is written, and files are closed; as the options say."""
 
     flush_seconds: float
@@ -118,7 +120,7 @@ class _Failed(ServerAway):
         self.members = members
 
 
-class _Gathered:
+class _WholeFile:
     """What a file that is written whole will hold."""
 
     __slots__ = ("bytes", "members")
@@ -151,9 +153,9 @@ class Writer:
         *,
         layout: Layout,
         form: Format,
-        limits: Limits,
+        limits: FileLimits,
         keep: Keep,
-        state: State,
+        state: SealedState,
     ) -> None:
         self._context = context
         self._folders = folders
@@ -167,11 +169,11 @@ class Writer:
         self._waiting: deque[Job] = deque()
         self._since = 0.0
         self._wake = asyncio.Event()
-        self._ledger: Ledger | None = None
+        self._ledger: FileLedger | None = None
         self._forget_at: float | None = None
         self._doubtful: dict[str, OpenFile] = {}
         self._current: dict[tuple[str, str], OpenFile] = {}
-        self._gathered: dict[str, _Gathered] = {}
+        self._gathered: dict[str, _WholeFile] = {}
         self._members_of_turn: list[_Member] = []
         self._careful = 0
         self._closing = self._ending = self._looking = False
@@ -225,7 +227,7 @@ class Writer:
             return
         try:
             await self._turn()
-        except (ServerAway, MessageRefused) as error:
+        except (ServerAway, ServerRefusedMessage) as error:
             # A refusal that concerns an open file, and no message, is waited for as the server is.
             # What came again and was refused comes once more.
             self._forget_at = None
@@ -330,15 +332,15 @@ class Writer:
             raise _Failed(str(error), members) from error
         await self._close_due(ledger)
 
-    async def _load(self) -> Ledger:
+    async def _load(self) -> FileLedger:
         """Read the ledger; every file in it is to be looked at before anything is put into it."""
         try:
-            ledger = Ledger.from_json(await self._keep.apart(self._state.load))
+            ledger = FileLedger.from_json(await self._keep.apart(self._state.load))
         except (StoreUnreadable, ValueError) as error:
             # What was on its way is written again, and the open files stay aside: said, and not lost.
             self._context.count("ledger_damaged")
             self._context.note("sink_ledger_damaged", error=str(error))
-            ledger = Ledger()
+            ledger = FileLedger()
         except OSError as error:
             raise ServerAway(f"the ledger cannot be read: {error.strerror}") from error
         now = self._context.monotonic()
@@ -348,7 +350,7 @@ class Writer:
         self._ledger = ledger
         return ledger
 
-    async def _members(self, ledger: Ledger) -> list[_Member]:
+    async def _members(self, ledger: FileLedger) -> list[_Member]:
         """Make records of messages that wait; what cannot become one is answered."""
         members: list[_Member] = []
         size = seen = 0
@@ -373,7 +375,7 @@ class Writer:
         self._since = self._context.monotonic()
         return members
 
-    async def _place(self, ledger: Ledger, members: Sequence[_Member]) -> None:
+    async def _place(self, ledger: FileLedger, members: Sequence[_Member]) -> None:
         """Put messages into their files, in the order in which they came."""
         groups: dict[tuple[str, str], list[_Member]] = {}
         for each in members:
@@ -387,11 +389,11 @@ class Writer:
             await self._append(ledger, files)
             return
         for file, group in files:
-            gathered = self._gathered.setdefault(file.path, _Gathered())
+            gathered = self._gathered.setdefault(file.path, _WholeFile())
             gathered.members += group
             gathered.bytes += sum(_bytes_of(each.record) for each in group)
 
-    def _file(self, key: tuple[str, str], first: _Member, ledger: Ledger) -> OpenFile:
+    def _file(self, key: tuple[str, str], first: _Member, ledger: FileLedger) -> OpenFile:
         """Return the file that messages of a folder and queue go to; named by the first of them when it is new."""
         file = self._current.get(key)
         if file is None:
@@ -403,7 +405,7 @@ class Writer:
                 ledger.files[path] = file
         return file
 
-    async def _append(self, ledger: Ledger, files: Sequence[tuple[OpenFile, list[_Member]]]) -> None:
+    async def _append(self, ledger: FileLedger, files: Sequence[tuple[OpenFile, list[_Member]]]) -> None:
         """Write messages behind their files, with the ledger ahead, and answer them."""
         written = []
         for file, group in files:
@@ -411,7 +413,7 @@ class Writer:
             parts = [self._form.mark(name, file.length)] if file.length else [self._form.begin(name)]
             data = b"".join([*parts, *(each.record for each in group)])
             offsets = ranges_of(each.job.offset for each in group)
-            file.pending = Pending(file.length + len(data), crc32(data), offsets)
+            file.pending = PendingBytes(file.length + len(data), crc32(data), offsets)
             written.append((file, group, data))
         try:
             await self._save(ledger)
@@ -424,7 +426,7 @@ class Writer:
             try:
                 if failed is None:
                     await self._folders.append(aside(file.path), file.length, data)
-            except MessageRefused as error:
+            except ServerRefusedMessage as error:
                 self._refuse_file(file, group, error, ledger)
                 continue
             except ServerAway as error:
@@ -438,7 +440,9 @@ class Writer:
             # Those answered above keep their answers: a second one changes nothing.
             raise failed
 
-    def _refuse_file(self, file: OpenFile, members: Sequence[_Member], fault: MessageRefused, ledger: Ledger) -> None:
+    def _refuse_file(
+        self, file: OpenFile, members: Sequence[_Member], fault: ServerRefusedMessage, ledger: FileLedger
+    ) -> None:
         """Answer messages whose file is refused; other files are written."""
         if fault.is_partial:
             self._doubt(file)
@@ -461,7 +465,7 @@ class Writer:
         for key in [key for key, each in self._current.items() if each is file]:
             del self._current[key]
 
-    async def _save(self, ledger: Ledger) -> None:
+    async def _save(self, ledger: FileLedger) -> None:
         value = ledger.as_json()
         try:
             await self._keep.apart(lambda: self._state.save(value))
@@ -470,7 +474,7 @@ class Writer:
 
     # Closing
 
-    async def _close_due(self, ledger: Ledger) -> None:
+    async def _close_due(self, ledger: FileLedger) -> None:
         now = self._context.monotonic()
         for key, file in list(self._current.items()):
             if self._close_at(file) <= now:
@@ -483,7 +487,7 @@ class Writer:
             key = next(key for key, file in self._current.items() if file.path == path)
             await self._close(ledger, key, self._current[key])
 
-    async def _close(self, ledger: Ledger, key: tuple[str, str], file: OpenFile) -> None:
+    async def _close(self, ledger: FileLedger, key: tuple[str, str], file: OpenFile) -> None:
         """Give a file its name, with everything in it. Raises ServerAway: one that grows stays open."""
         if file.whole:
             del self._current[key]
@@ -494,14 +498,14 @@ class Writer:
             del ledger.files[file.path]
         self._context.count("file_closed")
 
-    async def _put(self, ledger: Ledger, file: OpenFile) -> None:
+    async def _put(self, ledger: FileLedger, file: OpenFile) -> None:
         """Write a whole file, with the ledger ahead, and answer its messages."""
         members = self._gathered.pop(file.path).members
         try:
             data, members = await self._made(members)
             if not members:
                 return
-            file.pending = Pending(len(data), crc32(data), ranges_of(each.job.offset for each in members))
+            file.pending = PendingBytes(len(data), crc32(data), ranges_of(each.job.offset for each in members))
             ledger.files[file.path] = file
             try:
                 await self._save(ledger)
@@ -510,7 +514,7 @@ class Writer:
                 raise
             try:
                 await self._folders.put(file.path, data)
-            except MessageRefused as error:
+            except ServerRefusedMessage as error:
                 self._refuse_file(file, members, error, ledger)
                 return
             except ServerAway:

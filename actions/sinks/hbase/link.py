@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from queue import Empty
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from actions.sinks.faults import MessageRefused, ServerAway
+from actions.sinks.faults import ServerAway, ServerRefusedMessage
 
 # Sorts what HBase answers into the kinds of `actions.sinks.faults`.
 
@@ -32,10 +32,10 @@ def fault_of(text: str) -> Exception:
     first = text.partition("\n")[0][:500]
     # HBase's client wraps what is final, too, into "retries exhausted".
     if any(part in text for part in FINAL):
-        return MessageRefused(first)
+        return ServerRefusedMessage(first)
     if any(part in text for part in WAITS):
-        return MessageRefused(first, waits=True)
-    return ServerAway(first) if any(part in text for part in AWAY) else MessageRefused(first)
+        return ServerRefusedMessage(first, waits=True)
+    return ServerAway(first) if any(part in text for part in AWAY) else ServerRefusedMessage(first)
 
 
 T = TypeVar("T")

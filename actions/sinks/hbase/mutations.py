@@ -20,7 +20,7 @@ _WORD = 1 << 64
 _TIMESTAMP_MAX = (1 << 63) - 1
 
 
-class Changes(NamedTuple):
+class RowMutations(NamedTuple):
     """Rows of one table to change."""
 
     table: str
@@ -43,7 +43,7 @@ class Increment(NamedTuple):
     amounts: Mapping[bytes, int]
 
 
-Step = Changes | Append | Increment
+Step = RowMutations | Append | Increment
 
 
 def timestamp_of(stored_ms: int, offset: int, *, by_order: bool) -> int:
@@ -106,7 +106,7 @@ def _changes(rows: Mapping[tuple[str, bytes], RowChange]) -> list[Step]:
     tables: dict[str, list[RowChange]] = {}
     for (table, _), change in rows.items():
         tables.setdefault(table, []).append(change)
-    return [Changes(table, changes) for table, changes in tables.items()]
+    return [RowMutations(table, changes) for table, changes in tables.items()]
 
 
 def _with_delete(before: RowChange, columns: list[bytes]) -> RowChange:

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import ClassVar, NamedTuple
 
-from actions.outside import OutsideAction
-from actions.sinks.away import Away
+from actions.client_factories import OutsideAction
 from actions.sinks.commands import HBaseAppend, HBaseCommand, HBaseDelete, HBaseIncrement, HBasePut
-from actions.sinks.faults import MessageRefused, ServerAway
+from actions.sinks.faults import ServerAway, ServerRefusedMessage
 from actions.sinks.hbase.link import HBaseLink, HBaseWish, RowChange
-from actions.sinks.hbase.mutations import Append, Changes, Increment, Step, added, steps_of, timestamp_of
+from actions.sinks.hbase.mutations import Append, Increment, RowMutations, Step, added, steps_of, timestamp_of
 from actions.sinks.hbase.options import HBaseOptions, TableMapping
 from actions.sinks.redis.options import split_address
+from actions.sinks.server_outage import Away
 from actions.sinks.templates import FieldMissing, Template
 from actions.tombstones import is_tombstone
 from pyddmq.actions import Failed, Job, RetryLater, Status, Unprocessable
@@ -25,7 +25,7 @@ _Answer = Status | Exception
 _Run = Callable[[HBaseLink], None]
 
 
-class _Wanted(NamedTuple):
+class _MessageMutations(NamedTuple):
     """What one message wants, and the timestamp of its cells."""
 
     place: int
@@ -106,7 +106,7 @@ class HBaseSink(OutsideAction):
     def act_many(self, jobs: Sequence[Job]) -> Sequence[_Answer]:
         """Answer FINISH for each message whose mutations were carried out."""
         answers: list[_Answer] = [Status.FINISH] * len(jobs)
-        wanted: list[_Wanted] = []
+        wanted: list[_MessageMutations] = []
         for place, job in enumerate(jobs):
             try:
                 steps = steps_of([*self._own(job), *job.outgoing.commands])
@@ -115,7 +115,7 @@ class HBaseSink(OutsideAction):
                 answers[place] = error
                 continue
             if steps:
-                wanted.append(_Wanted(place, job, steps, at))
+                wanted.append(_MessageMutations(place, job, steps, at))
             else:
                 answers[place] = self._empty()
         refusal = self._away.refusal()
@@ -175,13 +175,13 @@ class HBaseSink(OutsideAction):
             self.context.count("field_missing")
             return b""
 
-    def _carry_out(self, wanted: Sequence[_Wanted], answers: list[_Answer]) -> None:
+    def _carry_out(self, wanted: Sequence[_MessageMutations], answers: list[_Answer]) -> None:
         """Send everything; messages that only put and delete go together where table and timestamp are the same."""
         together: dict[tuple[str, int], list[tuple[int, Sequence[RowChange]]]] = {}
         singles = []
         for each in wanted:
             (step, *others) = each.steps
-            if not others and isinstance(step, Changes):
+            if not others and isinstance(step, RowMutations):
                 together.setdefault((step.table, each.at), []).append((each.place, step.rows))
             else:
                 singles.append(each)
@@ -203,7 +203,7 @@ class HBaseSink(OutsideAction):
         for place, _ in members:
             answers[place] = answer
 
-    def _send(self, wanted: _Wanted) -> _Answer:
+    def _send(self, wanted: _MessageMutations) -> _Answer:
         for number, step in enumerate(wanted.steps):
             answer = self._tried(partial(self._step, wanted.job, step, number, wanted.at))
             if answer is not Status.FINISH:
@@ -211,7 +211,7 @@ class HBaseSink(OutsideAction):
         return Status.FINISH
 
     def _step(self, job: Job, step: Step, number: int, at: int, link: HBaseLink) -> None:
-        if isinstance(step, Changes):
+        if isinstance(step, RowMutations):
             link.change(step.table, step.rows, at)
         elif self._given.once_family is not None:
             self._change_once(link, job, step, number)
@@ -255,7 +255,7 @@ class HBaseSink(OutsideAction):
         except ServerAway as error:
             self._used = (used + 1) % len(self._links)
             return self._away.failed(str(error))
-        except MessageRefused as error:
+        except ServerRefusedMessage as error:
             if error.waits:
                 return self._away.alone(str(error))
             return Failed(f"HBase refused: {error}")

@@ -25,7 +25,7 @@ class RedisWish:
     timeout_seconds: float
 
 
-class Refused(Exception):
+class CommandRefused(Exception):
     """The server refuses a command; the text is its own."""
 
 
@@ -33,7 +33,7 @@ class RedisLink(Protocol):
     """Connections to one server."""
 
     async def round_trip(self, commands: Sequence[Words]) -> list[Any]:
-        """Send all commands at once and return an answer for each; a refused one's is `Refused`, also inside lists.
+        """Send all commands at once and return an answer for each, `CommandRefused` of a refused one, also in lists.
 
         Raises:
             ServerAway: It cannot be reached, or did not answer in time: any number of them may have been carried out.
@@ -210,10 +210,10 @@ _CODES = {"OutOfMemoryError": "OOM", "ReadOnlyError": "READONLY", "MasterDownErr
 """Refusals whose code redis-py takes off the text, by the class that it makes of them instead."""
 
 
-def _refused(error: Exception) -> Refused:
+def _refused(error: Exception) -> CommandRefused:
     """Return a refusal in the server's own words."""
     code, text = _CODES.get(type(error).__name__), str(error)
-    return Refused(text if code is None or text.startswith(code) else f"{code} {text}")
+    return CommandRefused(text if code is None or text.startswith(code) else f"{code} {text}")
 
 
 def _said(error: BaseException) -> str:

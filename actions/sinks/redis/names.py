@@ -16,7 +16,7 @@ ARGUMENTS_MAX = 4_000
 """What a script can unpack at once is not much more."""
 
 
-class Kind(NamedTuple):
+class Arity(NamedTuple):
     """One command.
 
     Attributes:
@@ -32,37 +32,37 @@ class Kind(NamedTuple):
     idempotent: bool = True
 
 
-def _repeats(least: int, most: int | None, step: int = 1) -> Kind:
-    return Kind(least, most, step, idempotent=False)
+def _repeats(least: int, most: int | None, step: int = 1) -> Arity:
+    return Arity(least, most, step, idempotent=False)
 
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, Arity] = {
     # Those of DDMQ's scripts (R28).
-    "SET": Kind(2, 6), "DEL": Kind(1, None), "HSET": Kind(3, None, 2), "HMSET": Kind(3, None, 2),
-    "HDEL": Kind(2, None), "MSET": Kind(2, None, 2),
+    "SET": Arity(2, 6), "DEL": Arity(1, None), "HSET": Arity(3, None, 2), "HMSET": Arity(3, None, 2),
+    "HDEL": Arity(2, None), "MSET": Arity(2, None, 2),
     # Strings.
-    "SETEX": Kind(3, 3), "PSETEX": Kind(3, 3), "SETNX": Kind(2, 2), "SETRANGE": Kind(3, 3), "SETBIT": Kind(3, 3),
+    "SETEX": Arity(3, 3), "PSETEX": Arity(3, 3), "SETNX": Arity(2, 2), "SETRANGE": Arity(3, 3), "SETBIT": Arity(3, 3),
     "APPEND": _repeats(2, 2), "INCR": _repeats(1, 1), "DECR": _repeats(1, 1), "INCRBY": _repeats(2, 2),
     "DECRBY": _repeats(2, 2), "INCRBYFLOAT": _repeats(2, 2),
     # Keys.
-    "UNLINK": Kind(1, None), "EXPIRE": Kind(2, 3), "PEXPIRE": Kind(2, 3), "EXPIREAT": Kind(2, 3),
-    "PEXPIREAT": Kind(2, 3), "PERSIST": Kind(1, 1),
+    "UNLINK": Arity(1, None), "EXPIRE": Arity(2, 3), "PEXPIRE": Arity(2, 3), "EXPIREAT": Arity(2, 3),
+    "PEXPIREAT": Arity(2, 3), "PERSIST": Arity(1, 1),
     # Hashes.
-    "HSETNX": Kind(3, 3), "HINCRBY": _repeats(3, 3), "HINCRBYFLOAT": _repeats(3, 3),
+    "HSETNX": Arity(3, 3), "HINCRBY": _repeats(3, 3), "HINCRBYFLOAT": _repeats(3, 3),
     # Sets and sorted sets.
-    "SADD": Kind(2, None), "SREM": Kind(2, None), "ZADD": Kind(3, None), "ZREM": Kind(2, None),
-    "ZREMRANGEBYSCORE": Kind(3, 3), "ZREMRANGEBYRANK": _repeats(3, 3), "ZINCRBY": _repeats(3, 3),
+    "SADD": Arity(2, None), "SREM": Arity(2, None), "ZADD": Arity(3, None), "ZREM": Arity(2, None),
+    "ZREMRANGEBYSCORE": Arity(3, 3), "ZREMRANGEBYRANK": _repeats(3, 3), "ZINCRBY": _repeats(3, 3),
     # Lists.
     "LPUSH": _repeats(2, None), "RPUSH": _repeats(2, None), "LPUSHX": _repeats(2, None), "RPUSHX": _repeats(2, None),
     "LPOP": _repeats(1, 1), "RPOP": _repeats(1, 1), "LREM": _repeats(3, 3), "LTRIM": _repeats(3, 3),
-    "LSET": Kind(3, 3),
+    "LSET": Arity(3, 3),
     # Others.
-    "PFADD": Kind(2, None), "GEOADD": Kind(4, None), "XADD": _repeats(4, None), "XTRIM": Kind(3, 6),
+    "PFADD": Arity(2, None), "GEOADD": Arity(4, None), "XADD": _repeats(4, None), "XTRIM": Arity(3, 6),
     "PUBLISH": _repeats(2, 2), "RENAME": _repeats(2, 2),
 }  # fmt: skip
 
 
-def kind_of(name: str, count: int) -> Kind:
+def kind_of(name: str, count: int) -> Arity:
     """Return what is known of a command.
 
     Raises:

@@ -8,13 +8,13 @@ import zlib
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from actions.outside import OutsideAction
-from actions.sinks.away import Away
+from actions.client_factories import OutsideAction
 from actions.sinks.commands import RedisCommand
-from actions.sinks.faults import ConnectionStale, MessageRefused, ServerAway
-from actions.sinks.redis.link import RedisLink, RedisMap, RedisWish, Refused
+from actions.sinks.faults import ConnectionStale, ServerAway, ServerRefusedMessage
+from actions.sinks.redis.link import CommandRefused, RedisLink, RedisMap, RedisWish
 from actions.sinks.redis.names import Words, checked, deletes_of
 from actions.sinks.redis.options import RedisOptions, split_address
+from actions.sinks.server_outage import Away
 from actions.sinks.templates import FieldMissing, Template
 from actions.tombstones import is_tombstone
 from pyddmq.actions import Failed, Job, RetryLater, Status, Unprocessable
@@ -80,7 +80,7 @@ def fault_of(reason: str) -> Exception:
         return ConnectionStale(reason + hint)
     if reason.startswith(AWAY):
         return ServerAway(reason)
-    return MessageRefused(reason, waits=reason.startswith(WAITS))
+    return ServerRefusedMessage(reason, waits=reason.startswith(WAITS))
 
 
 def asked_of(reason: str, server: str) -> str | None:
@@ -99,7 +99,7 @@ def asked_of(reason: str, server: str) -> str | None:
 _Answer = Status | Exception
 
 
-class _Wanted(NamedTuple):
+class _MessageCommands(NamedTuple):
     """What one message wants."""
 
     place: int
@@ -188,7 +188,9 @@ class RedisSink(OutsideAction):
         lines = [" ".join(_text(word) for word in command) for command in commands]
         once = "" if idempotent or not self._given.once else f", once, by the marker {self._marker(job)}"
         where = (
-            "the Redis Cluster" if self._given.cluster else hosts[_host_of(_Wanted(0, commands, None).key, len(hosts))]
+            "the Redis Cluster"
+            if self._given.cluster
+            else hosts[_host_of(_MessageCommands(0, commands, None).key, len(hosts))]
         )
         return [*lines, f"to {where}{once}"]
 
@@ -202,7 +204,7 @@ class RedisSink(OutsideAction):
     async def act_many(self, jobs: Sequence[Job]) -> Sequence[_Answer]:
         """Answer FINISH for each message whose commands were carried out."""
         answers: list[_Answer] = [Status.FINISH] * len(jobs)
-        wanted: list[_Wanted] = []
+        wanted: list[_MessageCommands] = []
         for place, job in enumerate(jobs):
             try:
                 commands, idempotent = self._commands(job)
@@ -213,21 +215,23 @@ class RedisSink(OutsideAction):
                 answers[place] = self._empty()
                 continue
             marker = None if idempotent or not self._given.once else self._marker(job)
-            wanted.append(_Wanted(place, commands, marker))
+            wanted.append(_MessageCommands(place, commands, marker))
         again = await self._carry_out(wanted, answers, is_last=False)
         if again:
             await self._carry_out(again, answers, is_last=True)
         return answers
 
-    async def _carry_out(self, wanted: Sequence[_Wanted], answers: list[_Answer], *, is_last: bool) -> list[_Wanted]:
+    async def _carry_out(
+        self, wanted: Sequence[_MessageCommands], answers: list[_Answer], *, is_last: bool
+    ) -> list[_MessageCommands]:
         """Send messages, each to its server; returns those to send again over renewed connections."""
-        by_server: dict[str, list[_Wanted]] = {}
+        by_server: dict[str, list[_MessageCommands]] = {}
         for each in wanted:
             try:
                 by_server.setdefault(each.asked or await self._server_of(each.key), []).append(each)
             except ServerAway as error:
                 answers[each.place] = self._map_away.refusal() or self._map_away.failed(str(error))
-        again: list[_Wanted] = []
+        again: list[_MessageCommands] = []
         await asyncio.gather(
             *(self._send(server, each, answers, None if is_last else again) for server, each in by_server.items())
         )
@@ -291,7 +295,7 @@ class RedisSink(OutsideAction):
         return f"pyddmq:once:{job.group}:{job.topic}:{job.qid}:{job.offset}:{message.stored_ms}"
 
     async def _send(
-        self, address: str, wanted: list[_Wanted], answers: list[_Answer], again: list[_Wanted] | None
+        self, address: str, wanted: list[_MessageCommands], answers: list[_Answer], again: list[_MessageCommands] | None
     ) -> None:
         """Send messages to one server and note their answers.
 
@@ -319,7 +323,7 @@ class RedisSink(OutsideAction):
         for each, fault in zip(wanted, faults, strict=True):
             if fault is None:
                 answers[each.place] = Status.FINISH
-            elif isinstance(fault, MessageRefused):
+            elif isinstance(fault, ServerRefusedMessage):
                 reason = f"Redis refused: {fault}"
                 answers[each.place] = server.away.alone(str(fault)) if fault.waits else Failed(reason)
             elif isinstance(fault, ConnectionStale) and again is not None:
@@ -336,7 +340,7 @@ class RedisSink(OutsideAction):
         elif later is None:
             server.away.answered()
 
-    async def _round_trip(self, link: RedisLink, wanted: Sequence[_Wanted]) -> list[Exception | None]:
+    async def _round_trip(self, link: RedisLink, wanted: Sequence[_MessageCommands]) -> list[Exception | None]:
         """Send messages at once; returns the fault of each, None where all commands had their effect."""
         sent: list[Words] = [load()] if any(each.marker is not None for each in wanted) else []
         ends = []
@@ -356,7 +360,7 @@ class RedisSink(OutsideAction):
         if self._map is not None:
             await self._map.renew()
 
-    def _words(self, wanted: _Wanted) -> list[Words]:
+    def _words(self, wanted: _MessageCommands) -> list[Words]:
         """Return what is sent for one message; the last answer says what became of all of it."""
         if wanted.marker is not None:
             return [once(wanted.commands, wanted.marker, self._given.once_seconds)]
@@ -381,20 +385,20 @@ def _raised(error: Exception) -> list[str]:
     raise error
 
 
-def _refusal(answers: Sequence[Any], wanted: _Wanted) -> str | None:
+def _refusal(answers: Sequence[Any], wanted: _MessageCommands) -> str | None:
     """Return why one of a message's commands was refused; None when all had their effect."""
     last = answers[-1]
     if wanted.marker is not None:
-        if isinstance(last, Refused):
+        if isinstance(last, CommandRefused):
             return str(last)
         return f"{_text(last[1])} ({_text(wanted.commands[last[0] - 1][0])})" if last[0] else None
-    if isinstance(last, Refused):
+    if isinstance(last, CommandRefused):
         # A transaction that was given up for what one of its commands is: that one says more.
         queued = answers[-1 - len(wanted.commands) : -1] if len(wanted.commands) > 1 else []
-        return next((str(each) for each in queued if isinstance(each, Refused)), str(last))
+        return next((str(each) for each in queued if isinstance(each, CommandRefused)), str(last))
     if len(wanted.commands) > 1:
         for command, answer in zip(wanted.commands, last, strict=True):
-            if isinstance(answer, Refused):
+            if isinstance(answer, CommandRefused):
                 return f"{answer} ({_text(command[0])})"
     return None
 

@@ -87,7 +87,7 @@ class SyncsAtOnce:
         return self._run(lambda: self._disk.sync_folder(path), done)
 
     def _run(self, sync: Callable[[], None], done: Told) -> Syncing:
-        ended = Ended(done)
+        ended = CompletedSync(done)
         try:
             sync()
         except OSError as error:
@@ -96,7 +96,7 @@ class SyncsAtOnce:
         return ended
 
 
-class Ended:
+class CompletedSync:
     """`broker.runtime.seams.Syncing` of a sync that has ended, and who is to be told."""
 
     __slots__ = ("_done", "error")
@@ -112,7 +112,7 @@ class Ended:
             done(self.error)
 
 
-class _Begun:
+class _SubmittedSync:
     """`broker.runtime.seams.Syncing` of a sync that the kernel was given."""
 
     __slots__ = ("_aio", "done", "number", "path")
@@ -153,7 +153,7 @@ class LinuxAio:
         self._context = ctypes.c_ulong(0)
         if self._call(setup, ctypes.c_long(_IN_FLIGHT_MAX), ctypes.byref(self._context)) < 0:
             raise OSError(ctypes.get_errno(), "no AIO")
-        self._waiting: dict[int, _Begun] = {}
+        self._waiting: dict[int, _SubmittedSync] = {}
         self._ended_untold: dict[int, int] = {}
         """By number: results that the kernel has given out, and gives out no more, of those that wait to be told."""
         self._last = 0
@@ -196,7 +196,7 @@ class LinuxAio:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            ended = Ended(done, error)
+            ended = CompletedSync(done, error)
             self._loop.call_soon(ended.wait)
             return ended
         try:
@@ -206,7 +206,7 @@ class LinuxAio:
             os.close(descriptor)
         return self._at_once.begin_folder(path, done) if begun is None else begun
 
-    def _begin(self, operation: int, descriptor: int, path: str, done: Told) -> _Begun | None:
+    def _begin(self, operation: int, descriptor: int, path: str, done: Told) -> _SubmittedSync | None:
         """Give a sync to the kernel; None when it takes none: too many at once, or a file system without."""
         if descriptor < 0 or self._eventfd < 0:
             return None
@@ -216,7 +216,7 @@ class LinuxAio:
         request.flags, request.eventfd = _FLAG_EVENTFD, self._eventfd
         if self._call(self._submit, self._context, self._one, self._requests) != 1:
             return None
-        begun = self._waiting[number] = _Begun(self, number, done, path)
+        begun = self._waiting[number] = _SubmittedSync(self, number, done, path)
         return begun
 
     def wait(self, number: int) -> None:

@@ -111,7 +111,7 @@ def is_readable(file: DiskFile, size: int) -> bool:
     return True
 
 
-class Windows:
+class MappedWindows:
     """Which bytes of a mapped file may be looked at; each window is read once, when it is first asked for."""
 
     __slots__ = ("_bad", "_file", "_states", "_told")

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from broker.errors import StoreError
-from broker.format.message import Message
-from broker.log.awaited import Awaited, AwaitedSteps, all_durable
+from broker.format.message import LogMessage
 from broker.log.decisions import prepared_offset_of
+from broker.log.durability import Awaited, AwaitedSteps, all_durable
 from broker.log.put import Put
 from broker.query import by_unique_key
-from broker.scheduled.cancelling import CancelOutcome, delivered, run_query
+from broker.scheduled.cancelling import CancelEffect, delivered, run_query
 from broker.scheduled.delay import metrics as counted
 from broker.scheduled.delay.due import DueDelays
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
@@ -29,7 +29,7 @@ _FOUND_MAX = 64
 """Records of one UNIQ_KEY that are looked at, the newest."""
 
 
-def cancelling(due: DueDelays, topic: str, unique_key: str) -> AwaitedSteps[CancelOutcome]:
+def cancelling(due: DueDelays, topic: str, unique_key: str) -> AwaitedSteps[CancelEffect]:
     """Cancel what waits under a name, in steps of bounded work; durable when it ends.
 
     All of it, where a producer stored it more than once.
@@ -39,8 +39,8 @@ def cancelling(due: DueDelays, topic: str, unique_key: str) -> AwaitedSteps[Canc
         OSError: The store cannot be read.
     """
     store = due.store
-    mine: list[Message] = []
-    cancels: list[Message] = []
+    mine: list[LogMessage] = []
+    cancels: list[LogMessage] = []
     while True:
         retries = due.retries
         # What was under way is durable after this, and completed. It is looked at again while more is under way that
@@ -51,20 +51,20 @@ def cancelling(due: DueDelays, topic: str, unique_key: str) -> AwaitedSteps[Canc
         waiting = [each for each in mine if due.is_waiting(each.queue_id + 1, each.offset, retries)]
         if waiting and not any(each.offset in due.levels[each.queue_id + 1].held for each in waiting):
             yield from _append(due, waiting, topic, unique_key)
-            return CancelOutcome.CANCELLED
+            return CancelEffect.CANCELLED
         if all(due.is_over(each.queue_id + 1, each.offset) for each in mine):
             break
     newest = max(mine, key=lambda each: each.physical, default=None)
     if newest is None:
-        return CancelOutcome.CANCELLED if cancels else (yield from delivered(store, topic, unique_key))
+        return CancelEffect.CANCELLED if cancels else (yield from delivered(store, topic, unique_key))
     if CANCEL_TOPIC in store.topics:
         # Another cancel of it may have become durable since: asked once more, in one step.
         cancels = by_unique_key(store, CANCEL_TOPIC, unique_key, limit=_FOUND_MAX).run().found
     replaced = {each.prepared_offset for each in cancels}
-    return CancelOutcome.CANCELLED if prepared_offset_of(newest.physical) in replaced else CancelOutcome.TOO_LATE
+    return CancelEffect.CANCELLED if prepared_offset_of(newest.physical) in replaced else CancelEffect.TOO_LATE
 
 
-def _stored(store: Store, where: str, topic: str, unique_key: str) -> Generator[None, None, list[Message]]:
+def _stored(store: Store, where: str, topic: str, unique_key: str) -> Generator[None, None, list[LogMessage]]:
     """Find the records of a name in one of the two topics."""
     if where not in store.topics:
         return []
@@ -72,7 +72,7 @@ def _stored(store: Store, where: str, topic: str, unique_key: str) -> Generator[
     return [each for each in found if each.properties.get("REAL_TOPIC") == topic]
 
 
-def _append(due: DueDelays, waiting: list[Message], topic: str, unique_key: str) -> AwaitedSteps[None]:
+def _append(due: DueDelays, waiting: list[LogMessage], topic: str, unique_key: str) -> AwaitedSteps[None]:
     """Append, and complete what was replaced when that is durable; until then it is held."""
     store = due.store
     own = store.create_topic(CANCEL_TOPIC, 1, system=True)

@@ -21,14 +21,14 @@ from typing import Unpack
 
 import structlog
 
-from broker.log.awaited import AwaitedSteps
-from broker.log.decisions import Decision
+from broker.log.decisions import DecisionRecord
+from broker.log.durability import AwaitedSteps
 from broker.log.shared_walk import Reading, alone, decided
 from broker.runtime.bundle import Runtime, runtime_of
 from broker.runtime.file_writes import FileWrite, StateWriter, can_wait
 from broker.runtime.later import Earliest, Repeated
 from broker.runtime.steps import run_now
-from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.delay.cancel import cancelling
 from broker.scheduled.delay.due import DueDelays
 from broker.scheduled.delay.level_queue import DelayLevel
@@ -130,7 +130,7 @@ class Delays:
         if self._running:
             self._saves.begin()
 
-    def _decided(self, decision: Decision) -> None:
+    def _decided(self, decision: DecisionRecord) -> None:
         entry = self.store.record_at(decision.replaced)
         if entry is not None and entry.topic == SCHEDULE_NAME and entry.queue_id + 1 in self.levels:
             self.levels[entry.queue_id + 1].complete(entry.queue_offset)
@@ -173,7 +173,7 @@ class Delays:
 
     # One message
 
-    def cancel(self, topic: str, unique_key: str) -> CancelOutcome:
+    def cancel(self, topic: str, unique_key: str) -> CancelEffect:
         """Cancel the message of a topic that has an id (UNIQ_KEY); durable when this returns. `cancelling` is in steps.
 
         Raises:
@@ -182,7 +182,7 @@ class Delays:
         """
         return run_now(self.cancelling(topic, unique_key))
 
-    def cancelling(self, topic: str, unique_key: str) -> AwaitedSteps[CancelOutcome]:
+    def cancelling(self, topic: str, unique_key: str) -> AwaitedSteps[CancelEffect]:
         """`cancel` in steps of bounded work; returns the outcome."""
         return cancelling(self.due, topic, unique_key)
 

@@ -14,10 +14,10 @@ from broker.errors import StoreError
 from broker.runtime.bundle import Runtime
 from broker.runtime.step_size import STEPS_MAX, StepSize
 from broker.scheduled.delay import metrics as counted
-from broker.scheduled.delay.level_queue import DelayLevel, Refused, Waiting
+from broker.scheduled.delay.level_queue import DelayLevel, LevelMessage, RefusedDelay
 from broker.scheduled.delay.levels import SCHEDULE_NAME, WAIT_NAME
 from broker.scheduled.delay.puts import DELAY_NAMES
-from broker.scheduled.delivery import Delivery, Due
+from broker.scheduled.delivery import Due, ScheduledDelivery
 from broker.scheduled.release import release
 from broker.scheduled.release_plain import Facts, Plain, PlainRelease
 from broker.store import Store
@@ -63,7 +63,7 @@ class DueDelays:
         self.store = store
         self.clock = runtime.clock
         metrics = self.metrics = runtime.metrics
-        self.delivery: Delivery[Waiting] = Delivery(store, self)
+        self.delivery: ScheduledDelivery[LevelMessage] = ScheduledDelivery(store, self)
         self.retries = 0
         self.step_size = StepSize(runtime, STEP_MESSAGES)
         self._limited_log = runtime.limited_log
@@ -121,7 +121,7 @@ class DueDelays:
         now_ms, alone = self.clock.wall_ms(), not self.delivery.in_flight
         due = self._due_levels(now_ms)
         count = self.step_size.begin() if due else 0
-        messages: list[Waiting] = []
+        messages: list[LevelMessage] = []
         for level in due:
             messages += level.take(now_ms, max(1, count // len(due)), max(1, STEP_BYTES // len(due)))
         taken = not messages or self._deliver(messages)
@@ -141,7 +141,7 @@ class DueDelays:
                 due.append((head.due_ms, level))
         return [level for _, level in sorted(due, key=lambda each: each[0])]
 
-    def _deliver(self, messages: list[Waiting]) -> bool:
+    def _deliver(self, messages: list[LevelMessage]) -> bool:
         return self.delivery.deliver(messages, together_max=STEP_MESSAGES)
 
     def _retry(self) -> bool:
@@ -159,11 +159,11 @@ class DueDelays:
 
     # What a delivery asks
 
-    def release_plain(self, messages: list[Waiting]) -> Plain:
+    def release_plain(self, messages: list[LevelMessage]) -> Plain:
         """Make what to append for messages as this broker writes them."""
         return self._plain.release([(each.physical, each.size) for each in messages])
 
-    def release(self, message: Waiting) -> Due:
+    def release(self, message: LevelMessage) -> Due:
         """Make what to append for a message.
 
         Raises:
@@ -174,7 +174,7 @@ class DueDelays:
         put, born_ms, born_host = release(record, self.store.topics, DELAY_NAMES)
         return Due((put,), born_ms, born_host)
 
-    def refuse(self, message: Waiting, reason: str) -> None:
+    def refuse(self, message: LevelMessage, reason: str) -> None:
         """Keep a refused message apart."""
         self.metrics.counter(counted.REFUSED).add()
         self._limited_log.note(
@@ -191,9 +191,9 @@ class DueDelays:
             return
         if not any(each.refused for each in self.levels.values()):
             self._retry_at = self.clock.monotonic() + RETRY_SECONDS
-        level.refused[message.offset] = Refused(message, reason, self.clock.wall_ms())
+        level.refused[message.offset] = RefusedDelay(message, reason, self.clock.wall_ms())
 
-    def lose(self, message: Waiting, error: StoreError) -> None:
+    def lose(self, message: LevelMessage, error: StoreError) -> None:
         """Give a message up whose record is damaged or gone."""
         self.metrics.counter(counted.LOST).add()
         self._limited_log.note(
@@ -205,20 +205,20 @@ class DueDelays:
         )
         self.levels[message.level].complete(message.offset)
 
-    def wait(self, messages: Sequence[Waiting], error: StoreError) -> None:
+    def wait(self, messages: Sequence[LevelMessage], error: StoreError) -> None:
         """Take back what the store has no room for."""
         self.metrics.counter(counted.WAITS).add()
         self._limited_log.note("delays_wait", level=messages[0].level, error=str(error))
         self.give_back(messages)
 
-    def give_back(self, messages: Sequence[Waiting]) -> None:
+    def give_back(self, messages: Sequence[LevelMessage]) -> None:
         """Take back what is not delivered in this step; those of a level follow each other, in its order."""
         for number, group in groupby(messages, _level):
             level, offsets = self.levels[number], [each.offset for each in group]
             if offsets[0] not in level.refused:
                 level.give_back(offsets)
 
-    def done(self, messages: list[Waiting], error: StoreError | None) -> None:
+    def done(self, messages: list[LevelMessage], error: StoreError | None) -> None:
         """Settle what is stored."""
         if error is not None:
             return

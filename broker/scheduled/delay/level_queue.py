@@ -35,7 +35,7 @@ _RUNS_MAX = 64
 _NO_END = 1 << 62
 
 
-class Waiting(NamedTuple):
+class LevelMessage(NamedTuple):
     """A message: number of its level, queue offset, commit-log offset, size, due time in ms since the epoch."""
 
     level: int
@@ -46,10 +46,10 @@ class Waiting(NamedTuple):
 
 
 @dataclass(slots=True)
-class Refused:
+class RefusedDelay:
     """A message whose delivery was refused: what it is, why, since when (wall ms), how often it was tried."""
 
-    message: Waiting
+    message: LevelMessage
     reason: str
     since_ms: int
     tries: int = 1
@@ -105,7 +105,7 @@ def _start(found: list[int]) -> int:
 _due_ms = attrgetter("due_ms")
 
 
-class _Run:
+class _DueRun:
     """Offsets of a queue from `start` to `end` whose due times do not fall; those below `next` were tried."""
 
     __slots__ = ("end", "next", "start")
@@ -133,10 +133,10 @@ class DelayLevel:
         self.queue = queue
         self.position = queue.min_offset
         self.completed = Ranges()
-        self.refused: dict[int, Refused] = {}
+        self.refused: dict[int, RefusedDelay] = {}
         self.held: set[int] = set()
         self._clock = clock
-        self._runs = [_Run(self.position, self.position)]
+        self._runs = [_DueRun(self.position, self.position)]
         self._caps: deque[tuple[int, float]] = deque()
         """(end offset, monotonic seconds), both rising: what is before has waited for its delay by then."""
         self._seen = self.position
@@ -174,7 +174,7 @@ class DelayLevel:
         """Whether a message was taken, and not given back."""
         return offset < self._run_of(offset).next
 
-    def _run_of(self, offset: int) -> _Run:
+    def _run_of(self, offset: int) -> _DueRun:
         return next(run for run in self._runs if offset < run.end)
 
     def _advance(self) -> None:
@@ -193,7 +193,7 @@ class DelayLevel:
         elif offset > self.position:
             self.completed.add(offset, offset + 1)
 
-    def complete_all(self, messages: Sequence[Waiting]) -> None:
+    def complete_all(self, messages: Sequence[LevelMessage]) -> None:
         """`complete` for messages in the order of their offsets."""
         # A run without a gap, as nearly always, is one range: no look at each.
         first, end = messages[0].offset, messages[-1].offset + 1
@@ -226,7 +226,7 @@ class DelayLevel:
         self._cap(start)
         last = self._runs[-1]
         if start > last.start and len(self._runs) < _RUNS_MAX:
-            self._runs.append(_Run(start, max(start, last.next)))
+            self._runs.append(_DueRun(start, max(start, last.next)))
             last.end, last.next = start, min(last.next, start)
 
     def _cap(self, end: int) -> None:
@@ -249,22 +249,22 @@ class DelayLevel:
                 return min(due, self._clock.wall_ms() + left_ms)
         return due
 
-    def waiting(self, offset: int, chunk: int = CHUNK_UNITS) -> Iterator[Waiting]:
+    def waiting(self, offset: int, chunk: int = CHUNK_UNITS) -> Iterator[LevelMessage]:
         """Yield what is not completed from an offset on, in the queue's order; completes fillers on the way."""
         while (offset := self.completed.after(offset)) < self.queue.max_offset:
             for physical, size, due in self.queue.read(offset, chunk):
                 if size == FILLER_SIZE:
                     self.complete(offset)
                 elif offset not in self.completed:
-                    yield Waiting(self.level, offset, physical, size, self._due(offset, due))
+                    yield LevelMessage(self.level, offset, physical, size, self._due(offset, due))
                 offset += 1
 
-    def head(self) -> Waiting | None:
+    def head(self) -> LevelMessage | None:
         """Return the message that was not tried and is due first, None when there is none."""
         heads = [head for run in self._runs if (head := self._head(run)) is not None]
         return min(heads, key=_due_ms, default=None)
 
-    def _head(self, run: _Run) -> Waiting | None:
+    def _head(self, run: _DueRun) -> LevelMessage | None:
         end = min(run.end, self.queue.max_offset)
         if run.next >= end:
             return None
@@ -275,9 +275,9 @@ class DelayLevel:
         run.next = end
         return None
 
-    def take(self, now_ms: int, count_max: int, bytes_max: int) -> list[Waiting]:
+    def take(self, now_ms: int, count_max: int, bytes_max: int) -> list[LevelMessage]:
         """Return messages that are due, at least one if one is, and have them tried."""
-        found: list[Waiting] = []
+        found: list[LevelMessage] = []
         held = self.held
         for run in list(self._runs):
             if run.next >= min(run.end, self.queue.max_offset):

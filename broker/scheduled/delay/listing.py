@@ -12,7 +12,7 @@ from broker.format.properties import find_property
 from broker.format.record import split, store_timestamp
 from broker.format.wait_properties import REAL_QUEUE_NAME, REAL_TOPIC_NAME
 from broker.scheduled.delay.delays import Delays
-from broker.scheduled.delay.level_queue import DelayLevel, Waiting
+from broker.scheduled.delay.level_queue import DelayLevel, LevelMessage
 from broker.scheduled.delay.puts import DelayedPuts
 from broker.views import DelayedMessage, DelayLevelView
 
@@ -87,12 +87,12 @@ def pending_messages(
     return found, None
 
 
-def _by_due(level: DelayLevel, begin: int) -> Iterator[tuple[int, int, Waiting]]:
+def _by_due(level: DelayLevel, begin: int) -> Iterator[tuple[int, int, LevelMessage]]:
     for waiting in level.waiting(max(level.position, begin), _CHUNK_UNITS):
         yield waiting.due_ms, level.level, waiting
 
 
-def _message(delays: Delays, level: DelayLevel, waiting: Waiting) -> DelayedMessage | None:
+def _message(delays: Delays, level: DelayLevel, waiting: LevelMessage) -> DelayedMessage | None:
     try:
         record = delays.store.read(waiting.physical, waiting.size)
         block = split(record)[1]

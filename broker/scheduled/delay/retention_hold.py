@@ -8,12 +8,12 @@ the log's tail, as messages of level 1.
 from __future__ import annotations
 
 from broker.errors import DamagedRecord, RecordGone, StoreError
-from broker.log.awaited import AwaitedSteps, all_durable
+from broker.log.durability import AwaitedSteps, all_durable
 from broker.retention import ExpiringSegment, Relocation
 from broker.runtime.metrics import Metrics
 from broker.scheduled.delay import metrics as counted
 from broker.scheduled.delay.delays import Delays
-from broker.scheduled.delay.level_queue import DelayLevel, Waiting
+from broker.scheduled.delay.level_queue import DelayLevel, LevelMessage
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
 from broker.scheduled.delay.puts import put_again
 
@@ -75,7 +75,7 @@ class DelayHold:
             if (minimum := expiring.minimums.get((SCHEDULE_TOPIC, level.level - 1), 0))
         ]
 
-    def _put_again(self, level: DelayLevel, message: Waiting) -> bool:
+    def _put_again(self, level: DelayLevel, message: LevelMessage) -> bool:
         store = self._delays.store
         try:
             put, born_ms, born_host = put_again(store.read(message.physical, message.size), store)

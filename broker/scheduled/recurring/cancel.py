@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from broker.format.message import Message
-from broker.log.awaited import AwaitedSteps, all_durable
+from broker.format.message import LogMessage
+from broker.log.durability import AwaitedSteps, all_durable
 from broker.log.owner import OWNER_NAME, is_foreign
 from broker.query import by_key
 from broker.runtime.steps import run_now
-from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.recurring.names import LOOP_NAME
 from broker.scheduled.recurring.occurrence import Occurrence, parse_id
 from broker.scheduled.timer.names import TIMER_TOPIC
@@ -34,7 +34,7 @@ _OWNED_MAX = 1024
 
 def cancelling_delay(
     timers: Timers, topic: str, occurrence: Occurrence, *, owner: str | None = None
-) -> AwaitedSteps[CancelOutcome]:
+) -> AwaitedSteps[CancelEffect]:
     """Cancel, in steps of bounded work; the outcome is durable when it is returned.
 
     Args:
@@ -67,26 +67,26 @@ def cancelling_delay(
                 cancelling = timers.cancelling(topic, unique_key)
                 # An occurrence that was due meanwhile has a next one: another look finds it.
                 outcome = (yield from cancelling) if left else run_now(cancelling)
-                is_cancelled = is_cancelled or outcome is CancelOutcome.CANCELLED
+                is_cancelled = is_cancelled or outcome is CancelEffect.CANCELLED
             if is_cancelled:
-                return CancelOutcome.CANCELLED
+                return CancelEffect.CANCELLED
             if not waited or not (pending or under_way):
                 break
         if waited:
             return (yield from _ended(timers, topic, occurrence, waited[0], owner))
     # It did not wait, or what waited is no longer kept.
     was_delivered = yield from _is_delivered(timers.store, topic, occurrence, owner)
-    return CancelOutcome.TOO_LATE if was_delivered else CancelOutcome.UNKNOWN
+    return CancelEffect.TOO_LATE if was_delivered else CancelEffect.UNKNOWN
 
 
 def _ended(
-    timers: Timers, topic: str, occurrence: Occurrence, newest: Message, owner: str | None
-) -> AwaitedSteps[CancelOutcome]:
+    timers: Timers, topic: str, occurrence: Occurrence, newest: LogMessage, owner: str | None
+) -> AwaitedSteps[CancelEffect]:
     """Tell how it ended, from the newest record that waited: a move cancels a record too, and delivers later."""
     last = (_occurrence(newest) or occurrence) if occurrence.is_loop else occurrence
     if (yield from _is_delivered(timers.store, topic, last, owner)):
-        return CancelOutcome.TOO_LATE
-    outcome: CancelOutcome = yield from timers.cancelling(topic, newest.unique_key)
+        return CancelEffect.TOO_LATE
+    outcome: CancelEffect = yield from timers.cancelling(topic, newest.unique_key)
     return outcome
 
 
@@ -102,10 +102,10 @@ def _flush(store: Store) -> None:
         raise store.failed
 
 
-def _is_of(message: Message, owner: str | None) -> bool:
+def _is_of(message: LogMessage, owner: str | None) -> bool:
     return not is_foreign(message.properties.get(OWNER_NAME.decode(), ""), owner)
 
 
-def _occurrence(message: Message) -> Occurrence | None:
+def _occurrence(message: LogMessage) -> Occurrence | None:
     value = message.properties.get(LOOP_NAME.decode())
     return None if value is None else parse_id(value)

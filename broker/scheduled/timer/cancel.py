@@ -13,15 +13,15 @@ from collections.abc import Generator
 from typing import NamedTuple
 
 from broker.errors import DamagedRecord, RecordGone, StoreError
-from broker.format.message import Message
+from broker.format.message import LogMessage
 from broker.format.numbers import whole_number
 from broker.format.properties import find_property
 from broker.format.record import split
-from broker.log.awaited import Awaited, AwaitedSteps, all_durable
 from broker.log.decisions import prepared_offset_of
+from broker.log.durability import Awaited, AwaitedSteps, all_durable
 from broker.log.put import Put
 from broker.query import by_unique_key
-from broker.scheduled.cancelling import CancelOutcome, delivered, run_query
+from broker.scheduled.cancelling import CancelEffect, delivered, run_query
 from broker.scheduled.release import release
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.due import MARK
@@ -40,18 +40,18 @@ _FOUND_MAX = 64
 class Rescheduled(NamedTuple):
     """What became of it; the new UNIQ_KEY when it was in time, else ""."""
 
-    outcome: CancelOutcome
+    outcome: CancelEffect
     unique_key: str
 
 
 class _Target(NamedTuple):
     """A pending timer: its record as a message and as bytes."""
 
-    message: Message
+    message: LogMessage
     record: memoryview
 
 
-def cancelling(parts: TimerParts, topic: str, unique_key: str) -> AwaitedSteps[CancelOutcome]:
+def cancelling(parts: TimerParts, topic: str, unique_key: str) -> AwaitedSteps[CancelEffect]:
     """Cancel a timer, in steps of bounded work; durable when it ends.
 
     Raises:
@@ -59,11 +59,11 @@ def cancelling(parts: TimerParts, topic: str, unique_key: str) -> AwaitedSteps[C
         OSError: The store cannot be read.
     """
     target = yield from _find(parts, topic, unique_key)
-    if isinstance(target, CancelOutcome):
+    if isinstance(target, CancelEffect):
         return target
     yield from _append(parts, target, [_cancel_put(parts, target)])
     parts.due.count_cancel(split(target.record)[1])
-    return CancelOutcome.CANCELLED
+    return CancelEffect.CANCELLED
 
 
 def rescheduling(parts: TimerParts, topic: str, unique_key: str, due_ms: int) -> AwaitedSteps[Rescheduled]:
@@ -79,7 +79,7 @@ def rescheduling(parts: TimerParts, topic: str, unique_key: str, due_ms: int) ->
         OSError: The store cannot be read.
     """
     target = yield from _find(parts, topic, unique_key)
-    if isinstance(target, CancelOutcome):
+    if isinstance(target, CancelEffect):
         return Rescheduled(target, "")
     released = release(target.record, parts.store.topics, (*TIMER_NAMES, b"UNIQ_KEY"))
     moved = released.put._replace(unique_key=b"")
@@ -88,10 +88,10 @@ def rescheduling(parts: TimerParts, topic: str, unique_key: str, due_ms: int) ->
         again = parts.store.waiting(TimedPuts).timed(moved, parts.clock.wall_ms() + 1)
     keys = yield from _append(parts, target, [_cancel_put(parts, target), again])
     parts.metrics.counter(counted.CANCELLED).add()
-    return Rescheduled(CancelOutcome.CANCELLED, keys[1])
+    return Rescheduled(CancelEffect.CANCELLED, keys[1])
 
 
-def _find(parts: TimerParts, topic: str, unique_key: str) -> AwaitedSteps[_Target | CancelOutcome]:
+def _find(parts: TimerParts, topic: str, unique_key: str) -> AwaitedSteps[_Target | CancelEffect]:
     """Find the pending record of a timer, or tell why there is none.
 
     What is under way with a look has landed before the next one, so a second look at the same record tells, and a third
@@ -110,7 +110,7 @@ def _find(parts: TimerParts, topic: str, unique_key: str) -> AwaitedSteps[_Targe
 
 def _look(
     parts: TimerParts, topic: str, unique_key: str, taken: set[int], retry_at: float
-) -> Generator[None, None, _Target | CancelOutcome | None]:
+) -> Generator[None, None, _Target | CancelEffect | None]:
     """`_find`, once; None while something is under way that may be of this timer.
 
     Args:
@@ -128,10 +128,10 @@ def _look(
     cancels = {each.prepared_offset for each in mine if CANCEL_NAME.decode() in each.properties}
     timed = [each for each in mine if CANCEL_NAME.decode() not in each.properties]
     if not timed:
-        return CancelOutcome.CANCELLED if cancels else (yield from delivered(parts.store, topic, unique_key))
+        return CancelEffect.CANCELLED if cancels else (yield from delivered(parts.store, topic, unique_key))
     newest = max(timed, key=lambda each: each.physical)
     if prepared_offset_of(newest.physical) in cancels:
-        return CancelOutcome.CANCELLED
+        return CancelEffect.CANCELLED
     if newest.physical in due.held:
         return None
     is_pending = parts.is_pending(newest.physical, newest.offset)
@@ -148,11 +148,11 @@ def _look(
         found = by_unique_key(store, TIMER_TOPIC, unique_key, limit=_FOUND_MAX).run().found
         cancels = {each.prepared_offset for each in found if CANCEL_NAME.decode() in each.properties}
         replaced = prepared_offset_of(newest.physical) in cancels
-        return CancelOutcome.CANCELLED if replaced else CancelOutcome.TOO_LATE
+        return CancelEffect.CANCELLED if replaced else CancelEffect.TOO_LATE
     try:
         return _Target(newest, store.read(newest.physical, newest.size))
     except (DamagedRecord, RecordGone):
-        return CancelOutcome.UNKNOWN
+        return CancelEffect.UNKNOWN
 
 
 def _cancel_put(parts: TimerParts, target: _Target) -> Put:

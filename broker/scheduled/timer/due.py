@@ -30,11 +30,11 @@ from broker.format.wait_properties import REAL_TOPIC_NAME
 from broker.log.put import Put
 from broker.runtime.bundle import Runtime
 from broker.runtime.step_size import STEPS_MAX, StepSize
-from broker.scheduled.delivery import Delivery, Due
+from broker.scheduled.delivery import Due, ScheduledDelivery
 from broker.scheduled.release import Released, moved, release, without
 from broker.scheduled.release_plain import Facts, Plain, PlainRelease
+from broker.scheduled.timer import log_units
 from broker.scheduled.timer import metrics as counted
-from broker.scheduled.timer import taking
 from broker.scheduled.timer.names import (
     CANCEL_NAME,
     DELIVER_NAME,
@@ -45,7 +45,7 @@ from broker.scheduled.timer.names import (
     due_of,
     slot_of,
 )
-from broker.scheduled.timer.pending.coming import Coming
+from broker.scheduled.timer.pending.due_timers import Coming
 from broker.scheduled.timer.pending.log import MAGIC_DELETE, MAGIC_ROLL, MAGIC_TIMER, Taken, TimersDamaged, Unit
 from broker.scheduled.timer.pending.table import TimerTable, key_of
 from broker.store import Store
@@ -88,7 +88,7 @@ class Follower(Protocol):
 
 
 @dataclass(slots=True)
-class Refused:
+class RefusedTimer:
     """A timer whose delivery was refused: what it is, why, since when (wall ms), how often it was tried."""
 
     timer: Taken
@@ -128,13 +128,13 @@ class DueTimers:
         appending: Callable[[], AbstractContextManager[None]],
         follower: Follower | None = None,
     ) -> None:
-        self.refused: dict[int, Refused] = {}
+        self.refused: dict[int, RefusedTimer] = {}
         self.superseded: set[int] = set()
         self.held: dict[int, list[Taken]] = {}
         self.refused_max = REFUSED_MAX
         self._follower = follower
         self.step_size = StepSize(runtime, STEP_MESSAGES)
-        self.delivery: Delivery[Taken] = Delivery(store, self, appending=appending)
+        self.delivery: ScheduledDelivery[Taken] = ScheduledDelivery(store, self, appending=appending)
         self.retry_at = 0.0
         self._delivered = delivered
         self._store = store
@@ -218,8 +218,8 @@ class DueTimers:
         positions = coming.take(now_ms, count_max)
         if not positions:
             return []
-        taken = taking.take(self._table.log, positions)
-        count = taking.fitting(taken, STEP_BYTES)
+        taken = log_units.take(self._table.log, positions)
+        count = log_units.fitting(taken, STEP_BYTES)
         if count < len(taken):
             coming.give_back([(key_of(unit), position) for position, unit in taken[count:]])
             del taken[count:]
@@ -239,7 +239,7 @@ class DueTimers:
         """Make what to append for timers as this broker writes them: no rolls, loops or cancels."""
         table = self._table
         unwanted = self.superseded | self.held.keys() if self.held else self.superseded
-        places, dues, others = taking.usual(messages, unwanted, table.cancels, table.log.marked)
+        places, dues, others = log_units.usual(messages, unwanted, table.cancels, table.log.marked)
         plain = self._plain.release(places, dues)
         if not others:
             return plain
@@ -381,7 +381,7 @@ class DueTimers:
             return
         if not self.refused:
             self.retry_at = self._clock.monotonic() + RETRY_SECONDS
-        self.refused[unit.physical] = Refused(message, reason, self._clock.wall_ms())
+        self.refused[unit.physical] = RefusedTimer(message, reason, self._clock.wall_ms())
         self._table.complete(unit, marked=True)
 
     def _defer(self, message: Taken) -> bool:
@@ -437,7 +437,7 @@ class DueTimers:
         if self.refused:
             news = [each for each in messages if each.unit.physical not in self.refused]
             again = [each for each in messages if each.unit.physical in self.refused]
-        first_due_ms, rolls, slots, topics = taking.completed(news)
+        first_due_ms, rolls, slots, topics = log_units.completed(news)
         rolls += sum([bool(unit.magic & MAGIC_ROLL) for _, unit in again])
         self._rolled_count.value += rolls
         self._delivered_count.value += len(messages) - rolls
@@ -485,7 +485,9 @@ class DueTimers:
     def restore(self, physical: int, size: int, due_ms: int, topic_hash: int) -> None:
         """Take a timer over that was refused when the store was closed."""
         unit = Unit(-1, MAGIC_TIMER, -1, physical, size, topic_hash, due_ms)
-        self.refused[physical] = Refused(Taken(-1, unit), "it was refused before the start", self._clock.wall_ms(), 0)
+        self.refused[physical] = RefusedTimer(
+            Taken(-1, unit), "it was refused before the start", self._clock.wall_ms(), 0
+        )
 
 
 _FACTS = Facts((b"TIMER_DELIVER_MS\x01", 18), (b"TIMER_OUT_MS\x01", 18), (b"REAL_TOPIC\x01", 0), (b"REAL_QID\x01", 4))

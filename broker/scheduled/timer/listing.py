@@ -21,13 +21,13 @@ from broker.format.record import split, store_timestamp
 from broker.format.wait_properties import REAL_QUEUE_NAME, REAL_TOPIC_NAME
 from broker.scheduled.recurring.occurrence import parse_id, user_key
 from broker.scheduled.timer import metrics as counted
-from broker.scheduled.timer.due import Refused
+from broker.scheduled.timer.due import RefusedTimer
 from broker.scheduled.timer.names import ROLLS_NAME
 from broker.scheduled.timer.parts import AHEAD_MS
 from broker.scheduled.timer.pending.log import MAGIC_DELETE, Unit
 from broker.scheduled.timer.pending.slot_walk import UNITS_MAX, walk
 from broker.scheduled.timer.pending.table import TimerTable
-from broker.scheduled.timer.stages import Stage
+from broker.scheduled.timer.stages import TimerPipelineStage
 from broker.scheduled.timer.timers import Timers
 from broker.views import LoopView, TimerStage, TimerStatus, TimerView, TopicTimers
 
@@ -66,7 +66,7 @@ def timer_status(timers: Timers) -> TimerStatus:
                 count=metrics.value(counted.STAGE_COUNT, stage.value),
                 paused=not timers.stages.runs(stage),
             )
-            for stage in Stage
+            for stage in TimerPipelineStage
         ],
     )
 
@@ -160,7 +160,7 @@ class TimerListing:
         self._heap: list[tuple[int, int, int]] = []
         """(-due ms, -commit-log offset, size) of those due first, the last of them at the front."""
         self._count_max = min(_KEPT_MAX, _PAGES_KEPT * limit) + 1
-        self._refused: dict[int, Refused] = {}
+        self._refused: dict[int, RefusedTimer] = {}
 
     def steps(self) -> Generator[None, None, None]:
         """Search, yielding after each bounded piece of work.

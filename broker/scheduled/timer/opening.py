@@ -20,16 +20,16 @@ from collections.abc import Generator
 import structlog
 
 from broker.errors import DamagedRecord, RecordGone
-from broker.log.decisions import Decision
+from broker.log.decisions import DecisionRecord
 from broker.log.shared_walk import Reading, decided
 from broker.scheduled.timer import metrics as counted
+from broker.scheduled.timer.log_units import count_waiting
 from broker.scheduled.timer.names import TIMER_NAME, due_of, slot_of
 from broker.scheduled.timer.parts import AHEAD_MS, TimerParts
 from broker.scheduled.timer.pending.log import MAGIC_DELETE, UNIT_BYTES, TimersDamaged
 from broker.scheduled.timer.pending.state import Saved
 from broker.scheduled.timer.pending.table import CHUNK_UNITS
 from broker.scheduled.timer.pending.wheel import Slot
-from broker.scheduled.timer.taking import count_waiting
 
 _PHYSICAL = struct.Struct(">28xq16x")
 """Of a unit: the commit-log offset of its record."""
@@ -231,7 +231,7 @@ def _apply_decisions(parts: TimerParts, start: int, refused: dict[int, tuple[int
     table = parts.table
     unknown: array[int] = array("q")
 
-    def complete(decision: Decision) -> None:
+    def complete(decision: DecisionRecord) -> None:
         if refused.pop(decision.replaced, None) is not None:
             return
         position = table.log.find(decision.replaced)

@@ -12,21 +12,21 @@ from broker.format.java import tags_code
 from broker.format.properties import find_property
 from broker.format.record import prepared_offset, split
 from broker.format.wait_properties import REAL_TOPIC_NAME
-from broker.log.awaited import Awaited, AwaitedSteps
+from broker.log.durability import Awaited, AwaitedSteps
 from broker.log.shared_walk import Reading, alone
 from broker.queues.consume_queue import ConsumeQueue
 from broker.runtime.bundle import Runtime
-from broker.runtime.steps import Ended, step
+from broker.runtime.steps import StepsEnd, step
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.due import DueTimers, Follower
-from broker.scheduled.timer.entering import Entering
+from broker.scheduled.timer.enqueuing import Entering
 from broker.scheduled.timer.names import due_of
 from broker.scheduled.timer.pending.log import TimerLog, TimersDamaged, Unit
-from broker.scheduled.timer.pending.state import TimerState
+from broker.scheduled.timer.pending.state import TimerStateFiles
 from broker.scheduled.timer.pending.table import TimerTable
 from broker.scheduled.timer.pending.wheel import TimerWheel
 from broker.scheduled.timer.puts import TimedPuts
-from broker.scheduled.timer.stages import Stage, Stages
+from broker.scheduled.timer.stages import Stages, TimerPipelineStage
 from broker.store import Store
 
 AHEAD_MS = 2000
@@ -92,11 +92,11 @@ class TimerParts:
             self.table,
             runtime,
             delivered=delivered,
-            appending=partial(self.stages.timed, Stage.DEQUEUE_PUT_MESSAGE),
+            appending=partial(self.stages.timed, TimerPipelineStage.DEQUEUE_PUT_MESSAGE),
             follower=follower,
         )
         self.entering = Entering(store, self.table, self.due.superseded, runtime)
-        self.state = TimerState(store.root, disk=disk, clock=clock, metrics=runtime.metrics)
+        self.state = TimerStateFiles(store.root, disk=disk, clock=clock, metrics=runtime.metrics)
         self.is_fresh = False
         self.reading: Generator[None, None, int] | None = None
         self.mending: Generator[None, None, None] | None = None
@@ -142,7 +142,7 @@ class TimerParts:
         if self.mending is None or self.due.under_way:
             return
         try:
-            if isinstance(step(self.mending), Ended):
+            if isinstance(step(self.mending), StepsEnd):
                 self.mending = None
         except (TimersDamaged, OSError):
             # A generator that raised has ended, and what it made is half of it.
@@ -277,14 +277,16 @@ class TimerParts:
             self.metrics.counter(counted.PENDING, self.topic_name(topic_hash)).value = count
         self.metrics.counter(counted.REFUSED_NOW).value = len(self.due.refused)
         self.metrics.counter(counted.LAG).value = self.entering.lag
-        self.stages.depth(Stage.ENQUEUE_GET, self.entering.lag - self.entering.depth)
-        self.stages.depth(Stage.ENQUEUE_PUT, self.entering.depth)
+        self.stages.depth(TimerPipelineStage.ENQUEUE_GET, self.entering.lag - self.entering.depth)
+        self.stages.depth(TimerPipelineStage.ENQUEUE_PUT, self.entering.depth)
         if self.entering.queue is not None and not self.is_mending:
             # Slots are read as they come up, unless something holds that.
-            held = not self.stages.runs(Stage.DEQUEUE_GET) or self.table.coming.count >= COMING_MAX
-            self.stages.depth(Stage.DEQUEUE_GET, self.table.unread(self.clock.wall_ms() + AHEAD_MS) if held else 0)
-        self.stages.depth(Stage.DEQUEUE_GET_MESSAGE, self.table.coming.count + self.table.rolls.count)
-        self.stages.depth(Stage.DEQUEUE_PUT_MESSAGE, self.due.delivery.in_flight)
+            held = not self.stages.runs(TimerPipelineStage.DEQUEUE_GET) or self.table.coming.count >= COMING_MAX
+            self.stages.depth(
+                TimerPipelineStage.DEQUEUE_GET, self.table.unread(self.clock.wall_ms() + AHEAD_MS) if held else 0
+            )
+        self.stages.depth(TimerPipelineStage.DEQUEUE_GET_MESSAGE, self.table.coming.count + self.table.rolls.count)
+        self.stages.depth(TimerPipelineStage.DEQUEUE_PUT_MESSAGE, self.due.delivery.in_flight)
 
     def note_damage(self, error: TimersDamaged) -> None:
         """Count and say that timer log or wheel cannot be believed."""

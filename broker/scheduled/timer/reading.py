@@ -13,7 +13,7 @@ from broker.format.record import Located, strip_own
 from broker.format.wait_properties import REAL_TOPIC_NAME
 from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
 from broker.scheduled.timer.names import CANCEL_NAME, due_of, slot_of
-from broker.scheduled.timer.pending.table import Entry
+from broker.scheduled.timer.pending.table import PendingTimerRecord
 from broker.store import Store
 
 _FACTS = re.compile(
@@ -36,7 +36,7 @@ def read_entries(
     count_max: int,
     precision_ms: int,
     lost: Lost,
-) -> tuple[list[tuple[int, Entry]], int]:
+) -> tuple[list[tuple[int, PendingTimerRecord]], int]:
     """Read records of the timer topic.
 
     Args:
@@ -54,7 +54,7 @@ def read_entries(
         OSError: The queue cannot be read.
     """
     units = queue.read(offset, count_max)
-    entries: list[tuple[int, Entry]] = []
+    entries: list[tuple[int, PendingTimerRecord]] = []
     places = [(physical, size) for physical, size, _ in units if size != FILLER_SIZE]
     offsets = [offset + place for place, unit in enumerate(units) if unit[1] != FILLER_SIZE]
     located: list[Located | None]
@@ -83,7 +83,7 @@ def _located(store: Store, place: tuple[int, int], offset: int, lost: Lost) -> L
     return found
 
 
-def entry_of(found: Located, physical: int, size: int, precision_ms: int) -> Entry | None:
+def entry_of(found: Located, physical: int, size: int, precision_ms: int) -> PendingTimerRecord | None:
     """Return what a record says, None when it has no real topic or no time."""
     view, body_at, _, block_at, end = found
     block = view[block_at:end].tobytes()
@@ -93,11 +93,13 @@ def entry_of(found: Located, physical: int, size: int, precision_ms: int) -> Ent
     if facts is not None and _UNUSUAL.search(block) is None:
         due, out = int(facts[1]), int(facts[2])
         if out == slot_of(due, precision_ms):
-            return Entry(physical, size, out, due, tags_code(facts[3]), replaces)
+            return PendingTimerRecord(physical, size, out, due, tags_code(facts[3]), replaces)
     block = strip_own(block)
     topic = find_property(block, REAL_TOPIC_NAME)
     found_due = due_of(block, precision_ms)
     if topic is None or found_due is None:
         return None
     cancel = find_property(block, CANCEL_NAME) is not None
-    return Entry(physical, size, slot_of(found_due, precision_ms), found_due, tags_code(topic), replaces, cancel)
+    return PendingTimerRecord(
+        physical, size, slot_of(found_due, precision_ms), found_due, tags_code(topic), replaces, cancel
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from broker.errors import DamagedRecord, RecordGone, StoreError
-from broker.log.awaited import AwaitedSteps, all_durable, saved
+from broker.log.durability import AwaitedSteps, all_durable, saved
 from broker.retention import ExpiringSegment, Relocation
 from broker.runtime.metrics import Metrics
 from broker.scheduled.release import moved

@@ -10,7 +10,7 @@ from broker.runtime.seams import Clock
 from broker.scheduled.timer import metrics as counted
 
 
-class Stage(StrEnum):
+class TimerPipelineStage(StrEnum):
     """A stage; what comes before a paused one fills up and waits.
 
     ENQUEUE_GET reads records of the timer topic, ENQUEUE_PUT enters them in log and wheel, DEQUEUE_GET reads slots that
@@ -30,33 +30,33 @@ class Stages:
 
     def __init__(self, clock: Clock, metrics: Metrics) -> None:
         self._clock = clock
-        self._paused: set[Stage] = set()
+        self._paused: set[TimerPipelineStage] = set()
         self._inside = 0.0
-        self._us = {stage: metrics.counter(counted.STAGE_US, stage.value) for stage in Stage}
-        self._counts = {stage: metrics.counter(counted.STAGE_COUNT, stage.value) for stage in Stage}
-        self._depths = {stage: metrics.counter(counted.STAGE_DEPTH, stage.value) for stage in Stage}
-        self._gauges = {stage: metrics.counter(counted.STAGE_PAUSED, stage.value) for stage in Stage}
+        self._us = {stage: metrics.counter(counted.STAGE_US, stage.value) for stage in TimerPipelineStage}
+        self._counts = {stage: metrics.counter(counted.STAGE_COUNT, stage.value) for stage in TimerPipelineStage}
+        self._depths = {stage: metrics.counter(counted.STAGE_DEPTH, stage.value) for stage in TimerPipelineStage}
+        self._gauges = {stage: metrics.counter(counted.STAGE_PAUSED, stage.value) for stage in TimerPipelineStage}
 
-    def runs(self, stage: Stage) -> bool:
+    def runs(self, stage: TimerPipelineStage) -> bool:
         """Whether a stage may work."""
         return not self._paused or stage not in self._paused
 
     @property
-    def paused(self) -> frozenset[Stage]:
+    def paused(self) -> frozenset[TimerPipelineStage]:
         """Those that are paused."""
         return frozenset(self._paused)
 
-    def pause(self, stage: Stage) -> None:
+    def pause(self, stage: TimerPipelineStage) -> None:
         """Have a stage rest until `resume`; a restart resumes all."""
         self._paused.add(stage)
         self._gauges[stage].value = 1
 
-    def resume(self, stage: Stage) -> None:
+    def resume(self, stage: TimerPipelineStage) -> None:
         """Resume a stage."""
         self._paused.discard(stage)
         self._gauges[stage].value = 0
 
-    def timed(self, stage: Stage) -> Timed:
+    def timed(self, stage: TimerPipelineStage) -> Timed:
         """Count the time of what runs inside as a stage's, but for what another stage in there counts."""
         return Timed(self, stage)
 
@@ -65,18 +65,18 @@ class Stages:
         beside, self._inside = self._inside, 0.0
         return self._clock.monotonic(), beside
 
-    def end(self, stage: Stage, begun: tuple[float, float]) -> None:
+    def end(self, stage: TimerPipelineStage, begun: tuple[float, float]) -> None:
         """Count the time since `begin`."""
         began, beside = begun
         spent = self._clock.monotonic() - began
         self._us[stage].value += round((spent - self._inside) * 1e6)
         self._inside = beside + spent
 
-    def passed(self, stage: Stage, count: int) -> None:
+    def passed(self, stage: TimerPipelineStage, count: int) -> None:
         """Count what went through a stage."""
         self._counts[stage].value += count
 
-    def depth(self, stage: Stage, count: int) -> None:
+    def depth(self, stage: TimerPipelineStage, count: int) -> None:
         """Tell how many wait before a stage."""
         self._depths[stage].value = count
 
@@ -86,7 +86,7 @@ class Timed:
 
     __slots__ = ("_begun", "_stage", "_stages")
 
-    def __init__(self, stages: Stages, stage: Stage) -> None:
+    def __init__(self, stages: Stages, stage: TimerPipelineStage) -> None:
         self._stages = stages
         self._stage = stage
 

@@ -18,12 +18,12 @@ from collections.abc import Generator
 from typing import Unpack
 
 from broker.errors import NO_SPACE
-from broker.log.awaited import AwaitedSteps
+from broker.log.durability import AwaitedSteps
 from broker.log.shared_walk import Reading, alone
 from broker.runtime.bundle import Runtime, runtime_of
 from broker.runtime.later import Earliest
-from broker.runtime.steps import Ended, run_now, step
-from broker.scheduled.cancelling import CancelOutcome
+from broker.runtime.steps import StepsEnd, run_now, step
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.cancel import Rescheduled, cancelling, rescheduling
 from broker.scheduled.timer.checkpoints import TimerCheckpoints
@@ -33,7 +33,7 @@ from broker.scheduled.timer.opening import find_pending, rebuild
 from broker.scheduled.timer.parts import AHEAD_MS, TimerParts
 from broker.scheduled.timer.pending.log import TimersDamaged
 from broker.scheduled.timer.puts import TimedPuts
-from broker.scheduled.timer.stages import Stage
+from broker.scheduled.timer.stages import TimerPipelineStage
 from broker.store import Store
 from broker.store_seams import StoreSeams
 
@@ -146,18 +146,18 @@ class Timers:
         """Timers that are not delivered, as far as they are in the wheel."""
         return self.parts.pending
 
-    def pause(self, stage: Stage) -> None:
+    def pause(self, stage: TimerPipelineStage) -> None:
         """Have a stage rest until `resume`, or a restart."""
         self.stages.pause(stage)
 
-    def resume(self, stage: Stage) -> None:
+    def resume(self, stage: TimerPipelineStage) -> None:
         """Resume a stage."""
         self.stages.resume(stage)
         self._arm(0.0)
 
     # One timer
 
-    def cancel(self, topic: str, unique_key: str) -> CancelOutcome:
+    def cancel(self, topic: str, unique_key: str) -> CancelEffect:
         """Cancel the timer of a topic that has an id (UNIQ_KEY); durable when this returns. `cancelling` is in steps.
 
         Raises:
@@ -166,7 +166,7 @@ class Timers:
         """
         return run_now(self.cancelling(topic, unique_key))
 
-    def cancelling(self, topic: str, unique_key: str) -> AwaitedSteps[CancelOutcome]:
+    def cancelling(self, topic: str, unique_key: str) -> AwaitedSteps[CancelEffect]:
         """`cancel` in steps of bounded work; returns the outcome."""
         return cancelling(self.parts, topic, unique_key)
 
@@ -217,16 +217,20 @@ class Timers:
         if self.parts.is_mending or self.table.damage is not None:
             return 0.0
         runs, table = self.stages.runs, self.table
-        entering = (runs(Stage.ENQUEUE_GET) or self.entering.depth) and runs(Stage.ENQUEUE_PUT)
-        if (self.entering.lag and entering and not self._stuck) or (self.parts.reading and runs(Stage.DEQUEUE_GET)):
+        entering = (runs(TimerPipelineStage.ENQUEUE_GET) or self.entering.depth) and runs(
+            TimerPipelineStage.ENQUEUE_PUT
+        )
+        if (self.entering.lag and entering and not self._stuck) or (
+            self.parts.reading and runs(TimerPipelineStage.DEQUEUE_GET)
+        ):
             return 0.0
         if not (self.pending or self.entering.lag or table.coming.count or table.rolls.count):
             return None
         now_us = self.clock.wall_us()
         waits = [LOOK_SECONDS]
-        if self.parts.is_slot_due(now_us // 1000) and runs(Stage.DEQUEUE_GET):
+        if self.parts.is_slot_due(now_us // 1000) and runs(TimerPipelineStage.DEQUEUE_GET):
             return 0.0
-        if runs(Stage.DEQUEUE_GET_MESSAGE) and runs(Stage.DEQUEUE_PUT_MESSAGE):
+        if runs(TimerPipelineStage.DEQUEUE_GET_MESSAGE) and runs(TimerPipelineStage.DEQUEUE_PUT_MESSAGE):
             by_us = now_us + self.store.commit.ahead_us
             dues = [each.next_due for each in (table.coming, table.rolls)]
             waits += [(due * 1000 - by_us) / 1e6 for due in dues if due is not None]
@@ -272,17 +276,17 @@ class Timers:
             return
         read = entered = 0
         count = entering.step_size.begin()
-        if stages.runs(Stage.ENQUEUE_GET):
-            with stages.timed(Stage.ENQUEUE_GET):
+        if stages.runs(TimerPipelineStage.ENQUEUE_GET):
+            with stages.timed(TimerPipelineStage.ENQUEUE_GET):
                 read = entering.read(count)
-            stages.passed(Stage.ENQUEUE_GET, read)
-        if stages.runs(Stage.ENQUEUE_PUT):
-            with stages.timed(Stage.ENQUEUE_PUT):
+            stages.passed(TimerPipelineStage.ENQUEUE_GET, read)
+        if stages.runs(TimerPipelineStage.ENQUEUE_PUT):
+            with stages.timed(TimerPipelineStage.ENQUEUE_PUT):
                 entered = entering.enter(count)
-            stages.passed(Stage.ENQUEUE_PUT, entered)
+            stages.passed(TimerPipelineStage.ENQUEUE_PUT, entered)
         entering.step_size.end(max(read, entered))
         # The wheel has no room until slots are completed. (What needs a slot to be opened gets it in this step.)
-        opens = entering.wants_open_slot and stages.runs(Stage.DEQUEUE_GET)
+        opens = entering.wants_open_slot and stages.runs(TimerPipelineStage.DEQUEUE_GET)
         self._stuck = not read and not entered and not opens
 
     def _read_slots(self) -> None:
@@ -290,9 +294,9 @@ class Timers:
         now, opens = self.clock.wall_ms(), self.entering.wants_open_slot
         if self.parts.reading is None and not opens and not self.parts.is_slot_due(now):
             return
-        if not self.stages.runs(Stage.DEQUEUE_GET):
+        if not self.stages.runs(TimerPipelineStage.DEQUEUE_GET):
             return
-        with self.stages.timed(Stage.DEQUEUE_GET):
+        with self.stages.timed(TimerPipelineStage.DEQUEUE_GET):
             table = self.table
             if self.parts.reading is None:
                 if self.parts.is_slot_due(now):
@@ -301,20 +305,22 @@ class Timers:
                     return
                 self.parts.reading = table.read_slot(self.store.end, hold=opens)
             read = step(self.parts.reading)
-            if isinstance(read, Ended):
+            if isinstance(read, StepsEnd):
                 self.parts.reading = None
-                self.stages.passed(Stage.DEQUEUE_GET, read.result)
+                self.stages.passed(TimerPipelineStage.DEQUEUE_GET, read.result)
 
     def _deliver(self) -> bool:
         """Deliver what is due; False when the store takes nothing now."""
         stages = self.stages
-        if not (stages.runs(Stage.DEQUEUE_GET_MESSAGE) and stages.runs(Stage.DEQUEUE_PUT_MESSAGE)):
+        if not (
+            stages.runs(TimerPipelineStage.DEQUEUE_GET_MESSAGE) and stages.runs(TimerPipelineStage.DEQUEUE_PUT_MESSAGE)
+        ):
             return True
         under_way = self.due.delivery.in_flight
-        with stages.timed(Stage.DEQUEUE_GET_MESSAGE):
+        with stages.timed(TimerPipelineStage.DEQUEUE_GET_MESSAGE):
             count, taken = self.due.deliver_due(self.clock.wall_us())
-        stages.passed(Stage.DEQUEUE_GET_MESSAGE, count)
-        stages.passed(Stage.DEQUEUE_PUT_MESSAGE, self.due.delivery.in_flight - under_way)
+        stages.passed(TimerPipelineStage.DEQUEUE_GET_MESSAGE, count)
+        stages.passed(TimerPipelineStage.DEQUEUE_PUT_MESSAGE, self.due.delivery.in_flight - under_way)
         if taken and not under_way and self.due.refused and self.clock.monotonic() >= self.due.retry_at:
             taken = self.due.retry()
         return taken

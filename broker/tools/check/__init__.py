@@ -1,7 +1,7 @@
 """Looks at every byte of a store without changing one: what `pyddmq store check` finds of the broker's files.
 
-`Check` is the whole; the modules hold what is found (`findings`), the small files (`small_files`), the log (`records`),
-its queues (`queues`) and the index (`index`).
+`StoreCheck` is the whole; the modules hold what is found (`findings`), the small files (`small_files`), the log
+(`records`), its queues (`queues`) and the index (`index`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from broker.opening.recovery import ProgressCallback
 from broker.opening.store_json import CheckpointFile
 from broker.runtime.disks.read_only_disk import ReadingDisk
 from broker.runtime.seams import Clock, Disk
-from broker.tools.check.findings import Finding, Severity
+from broker.tools.check.findings import Severity, StoreFinding
 from broker.tools.check.index import check_index
 from broker.tools.check.records import RecordCheck, Tally
 from broker.tools.check.small_files import (
@@ -25,11 +25,11 @@ from broker.tools.check.small_files import (
     load_topics,
 )
 
-__all__ = ["Check", "Finding", "Severity", "Tally"]
+__all__ = ["Severity", "StoreCheck", "StoreFinding", "Tally"]
 
 
 @dataclass(slots=True)
-class Check:
+class StoreCheck:
     """One look at a store.
 
     Attributes:
@@ -50,7 +50,7 @@ class Check:
     tally: Tally | None = None
     records: RecordCheck | None = None
 
-    def run(self, progress: ProgressCallback | None = None) -> Iterator[Finding]:
+    def run(self, progress: ProgressCallback | None = None) -> Iterator[StoreFinding]:
         """Yield what is wrong or worth knowing, in the order in which it is met.
 
         Args:
@@ -65,7 +65,7 @@ class Check:
         disk = ReadingDisk(self.disk)
         self.live = not self.ours and disk.locked(f"{root}/lock")
         if self.live:
-            yield Finding(
+            yield StoreFinding(
                 kind="live",
                 severity=Severity.NOTE,
                 file="lock",

@@ -21,7 +21,7 @@ class Severity(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class StoreFinding:
     """One thing found.
 
     Attributes:

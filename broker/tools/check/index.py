@@ -13,7 +13,7 @@ from broker.opening.store_json import Geometry
 from broker.runtime.disks.read_only_disk import ReadingDisk
 from broker.runtime.names import is_number
 from broker.runtime.steps import run_now
-from broker.tools.check.findings import Finding, Severity
+from broker.tools.check.findings import Severity, StoreFinding
 from broker.tools.check.small_files import foreign
 from broker.tools.readonly import open_log_for_reading
 
@@ -24,7 +24,7 @@ _ANEW = "rebuilt from the log"
 _COSTS = "no data; entries are compared with their records, and the file is rebuilt from the log"
 
 
-def check_index(root: str, geometry: Geometry, end: int, *, disk: ReadingDisk, live: bool) -> Iterator[Finding]:
+def check_index(root: str, geometry: Geometry, end: int, *, disk: ReadingDisk, live: bool) -> Iterator[StoreFinding]:
     """Yield what is wrong with the index of a store.
 
     Args:
@@ -59,7 +59,7 @@ def check_index(root: str, geometry: Geometry, end: int, *, disk: ReadingDisk, l
 
 def _check_file(
     file: IndexFile, saved: SavedIndex | None, log: CommitLog, *, disk: ReadingDisk, live: bool
-) -> Iterator[Finding]:
+) -> Iterator[StoreFinding]:
     file.read_header()
     if saved is not None:
         file.sums = saved.files.get(file.name)
@@ -126,8 +126,8 @@ def _entries(file: IndexFile, disk: ReadingDisk) -> Iterator[tuple[int, int, int
             yield first + place, key_hash, physical
 
 
-def _finding(kind: str, name: str, text: str, *, position: int | None = None) -> Finding:
-    return Finding(
+def _finding(kind: str, name: str, text: str, *, position: int | None = None) -> StoreFinding:
+    return StoreFinding(
         kind=kind,
         severity=Severity.WARNING,
         file=f"index/{name}",

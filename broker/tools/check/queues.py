@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from broker.format.record import Entry
+from broker.format.record import RecordSummary
 from broker.log.commit_log import CommitLog
 from broker.opening.unit_check import unit_of
 from broker.queues.consume_queue import FILLER_BYTES, UNIT, UNIT_BYTES, Unit, repeated
 from broker.runtime.disks.read_only_disk import NumberedFile, ReadingDisk
 from broker.runtime.names import queue_path
-from broker.tools.check.findings import Finding, Severity
+from broker.tools.check.findings import Severity, StoreFinding
 from broker.tools.readonly import GIVEN
 
 _BLOCK_UNITS = 4096
@@ -80,7 +80,7 @@ class QueueCheck:
         self._told = 0
         self._last: Unit | None = None
 
-    def take(self, entry: Entry) -> Iterator[Finding]:
+    def take(self, entry: RecordSummary) -> Iterator[StoreFinding]:
         """Compare a record with its unit."""
         offset = entry.queue_offset
         unit = unit_of(entry, GIVEN.unit_codes)
@@ -119,13 +119,13 @@ class QueueCheck:
                 repair="rebuilt from the log",
             )
 
-    def finish(self) -> Iterator[Finding]:
+    def finish(self) -> Iterator[StoreFinding]:
         """Compare what the files hold behind the last record."""
         start = max(self.next, self._low)
         if start < self._high:
             yield from self._gap(start, self._high, self._last)
 
-    def _gap(self, start: int, end: int, beside: Unit | None) -> Iterator[Finding]:
+    def _gap(self, start: int, end: int, beside: Unit | None) -> Iterator[StoreFinding]:
         """Look at offsets for which no record was met: fillers, or records that are gone.
 
         Args:
@@ -210,9 +210,9 @@ class QueueCheck:
         severity: Severity = Severity.WARNING,
         repair: str = "",
         count: int = 1,
-    ) -> Finding:
+    ) -> StoreFinding:
         number, place = divmod(offset, self._file_units)
-        return Finding(
+        return StoreFinding(
             kind=kind,
             severity=severity,
             file=f"{self._folder}/{number * self._file_units * UNIT_BYTES:020d}",

@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from broker.format.record import Entry
+from broker.format.record import RecordSummary
 from broker.log.commit_log import SEGMENT_NAME_DIGITS, CommitLog, segment_name
 from broker.log.scan import LogScan
 from broker.log.segment import Segment
 from broker.opening.queue_build import QueueBuild
 from broker.opening.recovery import ProgressCallback, begin_at
-from broker.opening.store_json import Checkpoint, Geometry
+from broker.opening.store_json import Geometry, QueueCheckpoint
 from broker.queues.consume_queue import UNIT_BYTES
 from broker.queues.topics import RETRY_PREFIX, Topics
 from broker.runtime.disks.read_only_disk import NumberedFile, ReadingDisk
 from broker.runtime.names import is_number, queue_path
-from broker.tools.check.findings import Finding, Severity
+from broker.tools.check.findings import Severity, StoreFinding
 from broker.tools.check.queues import Patch, QueueCheck
 from broker.tools.check.small_files import checkpoint_finding, foreign
 from broker.tools.readonly import GIVEN, open_log_for_reading
@@ -57,7 +57,7 @@ class RecordCheck:
     root: str
     geometry: Geometry
     topics: Topics
-    checkpoint: Checkpoint | None
+    checkpoint: QueueCheckpoint | None
     disk: ReadingDisk
     live: bool
     tally: Tally = field(default_factory=Tally)
@@ -69,7 +69,7 @@ class RecordCheck:
     _queues: dict[tuple[bytes, int], QueueCheck] = field(default_factory=dict)
     _served: dict[bytes, bool] = field(default_factory=dict)
 
-    def run(self, progress: ProgressCallback | None = None) -> Iterator[Finding]:
+    def run(self, progress: ProgressCallback | None = None) -> Iterator[StoreFinding]:
         """Yield what is wrong. Raises OSError when a folder cannot be read."""
         log, _ = open_log_for_reading(self.root, self.geometry, disk=self.disk)
         yield from self._check_log_files(log)
@@ -92,7 +92,7 @@ class RecordCheck:
             self.patches += queue.patches
         for name, queues in self._seen_topics().items():
             if queues > known.get(name, 0):
-                yield Finding(
+                yield StoreFinding(
                     kind="topic_unknown",
                     severity=Severity.WARNING,
                     file="config/topics.json",
@@ -104,7 +104,7 @@ class RecordCheck:
 
     # Files of the log
 
-    def _check_log_files(self, log: CommitLog) -> Iterator[Finding]:
+    def _check_log_files(self, log: CommitLog) -> Iterator[StoreFinding]:
         """Names and sizes, and gaps between the files."""
         names = self.disk.list(log.folder)
         for name in names:
@@ -129,7 +129,7 @@ class RecordCheck:
                     file = _OddSegment(self.disk, f"{log.folder}/{name}", log.segment_bytes)
                     log.segments[int(name) // log.segment_bytes] = Segment(int(name), file)
                 self.wrong_sizes[name] = size
-                yield Finding(
+                yield StoreFinding(
                     kind="segment_size",
                     severity=Severity.DAMAGE,
                     file=path,
@@ -141,7 +141,7 @@ class RecordCheck:
         for before, after in pairwise(numbers):
             if after != before + 1:
                 base = (before + 1) * log.segment_bytes
-                yield Finding(
+                yield StoreFinding(
                     kind="segment_missing",
                     severity=Severity.DAMAGE,
                     file=f"commitlog/{segment_name(base)}",
@@ -151,7 +151,7 @@ class RecordCheck:
                     repair="created again, empty",
                 )
 
-    def _probe(self, log: CommitLog) -> Iterator[Finding]:
+    def _probe(self, log: CommitLog) -> Iterator[StoreFinding]:
         """Read every log file once by plain reads: a bad sector is then an error, and not a signal."""
         for number in sorted(log.segments):
             at = 0
@@ -160,7 +160,7 @@ class RecordCheck:
                     log.segments[number].file.read(at, _CHUNK_BYTES)
             except OSError as error:
                 del log.segments[number]
-                yield Finding(
+                yield StoreFinding(
                     kind="segment_unreadable",
                     severity=Severity.DAMAGE,
                     file=f"commitlog/{segment_name(number * log.segment_bytes)}",
@@ -171,7 +171,7 @@ class RecordCheck:
 
     # Records
 
-    def _is_served(self, entry: Entry) -> bool:
+    def _is_served(self, entry: RecordSummary) -> bool:
         """Whether a record's topic is there; RocketMQ may have deleted it."""
         found = self._served.get(entry.topic)
         if found is None:
@@ -179,7 +179,7 @@ class RecordCheck:
             found = self._served[entry.topic] = not self.topics.was_deleted(name)
         return found
 
-    def _walk(self, log: CommitLog, progress: ProgressCallback | None) -> Iterator[Finding]:
+    def _walk(self, log: CommitLog, progress: ProgressCallback | None) -> Iterator[StoreFinding]:
         start = log.min_offset
         total = log.visible_end - start
         # What recovery would make of an incomplete batch at the tail is asked of recovery itself.
@@ -211,11 +211,11 @@ class RecordCheck:
             elif (torn := _first_bytes(log, end)) is not None:
                 yield self._tail_finding(log, "tail_torn", torn, "bytes that are not a record follow the last one")
 
-    def _tell_holes(self, log: CommitLog, holes: list[tuple[int, int]]) -> Iterator[Finding]:
+    def _tell_holes(self, log: CommitLog, holes: list[tuple[int, int]]) -> Iterator[StoreFinding]:
         for start, end in holes:
             if start < log.min_offset:
                 continue
-            yield Finding(
+            yield StoreFinding(
                 kind="log_hole",
                 severity=Severity.DAMAGE,
                 file=f"commitlog/{segment_name(start // log.segment_bytes * log.segment_bytes)}",
@@ -225,8 +225,8 @@ class RecordCheck:
                 repair="filled with records without a queue; the bytes are kept in pyddmq/set-aside",
             )
 
-    def _tail_finding(self, log: CommitLog, kind: str, at: int, text: str) -> Finding:
-        return Finding(
+    def _tail_finding(self, log: CommitLog, kind: str, at: int, text: str) -> StoreFinding:
+        return StoreFinding(
             kind=kind,
             severity=Severity.NOTE,
             file=f"commitlog/{segment_name(at // log.segment_bytes * log.segment_bytes)}",
@@ -267,7 +267,7 @@ class RecordCheck:
                 found[queue.topic] = max(found.get(queue.topic, 0), queue.queue_id + 1)
         return found
 
-    def _check_queue_files(self, topic: str) -> Iterator[Finding]:
+    def _check_queue_files(self, topic: str) -> Iterator[StoreFinding]:
         size_wanted = self.geometry.queue_file_units * UNIT_BYTES
         for queue_id in self.disk.list(f"{self.root}/consumequeue/{topic}"):
             folder = f"consumequeue/{topic}/{queue_id}"
@@ -280,7 +280,7 @@ class RecordCheck:
                     continue
                 size = NumberedFile(self.disk, f"{self.root}/{folder}/{name}").size()
                 if size != size_wanted and self.disk.exists(f"{self.root}/{folder}/{name}"):
-                    yield Finding(
+                    yield StoreFinding(
                         kind="queue_file_size",
                         severity=Severity.WARNING,
                         file=f"{folder}/{name}",
@@ -289,14 +289,14 @@ class RecordCheck:
                         repair="set to its size, its units rebuilt from the log",
                     )
 
-    def _missing_queue_files(self, checkpoint: Checkpoint) -> Iterator[Finding]:
+    def _missing_queue_files(self, checkpoint: QueueCheckpoint) -> Iterator[StoreFinding]:
         file_bytes = self.geometry.queue_file_units * UNIT_BYTES
         for name, bounds in checkpoint.queues.items():
             for queue_id, (minimum, maximum) in enumerate(bounds):
                 for base in range(minimum * UNIT_BYTES // file_bytes * file_bytes, maximum * UNIT_BYTES, file_bytes):
                     path = f"{queue_path(name, queue_id)}/{base:020d}"
                     if not self.disk.exists(f"{self.root}/{path}"):
-                        yield Finding(
+                        yield StoreFinding(
                             kind="queue_file_missing",
                             severity=Severity.WARNING,
                             file=path,
@@ -348,7 +348,7 @@ class _OddSegment(NumberedFile):
 class _Batches(QueueBuild):
     """Recovery's rule for incomplete batches, without queues."""
 
-    def _deliver(self, entry: Entry) -> None:
+    def _deliver(self, entry: RecordSummary) -> None:
         """Take nothing."""
 
 

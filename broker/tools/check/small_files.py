@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 from broker.errors import StoreError, StoreFormatNewer, StoreUnreadable
-from broker.opening.accepted import not_accepted
+from broker.opening.accepted_content import not_accepted
 from broker.opening.foreign import in_layout
 from broker.opening.store_json import CHECKPOINT_BYTES, CheckpointFile, Geometry, rocketmq_times
 from broker.queues.offsets import LMQ_FILE
@@ -14,7 +14,7 @@ from broker.queues.topics import Topics
 from broker.runtime.json_keys import parse_loose
 from broker.runtime.seams import Clock, Disk
 from broker.runtime.state_file import SealedFile, StateFile, read_whole
-from broker.tools.check.findings import Finding, Severity
+from broker.tools.check.findings import Severity, StoreFinding
 from broker.tools.interchange import check_sizes, geometry_of, geometry_of_files, has_queue_files
 
 STATE_FILES = ("topics.json", "consumerOffset.json", LMQ_FILE)
@@ -82,7 +82,7 @@ _OWN_NAMES = frozenset(
 )
 
 
-def check_geometry(root: str, *, disk: Disk) -> Generator[Finding, None, Geometry]:
+def check_geometry(root: str, *, disk: Disk) -> Generator[StoreFinding, None, Geometry]:
     """Check `pyddmq/store.json`, and return the store's sizes, from its files where the file does not say them.
 
     Raises:
@@ -96,7 +96,7 @@ def check_geometry(root: str, *, disk: Disk) -> Generator[Finding, None, Geometr
         raise
     except StoreUnreadable:
         geometry = geometry_of_files(root, disk=disk)
-        yield Finding(
+        yield StoreFinding(
             kind="store_json_damaged",
             severity=Severity.DAMAGE,
             file=path,
@@ -113,7 +113,7 @@ def check_geometry(root: str, *, disk: Disk) -> Generator[Finding, None, Geometr
         if geometry is not None and not disk.exists(f"{root}/{path}"):
             own = disk.list(f"{root}/pyddmq")
             is_mended = bool(own) and has_queue_files(root, disk=disk)
-            yield Finding(
+            yield StoreFinding(
                 kind="store_json_missing",
                 severity=Severity.WARNING if is_mended else Severity.NOTE,
                 file=path,
@@ -127,14 +127,14 @@ def check_geometry(root: str, *, disk: Disk) -> Generator[Finding, None, Geometr
     return geometry
 
 
-def check_names(root: str, *, disk: Disk, live: bool) -> Iterator[Finding]:
+def check_names(root: str, *, disk: Disk, live: bool) -> Iterator[StoreFinding]:
     """Look for what is not known at the root, and for `abort` and `checkpoint`."""
     for name in disk.list(root):
         if name not in _ROOT_NAMES and not name.endswith(".new"):
             whose = "written by RocketMQ, and not read here" if name in _ROCKETMQ_NAMES else "unknown to this version"
             yield foreign(name, whose)
     if disk.exists(f"{root}/abort") and not live:
-        yield Finding(
+        yield StoreFinding(
             kind="not_closed",
             severity=Severity.NOTE,
             file="abort",
@@ -151,9 +151,9 @@ def check_names(root: str, *, disk: Disk, live: bool) -> Iterator[Finding]:
             yield checkpoint_finding("checkpoint_json_missing", "it is missing")
 
 
-def checkpoint_finding(kind: str, text: str) -> Finding:
+def checkpoint_finding(kind: str, text: str) -> StoreFinding:
     """Return a finding of the checkpoint without which recovery looks at the whole log."""
-    return Finding(
+    return StoreFinding(
         kind=kind,
         severity=Severity.WARNING,
         file=_CHECKPOINT_JSON,
@@ -163,13 +163,13 @@ def checkpoint_finding(kind: str, text: str) -> Finding:
     )
 
 
-def _check_rocketmq_checkpoint(root: str, *, disk: Disk) -> Iterator[Finding]:
+def _check_rocketmq_checkpoint(root: str, *, disk: Disk) -> Iterator[StoreFinding]:
     raw = read_whole(disk, f"{root}/checkpoint")
     if raw is not None and len(raw) == CHECKPOINT_BYTES and not raw[_CHECKPOINT_END:].strip(b"\x00"):
         yield from _compare_checkpoints(root, raw, disk=disk)
         return
     size = "it is missing" if raw is None else f"it has {len(raw)} bytes, which is not a checkpoint"
-    yield Finding(
+    yield StoreFinding(
         kind="checkpoint_missing" if raw is None else "checkpoint_damaged",
         severity=Severity.WARNING,
         file="checkpoint",
@@ -179,10 +179,10 @@ def _check_rocketmq_checkpoint(root: str, *, disk: Disk) -> Iterator[Finding]:
     )
 
 
-def _compare_checkpoints(root: str, raw: bytes, *, disk: Disk) -> Iterator[Finding]:
+def _compare_checkpoints(root: str, raw: bytes, *, disk: Disk) -> Iterator[StoreFinding]:
     checkpoint = CheckpointFile(root, disk=disk).load()
     if checkpoint is not None and raw[:40] != rocketmq_times(checkpoint):
-        yield Finding(
+        yield StoreFinding(
             kind="checkpoint_differs",
             severity=Severity.NOTE,
             file="checkpoint",
@@ -191,7 +191,7 @@ def _compare_checkpoints(root: str, raw: bytes, *, disk: Disk) -> Iterator[Findi
         )
 
 
-def check_own_folder(root: str, *, disk: Disk) -> Iterator[Finding]:
+def check_own_folder(root: str, *, disk: Disk) -> Iterator[StoreFinding]:
     """Check the sums of further files under `pyddmq/`, and look for names that are not known."""
     for name in disk.list(f"{root}/pyddmq"):
         path = f"pyddmq/{name}"
@@ -203,7 +203,7 @@ def check_own_folder(root: str, *, disk: Disk) -> Iterator[Finding]:
         try:
             SealedFile(disk, f"{root}/{path}").load()
         except StoreUnreadable:
-            yield Finding(
+            yield StoreFinding(
                 kind="sealed_damaged",
                 severity=Severity.DAMAGE,
                 file=path,
@@ -215,13 +215,13 @@ def check_own_folder(root: str, *, disk: Disk) -> Iterator[Finding]:
             )
 
 
-def check_state_files(root: str, *, disk: Disk) -> Iterator[Finding]:
+def check_state_files(root: str, *, disk: Disk) -> Iterator[StoreFinding]:
     """Check topics and committed offsets, their twins and backups."""
     for name in STATE_FILES:
         yield from _check_state_file(root, name, disk=disk)
 
 
-def _check_state_file(root: str, name: str, *, disk: Disk) -> Iterator[Finding]:
+def _check_state_file(root: str, name: str, *, disk: Disk) -> Iterator[StoreFinding]:
     path, twin_path, backup_path = f"config/{name}", f"pyddmq/{name}", f"config/{name}.bak"
     raw = read_whole(disk, f"{root}/{path}")
     backup = read_whole(disk, f"{root}/{backup_path}")
@@ -231,7 +231,7 @@ def _check_state_file(root: str, name: str, *, disk: Disk) -> Iterator[Finding]:
         twin = SealedFile(disk, f"{root}/{twin_path}").load()
     except StoreUnreadable:
         twin_damaged = True
-        yield Finding(
+        yield StoreFinding(
             kind="twin_damaged",
             severity=Severity.WARNING,
             file=twin_path,
@@ -248,7 +248,7 @@ def _check_state_file(root: str, name: str, *, disk: Disk) -> Iterator[Finding]:
         state = StateFile(disk, root, name)
         state.load()
         if state.changed_outside:
-            yield Finding(
+            yield StoreFinding(
                 kind="changed_by_others",
                 severity=Severity.NOTE,
                 file=path,
@@ -256,7 +256,7 @@ def _check_state_file(root: str, name: str, *, disk: Disk) -> Iterator[Finding]:
                 costs="it is valid and has precedence at the next start",
             )
     if backup is not None and not _is_json(backup):
-        yield Finding(
+        yield StoreFinding(
             kind="backup_damaged",
             severity=Severity.WARNING,
             file=backup_path,
@@ -266,10 +266,10 @@ def _check_state_file(root: str, name: str, *, disk: Disk) -> Iterator[Finding]:
         )
 
 
-def _state_finding(kind: str, path: str, text: str, *, copies: bool) -> Finding:
+def _state_finding(kind: str, path: str, text: str, *, copies: bool) -> StoreFinding:
     topics = path.endswith("topics.json")
     lost = "topics without messages are forgotten" if topics else "a node does not start while the damaged file exists"
-    return Finding(
+    return StoreFinding(
         kind=kind,
         severity=Severity.WARNING if copies else Severity.DAMAGE,
         file=path,
@@ -288,7 +288,7 @@ def _is_json(raw: bytes | None) -> bool:
         return False
 
 
-def load_topics(root: str, geometry: Geometry, *, disk: Disk, clock: Clock) -> Generator[Finding, None, Topics]:
+def load_topics(root: str, geometry: Geometry, *, disk: Disk, clock: Clock) -> Generator[StoreFinding, None, Topics]:
     """Return the topics as far as they can be read; none when the file and its copies are damaged.
 
     What is damaged is reported by others; what reads well and says what cannot be is reported here.
@@ -297,7 +297,7 @@ def load_topics(root: str, geometry: Geometry, *, disk: Disk, clock: Clock) -> G
     try:
         topics.load()
     except StoreError as error:
-        yield Finding(
+        yield StoreFinding(
             kind="topics_refused",
             severity=Severity.DAMAGE,
             file="config/topics.json",
@@ -308,9 +308,9 @@ def load_topics(root: str, geometry: Geometry, *, disk: Disk, clock: Clock) -> G
     return topics
 
 
-def foreign(file: str, whose: str = "unknown to this version") -> Finding:
+def foreign(file: str, whose: str = "unknown to this version") -> StoreFinding:
     """Return the finding of a file that does not belong to a store."""
-    return Finding(
+    return StoreFinding(
         kind="foreign_file",
         severity=Severity.NOTE,
         file=file,
@@ -319,7 +319,7 @@ def foreign(file: str, whose: str = "unknown to this version") -> Finding:
     )
 
 
-def check_foreign(root: str, *, disk: Disk) -> Iterator[Finding]:
+def check_foreign(root: str, *, disk: Disk) -> Iterator[StoreFinding]:
     """What RocketMQ keeps in a way that this version does not read, as far as names and settings tell."""
     layout = in_layout(root, disk)
     try:
@@ -335,6 +335,6 @@ def check_foreign(root: str, *, disk: Disk) -> Iterator[Finding]:
             costs = "it was accepted by `pyddmq serve --accept`"
             if found in asking:
                 severity, costs = Severity.WARNING, "a node starts on it only with `pyddmq serve --accept`"
-        yield Finding(
+        yield StoreFinding(
             kind="foreign", severity=severity, file=found.file, text=found.sentence, costs=costs, count=found.count
         )

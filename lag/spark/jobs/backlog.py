@@ -19,7 +19,7 @@ from pyspark.sql.functions import broadcast
 
 from lag.report.backlog import AGE_SECONDS, KINDS, SIZE_BYTES, Backlog, BacklogRow, age_names, size_names
 from lag.spark.jobs.delivery import Delivered
-from lag.spark.jobs.positions import Position
+from lag.spark.jobs.positions import UnfinishedQueue
 from lag.spark.jobs.scheduled import scheduled
 from lag.spark.sources.messages import NAME
 
@@ -47,7 +47,7 @@ class BacklogOptions:
     """
 
     data: str
-    positions: Sequence[Position]
+    positions: Sequence[UnfinishedQueue]
     read_ms: int
     top: int = 20
     order_by: str | None = None

@@ -23,7 +23,7 @@ from lag.spark.jobs.progress import progress
 from lag.spark.session import SessionOptions, session
 from lag.spark.shipping import ship
 from lag.spark.sources.options import OptionRefused
-from lag.spark.sources.store_files import StoreUnreadable
+from lag.spark.sources.store_files import StoreFilesUnreadable
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             order_by=given.order_by,
             verify=not given.no_verify,
         )
-    except (OptionRefused, StoreUnreadable) as error:
+    except (OptionRefused, StoreFilesUnreadable) as error:
         print(f"pyddmq lag backlog: {error}", file=sys.stderr)
         return WRONG
     log = given.log or f"{tempfile.mkdtemp(prefix='pyddmq-lag-')}/spark.log"

@@ -3,7 +3,7 @@
 A *bucket* is an equal part of the window. Of each queue a bucket keeps the worst, so a peak of one sample is seen in a
 year; a group's lag in a bucket is the sum over its queues, which is an upper bound of what it was at any moment. For
 that each queue must have a sample in each bucket, whenever its node looked at it: so buckets are joined until each is
-as long as the longest pause between two samples that is no gap (`Window.pause_ms`), however short the window.
+as long as the longest pause between two samples that is no gap (`ReportWindow.pause_ms`), however short the window.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.functions import broadcast, expr
 
 from lag.report.findings import LEFT
-from lag.report.options import BUCKETS, HEAT_BUCKETS, INCIDENTS_MAX, PRECISE, QUEUES_MAX, Window
+from lag.report.options import BUCKETS, HEAT_BUCKETS, INCIDENTS_MAX, PRECISE, QUEUES_MAX, ReportWindow
 from lag.rules import causes, statuses
 from lag.rules.expression import names_in
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.rules.quantities import TOPIC_QUANTITIES
-from lag.rules.statuses import BY_NAME, SEVERITY, Status
+from lag.rules.statuses import BY_NAME, SEVERITY, LagStatus
 from lag.rules.topic_rules import ALONE
 from lag.spark.columns import Names, with_cause, with_neighbours, with_status
 
@@ -32,7 +32,8 @@ PARTS: Final = (
     "cluster", "node", "group", "topic", "queue", "from_ms", "to_ms", "status", "lag", "seconds", "produced",
     "consumed", "samples", "samples_in_time", "date",
 )  # fmt: skip
-"""Columns of `History.parts`: of a queue and a part of the window its worst status, most lag and greatest age, its mean
+"""Columns of `ReportFrames.parts`: of a queue and a part of the window its worst status, most lag and greatest age, its
+mean
 rates, how many samples there were and how many of them in time; `date` is the day (UTC) on which the part begins."""
 QUEUE_NAMES: Final = ("cluster", "node", "group", "topic", "queue")
 _NUMBERS: Final = Names(topic=("topic_number",), queue=("queue_number",))
@@ -46,7 +47,7 @@ _FIGURES: Final = frozenset(
 )  # fmt: skip
 _WIDE_MS: Final = "CASE tier WHEN 'hour' THEN 3600000L WHEN 'minute' THEN 60000L ELSE 0L END"
 """What a row stands for, before its moment, as SQL."""
-_LIMITS: Final = frozenset(field.name for field in fields(Limits))
+_LIMITS: Final = frozenset(field.name for field in fields(LagLimits))
 _TOLD: Final = tuple(
     sorted({*_FIGURES, *names_in(causes.RULE), *causes.EVIDENCE, *names_in(TOPIC_QUANTITIES["hot"].rule)}
            - {*_SUMMED, *_LIMITS, *ALONE, *TOPIC_QUANTITIES})
@@ -64,7 +65,7 @@ _IN_TIME: Final = """CASE WHEN status = 'UNKNOWN' THEN NULL
     WHEN time_lag_high_ms <= {target} THEN true END"""
 
 
-class History:
+class ReportFrames:
     """The frames of one report, from one walk over its samples; each is small.
 
     Attributes:
@@ -82,7 +83,13 @@ class History:
     """
 
     def __init__(
-        self, samples: DataFrame, window: Window, limits: Limits, events: DataFrame | None = None, *, told: bool = True
+        self,
+        samples: DataFrame,
+        window: ReportWindow,
+        limits: LagLimits,
+        events: DataFrame | None = None,
+        *,
+        told: bool = True,
     ) -> None:
         self._window = window
         self._limits = limits
@@ -192,7 +199,7 @@ class History:
         names = self.queues.select("queue_number", *QUEUE_NAMES)
         return frame.join(broadcast(names), "queue_number").drop("queue_number")
 
-    def _joined(self, window: Window, name: str, buckets: int) -> DataFrame:
+    def _joined(self, window: ReportWindow, name: str, buckets: int) -> DataFrame:
         """Return the rows with the numbers of a window's buckets, each made of whole ones of the walk, as `bucket`."""
         width, part = window.width_ms(buckets), self._window.width_ms(buckets)
         return self.rows.selectExpr("* EXCEPT (bucket)", f"CAST({name} * {part}L DIV {width} AS INT) AS bucket")
@@ -201,7 +208,7 @@ class History:
         """A row per node with samples that had message times that cannot be: `absurd` of them."""
         return self.queues.groupBy("node").agg(*_aggregates("sum(absurd) absurd")).where("absurd > 0")
 
-    def groups(self, window: Window) -> DataFrame:
+    def groups(self, window: ReportWindow) -> DataFrame:
         """A row per group and bucket of the window, whose `pause_ms` is known: lag, age, severity, rates."""
         return (
             self._named(self._joined(window, "bucket", BUCKETS).groupBy("queue_number", "bucket").agg(*_aggregates(
@@ -214,7 +221,7 @@ class History:
                               "sum(produced) produced", "sum(consumed) consumed"))
         )  # fmt: skip
 
-    def parts(self, window: Window) -> DataFrame:
+    def parts(self, window: ReportWindow) -> DataFrame:
         """A row per queue and bucket of the window, whose `pause_ms` is known: what `PARTS` says."""
         statuses_of = " ".join(f"WHEN {rank} THEN {name!r}" for name, rank in SEVERITY.items())
         width, begin = window.width_ms(BUCKETS), f"{window.from_ms}L + bucket * {window.width_ms(BUCKETS)}L"
@@ -287,7 +294,7 @@ class History:
         )
         return self._named(single.where(condition))
 
-    def heat(self, window: Window) -> DataFrame:
+    def heat(self, window: ReportWindow) -> DataFrame:
         """A row per bucket of each group's worst queues, and of the sum of its others, whose topic is null."""
         joined = self._joined(window, "heat_bucket", HEAT_BUCKETS)
         rows = self._named(joined.groupBy("queue_number", "bucket").agg(*_aggregates("max(lag) lag")))
@@ -357,7 +364,7 @@ class History:
         return found.selectExpr("*", place).where(f"place <= {INCIDENTS_MAX}")
 
 
-def _queues(samples: DataFrame, window: Window, events: DataFrame | None) -> DataFrame:
+def _queues(samples: DataFrame, window: ReportWindow, events: DataFrame | None) -> DataFrame:
     """Number queues and topics in the order of their names, and count; each with its resets, and when it left."""
     topic = "cluster, `group`, topic"
     queues = (
@@ -393,7 +400,7 @@ def _precise(rate: str) -> str:
     return f"CAST(floor({rate} * {PRECISE}.0D + 0.5D) AS BIGINT)"
 
 
-def _holds_for_ever(status: Status) -> bool:
+def _holds_for_ever(status: LagStatus) -> bool:
     """Whether a status is worse than UNKNOWN and does not look at how old the sample is."""
     return SEVERITY[status.name] > SEVERITY["UNKNOWN"] and "stale_ms" not in names_in(status.rule)
 

@@ -13,7 +13,7 @@ RANGES_MAX: Final = 1_000_000
 """Ranges of finished offsets that are looked at, over all queues."""
 
 
-class Position(NamedTuple):
+class UnfinishedQueue(NamedTuple):
     """One queue of one group: from `first` on, below `end`, without the finished ranges (begin, end)."""
 
     group: str
@@ -36,7 +36,7 @@ def positions(
     progress: str | None = None,
     *,
     known_only: bool = True,
-) -> list[Position]:
+) -> list[UnfinishedQueue]:
     """Look the positions up; queues where nothing waits are left out.
 
     Of a topic in which a group has an offset, queues without one count from their first message.
@@ -72,7 +72,7 @@ def positions(
             first = max(start, committed)
             inside = tuple((max(a, first), min(b, end)) for a, b in finished if max(a, first) < min(b, end))
             if first < end:
-                found.append(Position(group, topic, queue, first, end, inside))
+                found.append(UnfinishedQueue(group, topic, queue, first, end, inside))
     return found
 
 

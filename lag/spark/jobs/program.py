@@ -18,11 +18,11 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 from broker.runtime.disk import RealDisk
-from lag.report.data import Report
+from lag.report.data import LagReportData
 from lag.report.files import FORMATS, rendered, with_ages
-from lag.report.options import Input, ReportOptions, Window
+from lag.report.options import Input, ReportOptions, ReportWindow
 from lag.report.reading import samples_at_most
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.spark.jobs import backlog_program, compact_program, watch
 from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, folders, listed
 from lag.spark.jobs.backlog import BacklogOptions, make_backlog
@@ -33,7 +33,7 @@ from lag.spark.jobs.residence_program import main as residence
 from lag.spark.session import LONG_JVM, QUICK_JVM, SessionOptions, session
 from lag.spark.shipping import ship
 from lag.spark.sources.options import OptionRefused, moment_ms
-from lag.spark.sources.store_files import StoreUnreadable
+from lag.spark.sources.store_files import StoreFilesUnreadable
 
 # About how many samples a report is of, by the files alone: what Spark's own JVM is started with depends on it.
 #
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--from", dest="begin", required=True, help="start of the window: ISO 8601, or Unix ms")
     parser.add_argument("--to", dest="end", default=None, help="end of the window; default now")
     parser.add_argument("--group", default=None, help="names of groups, separated by commas; default all")
-    seconds = Limits().target_ms / 1000
+    seconds = LagLimits().target_ms / 1000
     parser.add_argument("--target", type=float, default=seconds, help="maximum age of a message, in seconds")
     parser.add_argument("--title", default="Consumption lag")
     parser.add_argument("--no-compare", action="store_true", help="do not compare with the preceding period")
@@ -116,18 +116,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 exported=listed(given.exported),
                 groups=None if given.group is None else frozenset(listed(given.group)),
             ),
-            window=Window(
+            window=ReportWindow(
                 from_ms=moment_ms({"--from": given.begin}, "--from") or 0,
                 to_ms=now_ms if given.end is None else moment_ms({"--to": given.end}, "--to") or 0,
             ),
-            limits=Limits(target_ms=int(given.target * 1000)),
+            limits=LagLimits(target_ms=int(given.target * 1000)),
             title=given.title,
             compared=not given.no_compare,
             made_ms=now_ms,
             parquet=given.parquet,
         )
         backlog = None if given.data is None else backlog_of(given.data, options, given.progress)
-    except (OptionRefused, StoreUnreadable, ValueError) as error:
+    except (OptionRefused, StoreFilesUnreadable, ValueError) as error:
         print(f"pyddmq lag report: {error}", file=sys.stderr)
         return WRONG
     try:
@@ -156,7 +156,9 @@ def backlog_of(data: str, options: ReportOptions, progress_file: str | None) -> 
     return BacklogOptions(data=os.path.abspath(data), positions=found, read_ms=options.made_ms, top=1)
 
 
-def made(options: ReportOptions, backlog: BacklogOptions | None, *, master: str | None, log: str | None) -> Report:
+def made(
+    options: ReportOptions, backlog: BacklogOptions | None, *, master: str | None, log: str | None
+) -> LagReportData:
     """Make a report by Spark.
 
     Raises:

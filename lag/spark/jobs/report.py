@@ -10,16 +10,16 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from broker.runtime.disk import RealDisk
-from lag.report.clock_steps import LOOK_BACK_MS, ClockStep, steps_of
-from lag.report.data import Report
-from lag.report.options import AHEAD_MS, MESSAGE_TIMES, TIME_MIN_MS, Figures, Reduced, ReportOptions, Window
+from lag.report.baselines import with_usual
+from lag.report.clock_steps import LOOK_BACK_MS, NodeClockStep, steps_of
+from lag.report.data import LagReportData
+from lag.report.options import AHEAD_MS, MESSAGE_TIMES, TIME_MIN_MS, Figures, Reduced, ReportOptions, ReportWindow
 from lag.report.parts import assemble
-from lag.report.usual import with_usual
 from lag.report.waiting import waiting_of
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.samples import EventKind
 from lag.spark.jobs.arguments import SPARK_ERRORS
-from lag.spark.jobs.history import QUEUE_NAMES, History
+from lag.spark.jobs.history import QUEUE_NAMES, ReportFrames
 from lag.spark.jobs.inputs import events, gaps, samples
 from lag.spark.sources.exported import unreadable_file
 
@@ -41,7 +41,7 @@ def without_absurd_times(samples: DataFrame) -> DataFrame:
     return samples.selectExpr(*columns, f"({any_of}) AS absurd")
 
 
-def without_lies(samples: DataFrame, steps: Sequence[ClockStep], limits: Limits) -> DataFrame:
+def without_lies(samples: DataFrame, steps: Sequence[NodeClockStep], limits: LagLimits) -> DataFrame:
     """Return samples without those that a step made worthless, and without times that it made wrong."""
     if not steps:
         return samples
@@ -70,7 +70,7 @@ UNREADABLE_MAX: Final = 20
 _SCHEMA: Final = "cluster string, node string, `group` string, topic string, queue bigint"
 
 
-def make_report(spark: SparkSession, options: ReportOptions) -> Report:
+def make_report(spark: SparkSession, options: ReportOptions) -> LagReportData:
     """Read, judge and put together. Exported files that cannot be read are left out, and reported as missing.
 
     Raises:
@@ -100,7 +100,7 @@ def reduce_by_spark(spark: SparkSession, options: ReportOptions) -> Reduced:
     read = without_lies(read, steps_of(happened), limits).persist()
     try:
         found = read.where(f"time_ms >= {window.from_ms - limits.window_ms}L")
-        history = History(found, window, limits, _events_of_queues(spark, happened))
+        history = ReportFrames(found, window, limits, _events_of_queues(spark, happened))
         history.rows.persist()
         try:
             return Reduced(
@@ -116,7 +116,7 @@ def reduce_by_spark(spark: SparkSession, options: ReportOptions) -> Reduced:
         read.unpersist()
 
 
-def _collected(history: History, window: Window, parquet: str) -> dict[str, Any]:
+def _collected(history: ReportFrames, window: ReportWindow, parquet: str) -> dict[str, Any]:
     objectives = _rows(history.objectives())
     pause_ms = max((row["pause_ms"] for row in objectives if row["pause_ms"] is not None), default=1)
     window = replace(window, pause_ms=pause_ms)
@@ -150,8 +150,8 @@ def _write(parts: DataFrame, place: str) -> None:
 def _earlier(read: DataFrame, options: ReportOptions) -> list[Figures]:
     """Return objectives of the preceding period of equal length."""
     window = options.window
-    before = Window(from_ms=window.from_ms - window.length_ms, to_ms=window.from_ms)
-    history = History(read.where(f"time_ms < {window.from_ms}L"), before, options.limits, None, told=False)
+    before = ReportWindow(from_ms=window.from_ms - window.length_ms, to_ms=window.from_ms)
+    history = ReportFrames(read.where(f"time_ms < {window.from_ms}L"), before, options.limits, None, told=False)
     try:
         return _rows(history.objectives())
     finally:

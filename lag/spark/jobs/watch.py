@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from lag.journal.columns import queue_sample
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.samples import EventKind, LagEvent, QueueKey
 from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, folders
 from lag.spark.session import SessionOptions, session
 from lag.spark.shipping import ship
 from lag.spark.sources.journal import NAME
-from lag.verdicts.changes import SETTLED_MS, SILENT, Verdict, Verdicts
-from lag.verdicts.windows import Windows
+from lag.verdicts.changes import SETTLED_MS, SILENT, GroupVerdict, Verdicts
+from lag.verdicts.windows import NodeWindows
 
 if TYPE_CHECKING:
     import pandas
@@ -47,7 +47,7 @@ COLUMNS: Final = [each.strip().split(" ")[0].strip("`") for each in SCHEMA.split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subscribed:
+class WatchedSubscription:
     """What the configuration says of one group and topic.
 
     Attributes:
@@ -55,7 +55,7 @@ class Subscribed:
         counts: Whether the group's verdict counts it (`enableAlarm`).
     """
 
-    limits: Limits
+    limits: LagLimits
     counts: bool = True
 
 
@@ -82,9 +82,9 @@ class WatchOptions:
     checkpoint: str
     format: str = "console"
     options: Mapping[str, str] = field(default_factory=dict)
-    subscribed: Mapping[tuple[str, str], Subscribed] = field(default_factory=dict)
+    subscribed: Mapping[tuple[str, str], WatchedSubscription] = field(default_factory=dict)
     recipients: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    limits: Limits = field(default_factory=Limits)
+    limits: LagLimits = field(default_factory=LagLimits)
     silence_ms: int = 60_000
     settled_ms: int = SETTLED_MS
     every_s: float = 10.0
@@ -104,7 +104,7 @@ class _Node:
 
     verdicts: Verdicts
     presence: Verdicts
-    windows: Windows = field(default_factory=Windows)
+    windows: NodeWindows = field(default_factory=NodeWindows)
     last_ms: int = 0
 
 
@@ -147,13 +147,13 @@ class _Judge:
         for each in json.loads(row["events"]):
             node.windows.note(LagEvent(**each | {"kind": EventKind(each["kind"])}))
         node.last_ms = max(node.last_ms, time_ms)
-        back = node.presence.note("", Verdict(status="OK", since_ms=time_ms), time_ms)
+        back = node.presence.note("", GroupVerdict(status="OK", since_ms=time_ms), time_ms)
         if back is not None:
             yield back.as_fields(cluster, name)
         for change in node.verdicts.take(node.windows.judged(time_ms, self._limits_of), time_ms, self._counts):
             yield change.as_fields(cluster, name, self._recipients.get(change.group, ()))
 
-    def _limits_of(self, group: str, topic: str) -> Limits:
+    def _limits_of(self, group: str, topic: str) -> LagLimits:
         found = self._subscribed.get((group, topic))
         return self._limits if found is None else found.limits
 
@@ -165,7 +165,7 @@ class _Judge:
 def _silent(key: tuple[str, str], node: _Node, row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Take a row that says that the node is silent."""
     time_ms = int(row["time_ms"])
-    verdict = Verdict(
+    verdict = GroupVerdict(
         status=SILENT,
         since_ms=node.last_ms,
         evidence=f"its journal has no round in the {(time_ms - node.last_ms) // 1000} s after the last one",
@@ -225,7 +225,7 @@ def main(arguments: Sequence[str]) -> int:
         "--silence", type=float, default=60.0, help="maximum time without a round of a node, in seconds"
     )
     parser.add_argument("--settled", type=float, default=60.0, help="how long a better verdict must last, in seconds")
-    seconds = Limits().target_ms / 1000
+    seconds = LagLimits().target_ms / 1000
     parser.add_argument("--target", type=float, default=seconds, help="maximum age of a message, in seconds")
     parser.add_argument("--every", type=float, default=10.0, help="time between polls of the journals, in seconds")
     parser.add_argument("--once", action="store_true", help="process existing rounds, then exit")
@@ -241,7 +241,7 @@ def main(arguments: Sequence[str]) -> int:
             checkpoint=given.checkpoint,
             format=given.format,
             options=sink_options(given.path, given.option),
-            limits=Limits(target_ms=target_ms, floor_ms=min(Limits().floor_ms, target_ms)),
+            limits=LagLimits(target_ms=target_ms, floor_ms=min(LagLimits().floor_ms, target_ms)),
             silence_ms=round(given.silence * 1000),
             settled_ms=round(given.settled * 1000),
             every_s=given.every,

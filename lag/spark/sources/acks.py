@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from broker.runtime.disk import RealDisk
 from lag.acks.acks import AckBatch, Outcome
 from lag.acks.log import FOLDER, log_names, read_acks
-from lag.blocks import BlockReader, FileHead, Gap
+from lag.blocks import BlockGap, BlockReader, FileHead
 from lag.spark.sources import options as read
 from lag.spark.sources.bounds import bounds_of, common, later, sooner
 from lag.spark.sources.journal_rows import arrow_columns, gap_batch, spark_columns
@@ -152,13 +152,13 @@ class Acks(DataSourceReader):
         assert isinstance(partition, AckPart), "partitions are made above"
         found = read_acks(RealDisk(read_only=True), partition.folder, (partition.name,))
         if self._rows == "gaps":
-            gaps = [each for each in found if isinstance(each, Gap)]
+            gaps = [each for each in found if isinstance(each, BlockGap)]
             yield gap_batch(partition.folder, gaps, self._columns)
             return
         held: list[pa.RecordBatch] = []
         count = 0
         for each in found:
-            if isinstance(each, Gap) or not self._takes(each[0], each[1]):
+            if isinstance(each, BlockGap) or not self._takes(each[0], each[1]):
                 continue
             batch = self._batch(*each)
             if batch.num_rows:

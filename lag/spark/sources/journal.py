@@ -15,9 +15,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from broker.runtime.disk import RealDisk
-from lag.blocks import BlockReader, Gap
+from lag.blocks import BlockGap, BlockReader
 from lag.journal.files import WIDTH_MS, Tier, live_files, parse
-from lag.journal.reader import SLACK_MS, JournalReader, Wanted
+from lag.journal.reader import SLACK_MS, JournalQuery, JournalReader
 from lag.journal.scan import Block
 from lag.spark.sources import options as read
 from lag.spark.sources.bounds import bounds_of, common, later, sooner
@@ -77,7 +77,7 @@ class JournalRows(DataSourceReader):
         self._folders = tuple(each.strip() for each in path.split(",") if each.strip())
         self._rows = rows
         self._columns = columns
-        self._wanted = Wanted(
+        self._wanted = JournalQuery(
             since_ms=read.moment_ms(options, "since"),
             until_ms=read.moment_ms(options, "until"),
             groups=read.names(options, "group"),
@@ -115,7 +115,7 @@ class JournalRows(DataSourceReader):
             _Some(partition.names) if partition.names else RealDisk(read_only=True), partition.folder
         )
         if self._rows == "gaps":
-            gaps = [each for each in reader.blocks(self._wanted, by_columns=None) if isinstance(each, Gap)]
+            gaps = [each for each in reader.blocks(self._wanted, by_columns=None) if isinstance(each, BlockGap)]
             yield gap_batch(partition.folder, gaps, self._columns)
             return
         yield from batches(self._blocks(reader, partition), self._rows, self._columns, self._wanted)

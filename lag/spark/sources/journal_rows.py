@@ -10,11 +10,11 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from lag.blocks import FileHead, Gap
+from lag.blocks import BlockGap, FileHead
 from lag.journal.column_rows import Piece
 from lag.journal.columns import QUEUE_COLUMNS, Key
 from lag.journal.files import Tier
-from lag.journal.reader import Wanted
+from lag.journal.reader import JournalQuery
 from lag.journal.scan import Block
 from lag.journal.summaries import QUEUE_SUMMARIES
 from lag.samples import QueueSample
@@ -112,7 +112,7 @@ def spark_columns(known: Mapping[str, pa.DataType]) -> str:
     return ", ".join(f"`{name}` {SPARK_TYPES[kind]}" for name, kind in known.items())
 
 
-def gap_batch(folder: str, gaps: Sequence[Gap], schema: pa.Schema) -> pa.RecordBatch:
+def gap_batch(folder: str, gaps: Sequence[BlockGap], schema: pa.Schema) -> pa.RecordBatch:
     """Return the columns that are asked for of a folder's gaps."""
     columns = []
     for name in schema.names:
@@ -124,7 +124,7 @@ def gap_batch(folder: str, gaps: Sequence[Gap], schema: pa.Schema) -> pa.RecordB
     return pa.record_batch(columns, schema=schema)
 
 
-def batches(blocks: Iterable[Placed], rows: str, columns: pa.Schema, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def batches(blocks: Iterable[Placed], rows: str, columns: pa.Schema, wanted: JournalQuery) -> Iterator[pa.RecordBatch]:
     """Yield what is wanted of blocks.
 
     Args:
@@ -134,7 +134,7 @@ def batches(blocks: Iterable[Placed], rows: str, columns: pa.Schema, wanted: Wan
         wanted: Which rows.
     """
     if rows == "samples":
-        table = _Rows(columns, wanted)
+        table = _BlockRows(columns, wanted)
         for _, _, block in blocks:
             table.add(block)
             if table.count >= BATCH_ROWS:
@@ -152,7 +152,7 @@ def batches(blocks: Iterable[Placed], rows: str, columns: pa.Schema, wanted: Wan
     yield pa.RecordBatch.from_pylist(found, schema=columns)
 
 
-def _events_of(placed: Placed, wanted: Wanted) -> list[dict[str, Any]]:
+def _events_of(placed: Placed, wanted: JournalQuery) -> list[dict[str, Any]]:
     block = placed[2]
     return [
         {"cluster": block.head.cluster, "node": block.head.node, **asdict(event), "kind": event.kind.value}
@@ -161,7 +161,7 @@ def _events_of(placed: Placed, wanted: Wanted) -> list[dict[str, Any]]:
     ]
 
 
-def _rounds_of(placed: Placed, wanted: Wanted) -> list[dict[str, Any]]:
+def _rounds_of(placed: Placed, wanted: JournalQuery) -> list[dict[str, Any]]:
     number, position, block = placed
     if block.tier is not Tier.RAW or not wanted.takes_moment(block.time_ms):
         return []
@@ -200,13 +200,13 @@ def silent_batch(head: FileHead, file: int, position: int, time_ms: int, columns
     return pa.RecordBatch.from_pylist([row], schema=columns)
 
 
-class _Rows:
+class _BlockRows:
     """Rows under way to a batch: one for each piece of a block, in which columns without a change are those of before.
 
     Most values of most queues are the same for hours, so most arrays are made once a file, and copied from then on.
     """
 
-    def __init__(self, columns: pa.Schema, wanted: Wanted) -> None:
+    def __init__(self, columns: pa.Schema, wanted: JournalQuery) -> None:
         self._columns = columns
         self._wanted = wanted
         self._places = {name: place for place, name in enumerate(QUEUE_COLUMNS)}

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
 from broker.runtime.disk import RealDisk
 from lag.blocks import BlockReader
 from lag.journal.files import JournalFile, Tier, parse
-from lag.journal.reader import Wanted
+from lag.journal.reader import JournalQuery
 from lag.journal.scan import scan_part
 from lag.spark.sources import options as read
 from lag.spark.sources.journal_rows import Placed, batches, silent_batch
@@ -68,7 +68,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = columns
         self._from_latest = read.one_of(options, "starting", ("earliest", "latest"), "earliest") == "latest"
         self._bytes = read.number(options, "bytesPerTrigger", BYTES_PER_TRIGGER, at_least=1)
-        self._wanted = Wanted(
+        self._wanted = JournalQuery(
             since_ms=read.moment_ms(options, "since"),
             groups=read.names(options, "group"),
             topics=read.names(options, "topic"),

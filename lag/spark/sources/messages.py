@@ -23,7 +23,7 @@ from broker.format.record import strip_own
 from lag.spark.sources import options as read
 from lag.spark.sources.bounds import Bounds, bounds_of
 from lag.spark.sources.node_batch import NodeMessages, PushedNodeMessages
-from lag.spark.sources.store_files import Found, StoreFiles
+from lag.spark.sources.store_files import LocatedRecord, StoreFiles
 from lag.spark.sources.store_tail import Units
 
 NAME: Final = "pyddmq_messages"
@@ -46,7 +46,7 @@ class QueuePart(InputPartition):
     tail: Units | None = None
 
 
-def _body(found: Found) -> bytes:
+def _body(found: LocatedRecord) -> bytes:
     body = found.record[found.body_at : found.body_end]
     if found.flags and is_packed(found.record):
         try:
@@ -56,7 +56,7 @@ def _body(found: Found) -> bytes:
     return bytes(body)
 
 
-Rows = Sequence[Found]
+Rows = Sequence[LocatedRecord]
 Properties = Sequence[dict[str, str]]
 
 
@@ -227,7 +227,7 @@ class Messages(DataSourceReader):
         if partition.first >= partition.end:
             return
         files = StoreFiles(self._root)
-        batch: list[Found] = []
+        batch: list[LocatedRecord] = []
         held = 0
         part, verify = partition, self._verify
         for found in files.read(part.topic, part.queue, part.first, part.end, verify=verify, tail=part.tail):

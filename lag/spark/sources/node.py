@@ -73,7 +73,7 @@ class NodeRefused(Exception):
         return f"{self.args[1]} (code {self.code})"
 
 
-class Standing(NamedTuple):
+class QueueOffsets(NamedTuple):
     """Where a queue stands: the first offset that is kept, what the group committed, the end."""
 
     start: int
@@ -81,7 +81,7 @@ class Standing(NamedTuple):
     end: int
 
 
-class Fetched(NamedTuple):
+class FetchedRange(NamedTuple):
     """What a fetch found in one queue: where to go on, and messages as dicts by field id, oldest first."""
 
     next_offset: int
@@ -123,22 +123,22 @@ class NodeClient:
                 text = f"group {group!r} does not subscribe to {topic!r} on {self.address}; it has {known}"
                 raise NodeRefused(NO_SUCH_TOPIC, text) from None
 
-    def standings(self, group: str) -> dict[str, dict[str, Standing]]:
+    def standings(self, group: str) -> dict[str, dict[str, QueueOffsets]]:
         """Return where each queue stands, by topic and qid; empty: no such group. Raises NodeRefused, NodeFailed."""
         result = self._result("getConsumeStats", [wire.structure(1, [wire.text(1, group)])], group)
-        found: dict[str, dict[str, Standing]] = {}
+        found: dict[str, dict[str, QueueOffsets]] = {}
         try:
             for row in result:
                 starts, committed, ends = row.get(101, {}), row[3], row[4]
                 found[row[2].decode()] = {
-                    qid.decode(): Standing(int(starts.get(qid, 0)), int(committed[qid]), int(end))
+                    qid.decode(): QueueOffsets(int(starts.get(qid, 0)), int(committed[qid]), int(end))
                     for qid, end in ends.items()
                 }
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise NodeFailed(f"{self.address} returned no positions: {error!r}") from error
         return found
 
-    def fetch(self, group: str, topic: str, qid: str, offset: int, count: int) -> Fetched:
+    def fetch(self, group: str, topic: str, qid: str, offset: int, count: int) -> FetchedRange:
         """Fetch from an offset of one queue on, whoever owns it.
 
         Returns:
@@ -151,7 +151,7 @@ class NodeClient:
         rows = self._fetch(group, {topic: {qid: offset}}, count, LINGER_MS)
         try:
             [row] = rows
-            found = Fetched(int(row.get(3, offset)), row[10])
+            found = FetchedRange(int(row.get(3, offset)), row[10])
             offsets = [message[4] for message in found.messages]
             is_right = (row[1], row[2]) == (topic.encode(), qid.encode()) and all(
                 before < after for before, after in pairwise([*offsets, found.next_offset])
@@ -176,7 +176,7 @@ class NodeClient:
         """Make a call once; returns the fields of its result. Raises NodeFailed."""
         try:
             return run_now(self._calls.call(method, arguments, CALL_MS))
-        except wire.Fault as error:
+        except wire.ThriftFault as error:
             raise NodeFailed(f"{self.address} does not serve {method}: {error}") from error
         except (ClientError, ClientMisuse) as error:
             raise NodeFailed(f"no answer from {self.address}: {by_option(str(error))}") from error

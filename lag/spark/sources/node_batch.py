@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from lag.spark.sources import options as read
 from lag.spark.sources.bounds import Bounds, bounds_of
-from lag.spark.sources.node import NodeClient, Standing
+from lag.spark.sources.node import NodeClient, QueueOffsets
 from lag.spark.sources.node_ranges import NodeOptions, NodePart, batches, cut, messages_of
 
 STARTS: Final = ("earliest", "latest", "committed")
@@ -42,7 +42,7 @@ class NodeMessages(DataSourceReader):
         # Spark asks a reader without partitions for one that means nothing.
         return parts or [NodePart(self._options, "", "_0", 0, 0)]
 
-    def _cut(self, client: NodeClient, topic: str, qid: str, standing: Standing) -> Iterator[NodePart]:
+    def _cut(self, client: NodeClient, topic: str, qid: str, standing: QueueOffsets) -> Iterator[NodePart]:
         low, high = self._bounds.low, self._bounds.high
         whole = NodePart(self._options, topic, qid, standing.start, standing.end)
         if not low.get("queue", whole.queue) <= whole.queue <= high.get("queue", whole.queue):
@@ -81,7 +81,7 @@ class PushedNodeMessages(NodeMessages):
         yield from filters
 
 
-def start_of(starts: str, standing: Standing) -> int:
+def start_of(starts: str, standing: QueueOffsets) -> int:
     """Return the offset that one of STARTS means for a queue."""
     if starts == "latest":
         return standing.end

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from lag.spark.sources import options as read
-from lag.spark.sources.node import NO_SUCH_QUEUE, NodeClient, NodeFailed, NodeRefused, Standing, number_of
+from lag.spark.sources.node import NO_SUCH_QUEUE, NodeClient, NodeFailed, NodeRefused, QueueOffsets, number_of
 from lag.spark.sources.tls import tls_of
 from pyddmq.client.tls import Tls
 
@@ -93,7 +93,7 @@ class NodeOptions:
             missing = ", ".join(map(str, sorted(self.queues - numbers)))
             raise read.OptionRefused(f"option 'queue' has {missing}, which no topic of group {self.group!r} has")
 
-    def standings(self, client: NodeClient) -> dict[str, dict[str, Standing]]:
+    def standings(self, client: NodeClient) -> dict[str, dict[str, QueueOffsets]]:
         """Return where the queues stand that are asked for and there. Raises NodeRefused, NodeFailed."""
         found = client.standings(self.group)
         return {

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from lag.spark.sources import options as read
-from lag.spark.sources.node import NodeClient, Standing, number_of
+from lag.spark.sources.node import NodeClient, QueueOffsets, number_of
 from lag.spark.sources.node_batch import STARTS, start_of
 from lag.spark.sources.node_ranges import NodeOptions, NodePart, batches, cut
 
@@ -119,7 +119,7 @@ class NodeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # How
 
-    def _standings(self, client: NodeClient) -> dict[str, dict[str, Standing]]:
+    def _standings(self, client: NodeClient) -> dict[str, dict[str, QueueOffsets]]:
         if not self._is_checked:
             self._options.check(client)
             if self._commit_group not in (None, self._options.group):
@@ -128,7 +128,7 @@ class NodeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._is_checked = True
         return self._options.standings(client)
 
-    def _tell_of_vanished(self, start: Offsets, standings: Mapping[str, Mapping[str, Standing]]) -> None:
+    def _tell_of_vanished(self, start: Offsets, standings: Mapping[str, Mapping[str, QueueOffsets]]) -> None:
         """Tell, once, of queues that a query has read and that are not there any more. Raises DataLost."""
         for topic, queues in start.items():
             for qid, offset in queues.items():
@@ -137,7 +137,7 @@ class NodeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     where = f"{topic} queue {number_of(qid)} of {self._options.node}"
                     self._options.lost(f"{where} no longer exists: its messages from offset {offset} are lost")
 
-    def _part(self, topic: str, qid: str, first: int | None, last: int, standing: Standing | None) -> NodePart:
+    def _part(self, topic: str, qid: str, first: int | None, last: int, standing: QueueOffsets | None) -> NodePart:
         """Return what of a queue is read; empty: nothing."""
         where = f"{topic} queue {number_of(qid)} of {self._options.node}"
         if standing is None:
@@ -196,7 +196,7 @@ def shared(room: Mapping[tuple[str, str], int], bound: int | None) -> dict[tuple
     return found
 
 
-def _ends(standings: Mapping[str, Mapping[str, Standing]]) -> Offsets:
+def _ends(standings: Mapping[str, Mapping[str, QueueOffsets]]) -> Offsets:
     return _ordered({topic: {qid: each.end for qid, each in queues.items()} for topic, queues in standings.items()})
 
 

@@ -124,7 +124,7 @@ _PAUSE_FIRST: Final = 0.05
 _PAUSE_MAX: Final = 1.0
 
 
-class SendRefused(Exception):
+class ShipmentRefused(Exception):
     """A node refuses messages, or was not there for as long as patience goes; the sentence says why."""
 
 
@@ -271,7 +271,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         query = task.getLocalProperty("sql.streaming.queryId")
         batch = task.getLocalProperty("streaming.sql.batchId")
         if not query or not batch:
-            raise SendRefused(
+            raise ShipmentRefused(
                 "this Spark does not pass the query and batch to tasks, so messages cannot be sent exactly once"
             )
         partition = task.partitionId()
@@ -353,7 +353,7 @@ def _is_stored(client: NodeClient, options: SinkOptions, declared: Declared) -> 
     result = _answer(client, options, arguments, expected=(FORGOTTEN, DIFFERS))
     code, text = result.get(1), result.get(2, b"").decode("utf-8", "replace")
     if code == DIFFERS:
-        raise SendRefused(
+        raise ShipmentRefused(
             f"{options.node} (code {code}): {text}. Run it with the same rows, number of cores "
             "(spark.master) and spark.sql settings as before, or under another id; nothing of this "
             "partition was sent"
@@ -361,12 +361,12 @@ def _is_stored(client: NodeClient, options: SinkOptions, declared: Declared) -> 
     if code == FORGOTTEN:
         if options.resends:
             return False
-        raise SendRefused(
+        raise ShipmentRefused(
             f"{options.node} (code {code}): {text}, and the node has forgotten their numbers; raise its "
             "deduplicationSec. To send them again, possibly twice, run once with option onForgotten=send"
         )
     if result.get(101, b"").decode() != declared.producer:
-        raise SendRefused(f"{options.node} is a node of an earlier version without partitions; upgrade it")
+        raise ShipmentRefused(f"{options.node} is a node of an earlier version without partitions; upgrade it")
     return bool(result.get(106))
 
 
@@ -400,7 +400,7 @@ def _fields(options: SinkOptions, row: Mapping[str, Any]) -> list[bytes]:
     """Return the fields of a message (thrift/producer.thrift). Raises SendRefused: it has no body or topic."""
     topic, body = row.get("topic") or options.topic, row.get("body")
     if not topic or body is None:
-        raise SendRefused(
+        raise ShipmentRefused(
             f"a row without {'body' if topic else 'topic'}; each message needs both (key {row.get('key')!r})"
         )
     fields = [wire.text(1, topic), wire.text(7, body)]
@@ -421,7 +421,7 @@ def _repeated(client: NodeClient, options: SinkOptions, messages: Sequence[Seque
     if result.get(1) == FORGOTTEN:
         said = result.get(2, b"").decode("utf-8", "replace")
         text = "it has forgotten what this task sent before; raise its deduplicationSec"
-        raise SendRefused(f"{options.node} (code {FORGOTTEN}): {text}. {said}")
+        raise ShipmentRefused(f"{options.node} (code {FORGOTTEN}): {text}. {said}")
     return len(messages) if result.get(106) else 0
 
 
@@ -442,8 +442,8 @@ def _answer(
         except NodeFailed as failed:
             code, said = None, str(failed)
         if code is not None and code not in PASSING:
-            raise SendRefused(f"{options.node} refuses messages (code {code}): {said}")
+            raise ShipmentRefused(f"{options.node} refuses messages (code {code}): {said}")
         if time.monotonic() + pause > until:
-            raise SendRefused(f"{options.node} did not accept messages for {options.patience} s: {said}")
+            raise ShipmentRefused(f"{options.node} did not accept messages for {options.patience} s: {said}")
         time.sleep(pause)
         pause = min(2 * pause, _PAUSE_MAX)

@@ -45,14 +45,14 @@ _OFFSET_FILES: Final = ("lmqConsumerOffset.json", "consumerOffset.json")
 _V6_HOSTS: Final = 0x30
 _unpack_header = HEADER.unpack_from
 _Whole = tuple[int, int, int, int, int, int, int, int]
-"""What is known of a record that was looked at: the fields of `Found` from `body_at` on."""
+"""What is known of a record that was looked at: the fields of `LocatedRecord` from `body_at` on."""
 
 
-class StoreUnreadable(Exception):
+class StoreFilesUnreadable(Exception):
     """The files are not those of a store, or cannot be read; the sentence says which."""
 
 
-class NothingCommitted(StoreUnreadable):
+class NothingCommitted(StoreFilesUnreadable):
     """The store has no file of committed offsets."""
 
 
@@ -81,7 +81,7 @@ def committed_offsets(root: str) -> dict[tuple[str, str, int], int]:
         except FileNotFoundError:
             continue
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise StoreUnreadable(f"{path} has no readable offsets of groups: {error}") from error
+            raise StoreFilesUnreadable(f"{path} has no readable offsets of groups: {error}") from error
     if not found:
         text = f"{root}/config has no {_OFFSET_FILES[-1]}: no group has committed an offset in this store"
         raise NothingCommitted(text)
@@ -89,7 +89,7 @@ def committed_offsets(root: str) -> dict[tuple[str, str, int], int]:
     return {key: offset for *_, offsets in found for key, offset in offsets.items()}
 
 
-class Found(NamedTuple):
+class LocatedRecord(NamedTuple):
     """A record and where its parts are.
 
     Attributes:
@@ -137,7 +137,7 @@ class StoreFiles:
     def __init__(self, root: str) -> None:
         for name in ("commitlog", "consumequeue"):
             if not os.path.isdir(f"{root}/{name}"):
-                raise StoreUnreadable(f"{root} is not a store: it has no folder {name}")
+                raise StoreFilesUnreadable(f"{root} is not a store: it has no folder {name}")
         self._root = root
         self._log = NumberedFiles(f"{root}/commitlog")
         self._queues: dict[tuple[str, int], NumberedFiles] = {}
@@ -246,7 +246,7 @@ class StoreFiles:
 
     def read(
         self, topic: str, queue: int, first: int, end: int, *, verify: bool = True, tail: Units | None = None
-    ) -> Iterator[Found]:
+    ) -> Iterator[LocatedRecord]:
         """Yield the records of a queue's offsets in order; those that are not there, or not whole, are left out.
 
         Args:
@@ -264,7 +264,7 @@ class StoreFiles:
                 continue
             found = _whole(record, physical, name, queue, offset)
             if found is not None and (not verify or sum_matches(record)):
-                yield Found(offset, record, log, *found)
+                yield LocatedRecord(offset, record, log, *found)
 
     def _units(
         self, topic: str, queue: int, first: int, end: int, tail: Units | None

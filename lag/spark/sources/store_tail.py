@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from broker.format.record import RECORD_OVERHEAD_BYTES, Entry, check, prepared_offset
+from broker.format.record import RECORD_OVERHEAD_BYTES, RecordSummary, check, prepared_offset
 from broker.runtime.json_sum import unsealed
 from lag.spark.sources.numbered_files import NumberedFiles
 
@@ -105,7 +105,7 @@ def replaced_since(root: str, start: int, end: int) -> Iterator[int]:
             yield max(0, replaced)
 
 
-def _records(log: NumberedFiles, start: int, end: int) -> Iterator[Entry]:
+def _records(log: NumberedFiles, start: int, end: int) -> Iterator[RecordSummary]:
     """Yield the valid records from one on that end at a position or before it."""
     at = max(start, log.start)
     while at < end:

@@ -21,7 +21,7 @@ from broker.scheduled.timer.names import CANCEL_NAME, OUT_NAME, ROLLS_NAME
 from lag.spark.sources.due import waits_until_ms
 from lag.spark.sources.messages import Messages, QueuePart, Rows
 from lag.spark.sources.options import OptionRefused
-from lag.spark.sources.store_files import Found
+from lag.spark.sources.store_files import LocatedRecord
 
 NAME: Final = "pyddmq_waiting"
 
@@ -32,7 +32,7 @@ def _text(block: bytes, name: bytes) -> str | None:
 
 
 _Value = int | str | None
-COLUMNS: Final[dict[str, tuple[str, pa.DataType, Callable[[QueuePart, Found, bytes], _Value]]]] = {
+COLUMNS: Final[dict[str, tuple[str, pa.DataType, Callable[[QueuePart, LocatedRecord, bytes], _Value]]]] = {
     "room": ("string", pa.string(), lambda part, found, block: part.topic),
     "queue": ("bigint", pa.int64(), lambda part, found, block: part.queue),
     "offset": ("bigint", pa.int64(), lambda part, found, block: found.offset),

@@ -46,7 +46,7 @@ class Malformed(Exception):
     """What came is no reply in framed Thrift; the sentence says what is wrong with it."""
 
 
-class Fault(Exception):
+class ThriftFault(Exception):
     """The peer answered with a TApplicationException; its sentence."""
 
 
@@ -155,7 +155,7 @@ def reply(frame: bytes, method: str, sequence: int) -> dict[int, Any]:
         raise Malformed(f"a reply to {name[:40]!r} number {number}, where {method} number {sequence} was called")
     if version & 0xFF == EXCEPTION:
         said = result.get(1, b"")
-        raise Fault(said.decode("utf-8", "replace") if isinstance(said, bytes) else "no reason")
+        raise ThriftFault(said.decode("utf-8", "replace") if isinstance(said, bytes) else "no reason")
     return result
 
 

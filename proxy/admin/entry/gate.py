@@ -22,7 +22,7 @@ from conf.sections.admin import AdminConfig
 from proxy.access.access import DENIED, Access, Proven
 from proxy.access.audit import Audit, Who
 from proxy.access.rights import Rights
-from proxy.access.rules import EVERYTHING, Action
+from proxy.access.rules import EVERYTHING, Permission
 from proxy.access.sessions import Sessions
 from proxy.admin.entry.access_pages import AGAIN
 from proxy.admin.entry.rights import Need
@@ -80,7 +80,7 @@ def _network(host: str) -> str:
     return str(address)
 
 
-NEED_ACTIONS = frozenset((Action.READ_BODIES, Action.ADMINISTER))
+NEED_ACTIONS = frozenset((Permission.READ_BODIES, Permission.ADMINISTER))
 _TEXT_MAX = 255
 
 
@@ -240,7 +240,7 @@ class AdminGate:
         return may_see_all(asker)
 
     def _allow(
-        self, request: web.Request, asker: Asker, rights: Rights, action: Action, resources: Sequence[str]
+        self, request: web.Request, asker: Asker, rights: Rights, action: Permission, resources: Sequence[str]
     ) -> None:
         for resource in resources:
             if rights.may(action, resource):
@@ -274,7 +274,7 @@ class AdminGate:
 
 def may_see_all(asker: Asker) -> bool:
     """Whether somebody may view everything."""
-    return asker.rights is None or asker.rights.may(Action.VIEW, EVERYTHING)
+    return asker.rights is None or asker.rights.may(Permission.VIEW, EVERYTHING)
 
 
 def _asker(rights: Rights, address: str, *, by_session: bool = False) -> Asker:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from proxy.access.rules import EVERYTHING, NODE, Action
+from proxy.access.rules import EVERYTHING, NODE, Permission
 from proxy.operate.changes.desk import Change
 
 PROBES = frozenset(("/livez", "/healthz", "/readyz"))
@@ -30,7 +30,7 @@ class Need(NamedTuple):
         text: These, in the words of the documentation.
     """
 
-    action: Action | None
+    action: Permission | None
     on: Callable[[web.Request], Sequence[str]]
     text: str
 
@@ -54,12 +54,12 @@ def _of_messages(request: web.Request) -> Sequence[str]:
 
 
 NOBODY = Need(None, lambda _: (), "")
-ALL = Need(Action.VIEW, _everything, "`*`")
-GROUP = Need(Action.VIEW, _named("group"), "the group, without one `*`")
-TOPIC = Need(Action.VIEW, _named("topic"), "the topic, without one `*`")
-MESSAGES = Need(Action.VIEW, _of_messages, "the topic; by `id`, `physical` or without a topic `*`")
-BODIES = MESSAGES._replace(action=Action.READ_BODIES)
-ADMINISTER = Need(Action.ADMINISTER, _node, "the node")
+ALL = Need(Permission.VIEW, _everything, "`*`")
+GROUP = Need(Permission.VIEW, _named("group"), "the group, without one `*`")
+TOPIC = Need(Permission.VIEW, _named("topic"), "the topic, without one `*`")
+MESSAGES = Need(Permission.VIEW, _of_messages, "the topic; by `id`, `physical` or without a topic `*`")
+BODIES = MESSAGES._replace(action=Permission.READ_BODIES)
+ADMINISTER = Need(Permission.ADMINISTER, _node, "the node")
 
 READING: Mapping[str, Need] = MappingProxyType(
     {

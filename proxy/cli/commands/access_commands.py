@@ -113,14 +113,14 @@ def explain(
     from conf.loader import load
     from conf.problems import ConfigError
     from conf.yaml_tree import line_of
-    from proxy.access.rules import Action, Rules
+    from proxy.access.rules import Permission, Rules
 
     try:
         loaded = load(str(file), actions=Registry())
     except ConfigError as error:
         raise CliError(str(error), ExitCode.CONFIG_INVALID) from error
-    if action not in list(Action):
-        raise CliError(f"{action} is not a valid action; use one of {', '.join(Action)}", ExitCode.USAGE)
+    if action not in list(Permission):
+        raise CliError(f"{action} is not a valid action; use one of {', '.join(Permission)}", ExitCode.USAGE)
     access = loaded.config.access
     if access is None:
         told: dict[str, Any] = {
@@ -130,7 +130,7 @@ def explain(
         }
     else:
         rules = Rules(access)
-        decision = rules.decide(principal, Action(action), resource)
+        decision = rules.decide(principal, Permission(action), resource)
         if decision.rule is not None:
             lines = [line_of(loaded.tree, ("access", "rules", decision.rule))]
         else:

@@ -30,7 +30,7 @@ def look_at_clusters(config: Config, file: str) -> tuple[ExitCode, list[Problem]
     from conf.secrets import SecretUnreadable
     from upstream.kafka.cluster_facts import ClusterFacts
     from upstream.kafka.cluster_rules import mismatches, wanted_of
-    from upstream.kafka_client.look import look_beside
+    from upstream.kafka_client.cluster_inspection import look_beside
     from upstream.kafka_client.package import KafkaUnusable
 
     problems: list[Problem] = []

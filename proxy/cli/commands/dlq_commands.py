@@ -169,7 +169,7 @@ def redrive(
     if dry_run and yes:
         raise CliError("--dry-run and --yes exclude each other.", ExitCode.USAGE)
     request = {"group": group, **wanted, "to": to, "again": again, "dryRun": not yes}
-    run = _Run()
+    run = _RedriveRun()
     total = _total(admin, group)
     with progress("redriving" if yes else "looking", total, unit="messages", enabled=not as_json) as advance:
         for page in _pages(admin, request, rate if yes else None, RedriveRate(clock, threading.Event().wait)):
@@ -236,7 +236,7 @@ def _pages(
             redrive_rate.done(page.redriven, rate)
 
 
-class _Run:
+class _RedriveRun:
     """What became of the dead letters so far."""
 
     def __init__(self) -> None:

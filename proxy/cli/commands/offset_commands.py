@@ -110,9 +110,9 @@ def reset(
         answer = post(admin, "/api/offsets/reset", body, ResetResult, timeout_seconds=wait + CHANGE_TIMEOUT_SECONDS)
     else:
         from proxy.cli.store import stopped_store
-        from upstream.operate.positions import Target
+        from upstream.operate.positions import PositionTarget
 
-        target = Target(to_offset, targets["toTimeMs"], shift_by, targets["to"])
+        target = PositionTarget(to_offset, targets["toTimeMs"], shift_by, targets["to"])
         answer = stopped_store.reset(data, group, topic, queue, target, dry_run=not yes)
     if as_json:
         return print_json(answer)

@@ -18,7 +18,7 @@ from broker.format.properties import is_system_property
 from broker.runtime.seams import SystemClock
 from proxy.cli.commands.send_loop import Loop, loop_options, send_loop
 from proxy.cli.errors import CliError, translate
-from proxy.cli.input_lines import Line, batches_of, lines_of
+from proxy.cli.input_lines import InputLine, batches_of, lines_of
 from proxy.cli.moments import duration_option, moment_option
 from proxy.cli.options import PRODUCER_DEFAULT, AsJson, ProducerAddress, TokenFile
 from proxy.cli.output import print_json, print_line, progress
@@ -145,12 +145,12 @@ def send(
     return ExitCode.OK
 
 
-def plain_message(like: OutgoingMessage, line: Line) -> OutgoingMessage:
+def plain_message(like: OutgoingMessage, line: InputLine) -> OutgoingMessage:
     """Return the message of which a line is the body."""
     return dataclasses.replace(like, body=line.body)
 
 
-def exported_message(like: OutgoingMessage, line: Line) -> OutgoingMessage:
+def exported_message(like: OutgoingMessage, line: InputLine) -> OutgoingMessage:
     """Return the message that a line of `messages export` holds; what the broker adds itself is left out."""
     try:
         value = json.loads(line.body)
@@ -170,7 +170,7 @@ def exported_message(like: OutgoingMessage, line: Line) -> OutgoingMessage:
 
 
 def _send_group(
-    producer: Producer, messages: list[OutgoingMessage], lines: list[Line], *, sent_before: int, told: bool | None
+    producer: Producer, messages: list[OutgoingMessage], lines: list[InputLine], *, sent_before: int, told: bool | None
 ) -> None:
     """Send one batch and print its receipts, as JSON or not (`told`); None prints none."""
     try:
@@ -182,7 +182,7 @@ def _send_group(
 
 
 def _send_loop(
-    producer: Producer, loop: Loop, message: OutgoingMessage, line: Line, *, sent_before: int, told: bool | None
+    producer: Producer, loop: Loop, message: OutgoingMessage, line: InputLine, *, sent_before: int, told: bool | None
 ) -> None:
     """Send one loop and print its id; `told` as above."""
     try:
@@ -195,7 +195,7 @@ def _send_loop(
         print_line(f"{message.topic}  loop  id {delay_id}")
 
 
-def verdict(error: ClientError, *, sent_before: int, lines: Sequence[Line]) -> CliError:
+def verdict(error: ClientError, *, sent_before: int, lines: Sequence[InputLine]) -> CliError:
     """Return what becomes of an input that was sent up to some lines and failed there.
 
     Args:
@@ -250,14 +250,14 @@ def pairs_of(texts: Iterable[str]) -> list[tuple[str, str]]:
 
 def _input(
     body: str | None, file: Path | None, stack: contextlib.ExitStack
-) -> tuple[Iterable[Line | None], int | None]:
+) -> tuple[Iterable[InputLine | None], int | None]:
     """Choose where bodies come from; returns them and the size of the input in bytes where it is known."""
     if body is not None and file is not None:
         raise CliError("pass the message as an argument or with --file, not both", ExitCode.USAGE)
     if body is not None:
         if not body:
             raise CliError("the message is empty; a body has at least one byte", ExitCode.USAGE)
-        return [Line(1, body.encode("utf-8", "surrogateescape"), 0)], None
+        return [InputLine(1, body.encode("utf-8", "surrogateescape"), 0)], None
     if (file is None or str(file) == STDIN) and (sys.stdin is None or (file is None and sys.stdin.isatty())):
         raise CliError("no message; pass it as an argument, with --file, or through a pipe", ExitCode.USAGE)
     if file is None or str(file) == STDIN:

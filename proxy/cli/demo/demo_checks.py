@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from proxy.cli.output import print_json, print_line
-from proxy.demo.report import Check, Judged
+from proxy.demo.report import DemoOutcome, PromiseCheck
 from proxy.operate.text import amount
 from proxy.process.exit_codes import ExitCode
 
 
-def conclude(report: Judged, show: Callable[[], object], *, as_json: bool) -> int:
+def conclude(report: DemoOutcome, show: Callable[[], object], *, as_json: bool) -> int:
     """Print what a demo has shown, and return its exit code.
 
     Args:
@@ -28,7 +28,7 @@ def conclude(report: Judged, show: Callable[[], object], *, as_json: bool) -> in
     return ExitCode.OK if report.passed else ExitCode.CHECK_FAILED
 
 
-def _print_checks(checks: Sequence[Check]) -> None:
+def _print_checks(checks: Sequence[PromiseCheck]) -> None:
     """Print the verdicts of a demo, with examples of what was wrong."""
     for check in checks:
         print_line(f"  {'ok    ' if check.passed else 'FAILED'}  {check.name}: {check.promise}")

@@ -15,7 +15,7 @@ from proxy.cli.demo.demo_checks import conclude
 from proxy.cli.errors import CliError, refusal_code, translate
 from proxy.cli.options import CONSUMER_DEFAULT, PRODUCER_DEFAULT, AsJson, ConsumerAddress, ProducerAddress
 from proxy.cli.output import print_line, progress
-from proxy.demo.report import Report
+from proxy.demo.report import DemoReport
 from proxy.operate.text import amount
 from proxy.process.exit_codes import ExitCode
 from pyddmq import ClientError, ClientMisuse, PullRefused, SendRefused
@@ -88,7 +88,7 @@ def _node_errors() -> Iterator[None]:
         raise CliError(f"the node refused: {error}. {needs}", refusal_code(error)) from error
 
 
-def _print(report: Report) -> None:
+def _print(report: DemoReport) -> None:
     print_line(
         f"sent       {amount(report.events, 'event')} in {report.send_seconds:.2f} s, {report.sent_per_second:,.0f}/s"
     )

@@ -17,7 +17,7 @@ from proxy.cli.store.store_files import store_errors
 from proxy.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from lag.report.data import Report
+    from lag.report.data import LagReportData
     from proxy.demo.lag.run import LagRun
     from proxy.demo.lag.verdict import LagReport
 
@@ -60,7 +60,7 @@ def lag(
     from proxy.demo.lag.stages import EVENTS_PER_SECOND, SECONDS
     from proxy.demo.lag.verdict import LagReport, judge
 
-    report: Report | None = None
+    report: LagReportData | None = None
     missing = "no report was requested" if not spark else ""
     with store_errors(out), scratch_folder() as folder:
         out.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def lag(
     return conclude(outcome, lambda: print_line(outcome.missing or f"report      {outcome.page}"), as_json=as_json)
 
 
-def _report(run: LagRun, out: Path) -> tuple[Report | None, str]:
+def _report(run: LagRun, out: Path) -> tuple[LagReportData | None, str]:
     """Make the report and write it as a page and as JSON; without Spark null, and why.
 
     Raises:
@@ -96,9 +96,9 @@ def _report(run: LagRun, out: Path) -> tuple[Report | None, str]:
 
     try:
         from lag.report.files import rendered
-        from lag.report.options import Input, ReportOptions, Window
+        from lag.report.options import Input, ReportOptions, ReportWindow
         from lag.report.page import render_html
-        from lag.rules.limits import Limits
+        from lag.rules.limits import LagLimits
         from lag.spark.jobs.report import make_report
         from lag.spark.session import QUICK_JVM, SessionOptions, session
         from lag.spark.shipping import ship
@@ -114,13 +114,13 @@ def _report(run: LagRun, out: Path) -> tuple[Report | None, str]:
         return None, f"no report: {error}"
     try:
         ship(made)
-        window = Window(from_ms=run.from_ms, to_ms=run.to_ms + 1)
+        window = ReportWindow(from_ms=run.from_ms, to_ms=run.to_ms + 1)
         report = make_report(
             made,
             ReportOptions(
                 given=Input(journals=[run.journal]),
                 window=window,
-                limits=Limits(target_ms=TARGET_MS),
+                limits=LagLimits(target_ms=TARGET_MS),
                 title="Six groups in trouble, or out of it",
                 compared=False,
                 made_ms=run.to_ms,

@@ -12,7 +12,7 @@ from lag.export.export import ExportReport, compact, date_of, export
 from lag.export.place import ExportFailed, ExportPlace
 from lag.export.tables import ExportUnavailable
 from lag.journal.files import parse
-from lag.journal.reader import Wanted
+from lag.journal.reader import JournalQuery
 from lag.journal.writer import FOLDER
 from proxy.cli.errors import CliError
 from proxy.cli.moments import moment_option
@@ -47,7 +47,7 @@ def export_lag(
     clock = SystemClock()
     disk = RealDisk(read_only=True)
     folder = journal_folder(disk, journal)
-    wanted = Wanted(
+    wanted = JournalQuery(
         since_ms=None if since is None else moment_option(since, option="--since", clock=clock),
         until_ms=None if until is None else moment_option(until, option="--until", clock=clock),
     )

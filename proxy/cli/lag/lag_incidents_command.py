@@ -15,7 +15,7 @@ from broker.runtime.disk import RealDisk
 from broker.runtime.seams import SystemClock
 from lag.report import texts
 from lag.report.markdown import plain
-from lag.report.options import Input, ReportOptions, Window
+from lag.report.options import Input, ReportOptions, ReportWindow
 from lag.report.tables import csv_of
 from proxy.cli.errors import CliError
 from proxy.cli.lag.lag_export_command import journal_folder
@@ -26,7 +26,7 @@ from proxy.operate.lag_texts import count
 from proxy.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from lag.report.incidents import Entry, Ledger
+    from lag.report.incidents import IncidentLedger, LedgerIncident
 
 FORMATS: Final = ("text", "json", "csv", "markdown")
 COLUMNS: Final = ("since", "lasted", "group", "topic", "status, cause", "peak lag", "lost", "changed before")
@@ -61,7 +61,7 @@ def incidents_lag(
                 journals=list(dict.fromkeys(os.path.realpath(journal_folder(disk, each)) for each in journals)),
                 groups=frozenset(groups) if groups else None,
             ),
-            window=Window(
+            window=ReportWindow(
                 from_ms=moment_option(since, option="--since", clock=clock),
                 to_ms=clock.wall_ms() if until is None else moment_option(until, option="--until", clock=clock),
             ),
@@ -78,14 +78,14 @@ def incidents_lag(
     return ExitCode.OK
 
 
-def rendered(ledger: Ledger, form: str) -> str:
+def rendered(ledger: IncidentLedger, form: str) -> str:
     """Return a ledger as JSON, Markdown, or the CSV of its incidents."""
     if form == "json":
         return json.dumps(asdict(ledger), ensure_ascii=False) + "\n"
     if form == "csv":
-        from lag.report.incidents import Entry
+        from lag.report.incidents import LedgerIncident
 
-        names = [field.name for field in fields(Entry)]
+        names = [field.name for field in fields(LedgerIncident)]
         rows = ({**asdict(each), "changes": "; ".join(each.changes)} for each in ledger.incidents)
         return csv_of(names, ([row[name] for name in names] for row in rows))
     lines = [_title(ledger), "", *_markdown(COLUMNS, _rows(ledger))] if ledger.incidents else [_title(ledger)]
@@ -94,7 +94,7 @@ def rendered(ledger: Ledger, form: str) -> str:
     return "\n".join([*lines, *(["", *(f"- {plain(gap)}" for gap in ledger.gaps)] if ledger.gaps else [])]) + "\n"
 
 
-def _print(ledger: Ledger) -> None:
+def _print(ledger: IncidentLedger) -> None:
     if ledger.incidents:
         print_table(_title(ledger), COLUMNS, _rows(ledger), right=(5, 6))
         print_table("By month and cause", MONTH_COLUMNS, _month_rows(ledger), right=(2, 3, 4))
@@ -104,14 +104,14 @@ def _print(ledger: Ledger) -> None:
         print_line(f"missing: {gap}")
 
 
-def _title(ledger: Ledger) -> str:
+def _title(ledger: IncidentLedger) -> str:
     begin, end = (texts.moment(each, ledger.timezone, seconds=False) for each in (ledger.from_ms, ledger.to_ms))
     open_now = sum(each.to_ms is None for each in ledger.incidents)
     said = f"{len(ledger.incidents)} incidents, {open_now} of them open" if ledger.incidents else "No incidents"
     return f"{said}, {begin} to {end} {ledger.timezone}"
 
 
-def _rows(ledger: Ledger) -> list[list[str]]:
+def _rows(ledger: IncidentLedger) -> list[list[str]]:
     # The title has the years; of a longer window each row needs its own.
     year = 0 if ledger.to_ms - ledger.from_ms > YEARLY_MS else len("2026-")
     return [
@@ -129,14 +129,14 @@ def _rows(ledger: Ledger) -> list[list[str]]:
     ]
 
 
-def _lasted(each: Entry, ledger: Ledger) -> str:
+def _lasted(each: LedgerIncident, ledger: IncidentLedger) -> str:
     said = texts.duration(each.seconds)
     if each.to_ms is not None:
         return said
     return f"{said}, open" if each.seen_ms > ledger.to_ms - STALE_MS else f"{said}, then not recorded"
 
 
-def _month_rows(ledger: Ledger) -> list[list[str]]:
+def _month_rows(ledger: IncidentLedger) -> list[list[str]]:
     return [
         [
             each.month,

@@ -12,7 +12,7 @@ import typer
 
 from broker.runtime.disk import RealDisk
 from broker.runtime.seams import SystemClock
-from lag.journal.writer import FOLDER, Origin
+from lag.journal.writer import FOLDER, JournalOrigin
 from proxy.cli.errors import CliError
 from proxy.cli.moments import duration_option
 from proxy.cli.options import AsJson
@@ -160,8 +160,8 @@ def _settings(kafka: str, config: str | None) -> KafkaClusterConfig:
     return clusters[kafka]
 
 
-def _origin(cluster: str) -> Origin:
-    return Origin(cluster=cluster, node=NODE, epoch=uuid.uuid4().int >> 64)
+def _origin(cluster: str) -> JournalOrigin:
+    return JournalOrigin(cluster=cluster, node=NODE, epoch=uuid.uuid4().int >> 64)
 
 
 def _wanted(patterns: list[str] | None) -> Callable[[str], bool]:

@@ -13,10 +13,10 @@ import typer
 
 from broker.runtime.disk import RealDisk
 from broker.runtime.seams import SystemClock
-from lag.report.data import Report
+from lag.report.data import LagReportData
 from lag.report.files import FORMATS, rendered
-from lag.report.options import Input, ReportOptions, Window
-from lag.rules.limits import Limits, limits_from
+from lag.report.options import Input, ReportOptions, ReportWindow
+from lag.rules.limits import LagLimits, limits_from
 from lag.rules.statuses import Level
 from proxy.cli.errors import CliError
 from proxy.cli.lag.lag_backlog_command import progress_file
@@ -114,7 +114,7 @@ def report_lag(
                 exported=exported or (),
                 groups=frozenset(groups) if groups else None,
             ),
-            window=Window(
+            window=ReportWindow(
                 from_ms=moment_option(since, option="--since", clock=clock),
                 to_ms=now_ms if until is None else moment_option(until, option="--until", clock=clock),
             ),
@@ -160,13 +160,13 @@ def report_lag(
     return Level[report.level]
 
 
-def limits_given(target: float, rules: Sequence[str]) -> Limits:
+def limits_given(target: float, rules: Sequence[str]) -> LagLimits:
     """Return the limits of the rules. Raises ValueError: one is wrong."""
     target_ms = int(target * 1000)
     given = {}
     for each in rules:
         name, _, given[name] = each.partition("=")
-    return limits_from(given, Limits(target_ms=target_ms, floor_ms=min(Limits().floor_ms, target_ms)))
+    return limits_from(given, LagLimits(target_ms=target_ms, floor_ms=min(LagLimits().floor_ms, target_ms)))
 
 
 def _is_local(engine: str, disk: RealDisk, options: ReportOptions, by_spark: Sequence[str]) -> bool:
@@ -194,7 +194,7 @@ def _is_local(engine: str, disk: RealDisk, options: ReportOptions, by_spark: Seq
     return samples_at_most(disk, given.journals, since_ms, window.to_ms) <= LOCAL_MAX * 3 // 2
 
 
-def _by_spark(options: ReportOptions, data: str | None, master: str | None, log: str | None) -> Report | None:
+def _by_spark(options: ReportOptions, data: str | None, master: str | None, log: str | None) -> LagReportData | None:
     """Make the report by Spark; null where that failed, which is printed.
 
     Raises:
@@ -204,7 +204,7 @@ def _by_spark(options: ReportOptions, data: str | None, master: str | None, log:
         from lag.spark.jobs import program
         from lag.spark.jobs.arguments import SPARK_ERRORS, first_sentence
         from lag.spark.sources.options import OptionRefused
-        from lag.spark.sources.store_files import StoreUnreadable
+        from lag.spark.sources.store_files import StoreFilesUnreadable
     except ImportError as error:
         name = (error.name or "").partition(".")[0]
         raise CliError(
@@ -217,7 +217,7 @@ def _by_spark(options: ReportOptions, data: str | None, master: str | None, log:
             return program.made(options, None, master=master, log=log)
         with progress_file(data) as path:
             return program.made(options, program.backlog_of(data, options, path), master=master, log=log)
-    except (OptionRefused, StoreUnreadable) as error:
+    except (OptionRefused, StoreFilesUnreadable) as error:
         raise CliError(str(error), ExitCode.USAGE) from error
     except SPARK_ERRORS as error:
         print_error(f"pyddmq lag report: {first_sentence(error)}", code=Level.UNKNOWN, as_json=False)

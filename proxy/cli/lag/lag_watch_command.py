@@ -70,7 +70,7 @@ def watch_lag(
         format=sink,
         options=options,
         subscribed={
-            (group.group, each.topic): watch.Subscribed(
+            (group.group, each.topic): watch.WatchedSubscription(
                 limits=limits_of_config(group, each.topic, rules), counts=is_alarmed(group, each.topic)
             )
             for group in groups

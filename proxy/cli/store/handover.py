@@ -19,8 +19,8 @@ from broker.opening.store_json import FORMAT_VERSION
 from broker.queues.consume_queue import FILLER_SIZE, UNIT_BYTES
 from broker.retry.backlog import unread_in
 from broker.runtime.state_file import SealedFile
-from broker.scheduled.popped import REVIVE_PREFIX
-from broker.scheduled.recurring.interrupted import LOOP_FEATURE
+from broker.scheduled.pop_records import REVIVE_PREFIX
+from broker.scheduled.recurring.ended_loops import LOOP_FEATURE
 from broker.tools.interchange import names_of, timer_log_bytes_of
 from broker.transaction import names as commit
 from proxy.cli.store.stopped_queries import Answers, undecided_of

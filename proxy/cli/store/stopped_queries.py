@@ -142,10 +142,12 @@ class Answers:
         return self._transactions
 
     def _list_transactions(self, given: dict[str, str]) -> View:
-        from proxy.operate.lookups.transactions import Asked, by_place, search
+        from proxy.operate.lookups.transactions import TransactionQuery, by_place, search
 
         transactions, now_ms = self.opened_transactions(), self._found.runtime.clock.wall_ms()
-        answer = run_now(search(transactions, Asked.of(given, limit=int(given.get("limit", "0"))), now_ms=now_ms))
+        answer = run_now(
+            search(transactions, TransactionQuery.of(given, limit=int(given.get("limit", "0"))), now_ms=now_ms)
+        )
         # When halves are checked stands in the configuration of a node.
         # A node counts them little by little, as it goes through them for checks.
         undecided = Counter((half.topic, half.group) for half in undecided_of(transactions))
@@ -177,7 +179,7 @@ def _enter_all(timers: Timers, loop: AbstractEventLoop) -> None:
     """Have the timers take in what is stored and not in the wheel; nothing is delivered."""
     import asyncio
 
-    from broker.scheduled.timer.stages import Stage
+    from broker.scheduled.timer.stages import TimerPipelineStage
 
     async def entering() -> None:
         lag, turns = timers.entering.lag, 0
@@ -186,11 +188,11 @@ def _enter_all(timers: Timers, loop: AbstractEventLoop) -> None:
             turns = turns + 1 if timers.entering.lag == lag else 0
             lag = timers.entering.lag
 
-    timers.pause(Stage.DEQUEUE_GET_MESSAGE)
+    timers.pause(TimerPipelineStage.DEQUEUE_GET_MESSAGE)
     timers.start()
     loop.run_until_complete(entering())
     timers.stop()
-    timers.resume(Stage.DEQUEUE_GET_MESSAGE)
+    timers.resume(TimerPipelineStage.DEQUEUE_GET_MESSAGE)
 
 
 def _broker_name(name: str) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from broker.runtime.bundle import Runtime
     from broker.store import Store
-    from upstream.operate.positions import Target
+    from upstream.operate.positions import PositionTarget
     from upstream.progress.progress import Progress
 
 
@@ -52,7 +52,7 @@ def opened(data: Path, *, change: bool = False) -> Iterator[StoppedStore]:
     from random import Random
 
     from broker.features import ALL
-    from broker.opening.accepted import accept
+    from broker.opening.accepted_content import accept
     from broker.options import StoreOptions
     from broker.runtime.bundle import runtime_of
     from broker.runtime.disks.private_disk import PrivateDisk
@@ -110,7 +110,9 @@ def show(data: Path, group: str | None) -> OffsetsAnswer:
     return OffsetsAnswer(now_ms=SystemClock().wall_ms(), offsets_total=len(found), offsets=found)
 
 
-def reset(data: Path, group: str, topic: str, queue: int | None, target: Target, *, dry_run: bool) -> ResetResult:
+def reset(
+    data: Path, group: str, topic: str, queue: int | None, target: PositionTarget, *, dry_run: bool
+) -> ResetResult:
     """Do what `POST /api/offsets/reset` does, on a store that no node has open.
 
     Raises:

@@ -64,11 +64,11 @@ def backup(
 
 
 def _verify(target: Path, *, as_json: bool) -> int:
-    from broker.tools.check import Check, Severity
+    from broker.tools.check import Severity, StoreCheck
     from upstream.tools.store_check import check_data
 
     root = str(target.absolute())
-    look = Check(root, RealDisk(read_only=True), SystemClock())
+    look = StoreCheck(root, RealDisk(read_only=True), SystemClock())
     with (
         store_errors(target),
         progress("checking the copy", log_bytes(root), unit="bytes", enabled=not as_json) as advance,

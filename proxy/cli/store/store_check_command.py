@@ -21,7 +21,7 @@ from proxy.process.exit_codes import ExitCode
 if TYPE_CHECKING:
     from broker.opening.recovery import ProgressCallback
     from broker.store import Store
-    from broker.tools.check import Check, Finding
+    from broker.tools.check import StoreCheck, StoreFinding
 
 
 # Repair of a whole data directory: the broker's part, then the ack journal.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def repair_data(
     root: str, *, disk: Disk, clock: Clock, random: Random, progress: ProgressCallback | None = None
-) -> list[Finding]:
+) -> list[StoreFinding]:
     """Repair a data directory that no process has open. Returns and raises as `broker.tools.repair.repair`.
 
     Where the journal's snapshot is lost, a group that is known nowhere else begins at the oldest message when the node
@@ -44,7 +44,7 @@ def repair_data(
 
     runtime = runtime_of(disk, clock, scheduler=_Never(), random=random)
 
-    def findings_of(check: Check) -> Collection[Finding]:
+    def findings_of(check: StoreCheck) -> Collection[StoreFinding]:
         return list(check_data(check, progress))
 
     def journal(store: Store) -> None:
@@ -87,11 +87,11 @@ def check(
 
 
 def _check(data: Path, *, repair: bool, as_json: bool) -> int:
-    from broker.tools.check import Check, Severity
+    from broker.tools.check import Severity, StoreCheck
     from upstream.tools.store_check import check_data
 
     root = str(data.absolute())
-    look = Check(root, RealDisk(read_only=True), SystemClock())
+    look = StoreCheck(root, RealDisk(read_only=True), SystemClock())
     counts: dict[str, int] = dict.fromkeys(Severity, 0)
     with (
         store_errors(data, quiet=True),
@@ -127,7 +127,7 @@ def _repair(data: Path, *, as_json: bool) -> None:
         print_line("remaining problems:")
 
 
-def _print(finding: Finding, done: str, *, as_json: bool) -> None:
+def _print(finding: StoreFinding, done: str, *, as_json: bool) -> None:
     if as_json:
         print_json({**fields(finding), **({"done": done == "repaired"} if done else {})})
         return
@@ -138,7 +138,7 @@ def _print(finding: Finding, done: str, *, as_json: bool) -> None:
         print_line(f"         {done}: {finding.repair}")
 
 
-def fields(finding: Finding) -> dict[str, Any]:
+def fields(finding: StoreFinding) -> dict[str, Any]:
     """Return a finding as `--json` shows it."""
     return {
         "kind": finding.kind,
@@ -152,7 +152,7 @@ def fields(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _print_summary(look: Check, counts: dict[str, int], *, repair: bool, as_json: bool) -> None:
+def _print_summary(look: StoreCheck, counts: dict[str, int], *, repair: bool, as_json: bool) -> None:
     tally = look.tally
     assert tally is not None
     if as_json:

@@ -31,7 +31,7 @@ _PAGE = 1_000
 _SHOWN = 10
 
 
-class Standing(enum.StrEnum):
+class TransactionFilter(enum.StrEnum):
     """Which transactions are meant."""
 
     UNDECIDED = "undecided"
@@ -42,7 +42,7 @@ Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of tran
 OnlyTopic = Annotated[str | None, typer.Option("--topic", help="Only those of messages for this topic.")]
 OnlyGroup = Annotated[str | None, typer.Option("--group", help="Only those of this producer group.")]
 State = Annotated[
-    Standing,
+    TransactionFilter,
     typer.Option("--state", help="`undecided`, or `discarded`: abandoned after too many checks or too long a time."),
 ]
 Everything = Annotated[bool, typer.Option("--all", help="All transactions of the state.")]
@@ -54,7 +54,7 @@ def list_transactions(
     *,
     topic: OnlyTopic = None,
     group: OnlyGroup = None,
-    state: State = Standing.UNDECIDED,
+    state: State = TransactionFilter.UNDECIDED,
     limit: Annotated[int, typer.Option(min=1, max=SELECTED_MAX, help="Maximum number of transactions shown.")] = 100,
     data: StoppedData = None,
     admin: AdminAddress = ADMIN_DEFAULT,
@@ -136,7 +136,7 @@ def _deciding(action: str, summary: str) -> Callable[..., int]:
         transactions: Ids = None,
         topic: OnlyTopic = None,
         group: OnlyGroup = None,
-        state: State = Standing.UNDECIDED,
+        state: State = TransactionFilter.UNDECIDED,
         everything: Everything = False,
         rate: Rate = 100,
         yes: Yes = False,
@@ -177,12 +177,18 @@ def resume(
 
     Ids immediately; a selection (--topic, --group, --all) is shown, or resumed with --yes.
     """
-    chosen = _chosen(admin, transactions, Standing.DISCARDED, topic, group, everything=everything)
+    chosen = _chosen(admin, transactions, TransactionFilter.DISCARDED, topic, group, everything=everything)
     return _change(admin, "resume", chosen, selected=not transactions, rate=rate, yes=yes, as_json=as_json)
 
 
 def _chosen(
-    admin: str, ids: Sequence[str] | None, state: Standing, topic: str | None, group: str | None, *, everything: bool
+    admin: str,
+    ids: Sequence[str] | None,
+    state: TransactionFilter,
+    topic: str | None,
+    group: str | None,
+    *,
+    everything: bool,
 ) -> Sequence[str | TransactionView]:
     """Return the transactions that are meant: the ids named, or a selection with all that is known of each."""
     selection = everything or topic is not None or group is not None
@@ -201,7 +207,7 @@ def _chosen(
 
 
 def _selected(
-    ask: Ask, state: Standing, topic: str | None, group: str | None, count_max: int
+    ask: Ask, state: TransactionFilter, topic: str | None, group: str | None, count_max: int
 ) -> tuple[TransactionsAnswer, list[TransactionView]]:
     """Return the last answer and the transactions of all pages, up to `count_max`."""
     asked = {"state": state.value, "topic": topic, "group": group}

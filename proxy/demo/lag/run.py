@@ -21,8 +21,7 @@ from broker.runtime.seams import Clock, SystemClock
 from conf import loads
 from lag.journal.writer import FOLDER
 from lag.rules.statuses import SEVERITY
-from proxy.demo.events import Event, read_body
-from proxy.demo.lag.skipping import SkippingClock, SkippingLoop
+from proxy.demo.events import DemoEvent, read_body
 from proxy.demo.lag.stages import (
     AWAY,
     BY_GROUP,
@@ -39,6 +38,7 @@ from proxy.demo.lag.stages import (
     pace_of,
     poison_case,
 )
+from proxy.demo.lag.time_skipping_loop import SkippingClock, SkippingLoop
 from proxy.node.node import Node
 from proxy.node.parts import Seams
 from proxy.operate.changes.groups import PauseBody
@@ -87,7 +87,11 @@ def verdicts(answer: LagAnswer) -> dict[str, Verdict]:
 
 
 def run_stages(
-    data: str, events: Sequence[Event], *, broken: Collection[str] = (), told: Callable[[float], None] = lambda _: None
+    data: str,
+    events: Sequence[DemoEvent],
+    *,
+    broken: Collection[str] = (),
+    told: Callable[[float], None] = lambda _: None,
 ) -> LagRun:
     """Run a node through all stages.
 
@@ -101,13 +105,13 @@ def run_stages(
         StoreError, OSError: The folder cannot be used.
     """
     with asyncio.Runner(loop_factory=SkippingLoop) as runner:
-        return runner.run(_Run(data, events, broken, told).run())
+        return runner.run(_LagDemo(data, events, broken, told).run())
 
 
 @dataclass(slots=True)
-class _Run:
+class _LagDemo:
     data: str
-    events: Sequence[Event]
+    events: Sequence[DemoEvent]
     broken: Collection[str]
     told: Callable[[float], None]
     began: float = 0.0

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from proxy.demo.events import Event
+from proxy.demo.events import DemoEvent
 
 TOPIC: Final = "permits"
 QUEUES: Final = 2
@@ -31,7 +31,7 @@ AWAY_FROM, BACK_AT = 60, 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class DemoGroupStage:
     """What is staged of one group.
 
     Attributes:
@@ -50,12 +50,16 @@ class Stage:
 
 
 STAGES: Final = (
-    Stage(group="well", story="consumers keep up", status="OK"),
-    Stage(group="behind", story="consumers become slower than events come", status="WARN", cause="slow_consumer"),
-    Stage(group="poison", story="a case fails again and again", status="BLOCKED", cause="poison_message"),
-    Stage(group="reset", story="an operator resets it to the beginning", status="WARN", cause="operator_reset"),
-    Stage(group="paused", story="an operator pauses it", status="PAUSED", cause="paused"),
-    Stage(
+    DemoGroupStage(group="well", story="consumers keep up", status="OK"),
+    DemoGroupStage(
+        group="behind", story="consumers become slower than events come", status="WARN", cause="slow_consumer"
+    ),
+    DemoGroupStage(group="poison", story="a case fails again and again", status="BLOCKED", cause="poison_message"),
+    DemoGroupStage(
+        group="reset", story="an operator resets it to the beginning", status="WARN", cause="operator_reset"
+    ),
+    DemoGroupStage(group="paused", story="an operator pauses it", status="PAUSED", cause="paused"),
+    DemoGroupStage(
         group="back",
         story="consumers stopped, returned and caught up",
         status="OK",
@@ -84,7 +88,7 @@ def pace_of(group: str, seconds: float, broken: Collection[str] = ()) -> float:
     return QUICK
 
 
-def poison_case(events: Sequence[Event]) -> str:
+def poison_case(events: Sequence[DemoEvent]) -> str:
     """Return the case that fails: that with the most events between the moments of poison and pause.
 
     Raises:
@@ -97,7 +101,7 @@ def poison_case(events: Sequence[Event]) -> str:
     return case
 
 
-def is_poisoned(event: Event, case: str) -> bool:
+def is_poisoned(event: DemoEvent, case: str) -> bool:
     """Whether the consumers of group `poison` fail an event."""
     return event.case == case and event.sequence >= POISON_FROM * EVENTS_PER_SECOND
 

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lag.report.data import GroupPart, Report
+from lag.report.data import GroupPart, LagReportData
 from proxy.demo.checker import Findings
 from proxy.demo.lag.run import LagRun, Verdict, verdicts
-from proxy.demo.lag.stages import STAGES, Stage
-from proxy.demo.report import Check, Judged
+from proxy.demo.lag.stages import STAGES, DemoGroupStage
+from proxy.demo.report import DemoOutcome, PromiseCheck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class DemoGroupVerdict:
     """What was found of one group.
 
     Attributes:
@@ -23,13 +23,13 @@ class Found:
         report: What the report says of the window's end; null: nothing, or there is no report.
     """
 
-    stage: Stage
+    stage: DemoGroupStage
     node: Verdict | None
     report: Verdict | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LagReport(Judged):
+class LagReport(DemoOutcome):
     """The outcome of a run.
 
     Attributes:
@@ -38,7 +38,7 @@ class LagReport(Judged):
         missing: Why there is no report, as a sentence; "" where there is one.
     """
 
-    found: Sequence[Found]
+    found: Sequence[DemoGroupVerdict]
     page: str | None
     missing: str
 
@@ -56,7 +56,7 @@ class LagReport(Judged):
         return {**self.verdict(), "stages": rows, "page": self.page, "missing": self.missing}
 
 
-def judge(run: LagRun, report: Report | None) -> tuple[list[Check], list[Found]]:
+def judge(run: LagRun, report: LagReportData | None) -> tuple[list[PromiseCheck], list[DemoGroupVerdict]]:
     """Hold what was staged against what was found.
 
     Args:
@@ -79,8 +79,8 @@ def judge(run: LagRun, report: Report | None) -> tuple[list[Check], list[Found]]
             _hold(stage, "the report", of_report, findings)
             if stage.earlier is not None and stage.earlier not in _ended(parts.get(stage.group)):
                 findings.add(f"the report has no earlier {said(stage.earlier)}")
-        checks.append(Check(name=stage.group, promise=stage.story, findings=findings))
-        found.append(Found(stage=stage, node=live.get(stage.group), report=of_report))
+        checks.append(PromiseCheck(name=stage.group, promise=stage.story, findings=findings))
+        found.append(DemoGroupVerdict(stage=stage, node=live.get(stage.group), report=of_report))
     return checks, found
 
 
@@ -92,7 +92,7 @@ def said(verdict: Verdict | None) -> str:
     return status if cause is None else f"{status}, {cause.replace('_', ' ')}"
 
 
-def _hold(stage: Stage, who: str, found: Verdict | None, findings: Findings) -> None:
+def _hold(stage: DemoGroupStage, who: str, found: Verdict | None, findings: Findings) -> None:
     staged = stage.status, stage.cause
     if found != staged:
         findings.add(f"{who} shows {said(found)} where {said(staged)} was staged")

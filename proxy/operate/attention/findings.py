@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from broker.runtime.steps import run_now
 from lag.rules.statuses import worst
-from lag.verdicts.changes import Verdict
+from lag.verdicts.changes import GroupVerdict
 from proxy.operate.attention import of_clients, of_groups, of_node
 from proxy.operate.attention.judgement import LEVELS, Judgement, judgement
 from proxy.operate.live_node import LiveNode
@@ -62,7 +62,7 @@ def judging(
 
 def verdicts(
     node: LiveNode, is_wanted: Callable[[str, str], bool], time_ms: int
-) -> Generator[None, None, dict[str, Verdict]]:
+) -> Generator[None, None, dict[str, GroupVerdict]]:
     """Judge in steps, and return the verdict on each group, and on the node itself by the name "".
 
     Args:
@@ -75,7 +75,7 @@ def verdicts(
     for queue in made.queues:
         if is_wanted(queue.group, queue.topic):
             by_group.setdefault(queue.group, []).append(queue)
-    idle = Verdict(status="OK", since_ms=time_ms)
+    idle = GroupVerdict(status="OK", since_ms=time_ms)
     found = {name: idle for name in made.lag.empty if is_wanted(name, "")}
     found |= {name: _of_queues(queues, time_ms) for name, queues in by_group.items()}
     found[""] = idle
@@ -91,11 +91,11 @@ def verdicts(
     return found
 
 
-def _of_queues(queues: Sequence[LagQueue], time_ms: int) -> Verdict:
+def _of_queues(queues: Sequence[LagQueue], time_ms: int) -> GroupVerdict:
     status = worst(each.status for each in queues)
     alike = [each for each in queues if each.status == status]
     chosen = max(alike, key=lambda each: (each.lag or -1, each.topic, -each.queue))
-    return Verdict(
+    return GroupVerdict(
         status=status,
         since_ms=time_ms,
         queues=len(alike),
@@ -109,11 +109,11 @@ def _of_queues(queues: Sequence[LagQueue], time_ms: int) -> Verdict:
     )
 
 
-def _of_finding(finding: Finding, before: Verdict, time_ms: int) -> Verdict:
+def _of_finding(finding: Finding, before: GroupVerdict, time_ms: int) -> GroupVerdict:
     """Return the verdict that a finding is; `before` is that on the queues of its group."""
     status = finding.status or finding.finding
     is_same = before.status == status
-    return Verdict(
+    return GroupVerdict(
         status=status,
         severity=finding.severity,
         since_ms=time_ms,

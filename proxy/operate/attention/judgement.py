@@ -15,9 +15,9 @@ Where a finding and a lag status say the same thing, there is one finding:
 | `retry_storm` | STALL |
 | `lag` | every other status that is not OK |
 
-`Kind.statuses` has this table; `Kind.causes` has causes that a finding explains with any status, such as WARN. The
-finding that exists takes over the status, with cause, evidence and queue; without one the status becomes a finding of
-its own kind, with the advice of the rules.
+`FindingKind.statuses` has this table; `FindingKind.causes` has causes that a finding explains with any status, such as
+WARN. The finding that exists takes over the status, with cause, evidence and queue; without one the status becomes a
+finding of its own kind, with the advice of the rules.
 
 Levels: `bad` is ERR, `watch` is WARN. A group has the worst level of its queues and its findings, the node the worst
 of its groups and of its own findings. UNKNOWN is worse than WARN and better than ERR. INCOMPLETE, as in the first
@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from lag.rules.statuses import BY_NAME, worst
-from proxy.operate.attention.kinds import KINDS, Kind, command, found
+from proxy.operate.attention.kinds import KINDS, FindingKind, command, found
 from proxy.operate.text import amount
 from proxy.operate.views.findings import Finding
 from proxy.operate.views.lag import LagAnswer, LagGroup, LagQueue, LagWaiting
@@ -218,7 +218,7 @@ def _joined(findings: list[Finding], queues: Iterable[LagQueue]) -> list[Finding
     return findings
 
 
-def _explains(kind: Kind, queue: LagQueue) -> bool:
+def _explains(kind: FindingKind, queue: LagQueue) -> bool:
     return queue.status in kind.statuses or queue.cause in kind.causes
 
 

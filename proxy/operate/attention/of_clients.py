@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from proxy.node.trouble_facts import Troubles
+from proxy.node.trouble_facts import NodeTroubles
 from proxy.operate.attention.kinds import found
 from proxy.operate.moments import moment_text
 from proxy.operate.text import amount, short
@@ -16,7 +16,7 @@ HELD_BACK = 30
 """Calls that a client was held back for, without a refusal, from which on that is told of."""
 
 
-def findings(troubles: Troubles) -> Iterator[Finding]:
+def findings(troubles: NodeTroubles) -> Iterator[Finding]:
     """Who was refused, or held back often, within the last minute; some clients, and how many more."""
     held = [each for each in troubles.limited if each.refused or each.waited >= HELD_BACK]
     for client in held[:LIMITED_MAX]:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from broker.format.numbers import whole_number
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from proxy.node.trouble_facts import Labels, Risen
 from proxy.operate.attention.kinds import command, found
 from proxy.operate.text import age, amount, byte_size, short
@@ -33,7 +33,7 @@ FLOOD = 10
 STORM = 100
 """Failed attempts within a minute, more than what was finished, that are a storm of retries."""
 _NAMED = 5
-_WINDOW_SECONDS = Limits().window_ms / 1000
+_WINDOW_SECONDS = LagLimits().window_ms / 1000
 
 
 def findings(group: GroupView, risen: Risen, now_ms: int) -> Iterator[Finding]:

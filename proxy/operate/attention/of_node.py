@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from broker.errors import some_of
 from broker.runtime.store_metrics import FILES_DELETED, REFUSED
-from proxy.node.trouble_facts import Risen, TlsView, Troubles
+from proxy.node.trouble_facts import NodeTroubles, Risen, TlsView
 from proxy.node.views import by_group
 from proxy.operate.attention.kinds import found
 from proxy.operate.live_node import LiveNode
@@ -27,7 +27,7 @@ REFUSALS = 30
 """Refusals of one kind within a minute that are a flood."""
 
 
-def findings(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:
+def findings(node: LiveNode, troubles: NodeTroubles) -> Iterator[Finding]:
     """Return what there is about a node."""
     yield from _of_state(node, troubles)
     yield from _of_disk(node, troubles)
@@ -60,7 +60,7 @@ def _of_tls(tls: TlsView, now_ms: int) -> Iterator[Finding]:
             yield found(kind, gone or at_ms - now_ms < DAY_SECONDS * 1000, text)
 
 
-def _of_kafka(troubles: Troubles) -> Iterator[Finding]:
+def _of_kafka(troubles: NodeTroubles) -> Iterator[Finding]:
     """Each trouble once, with the groups that have it."""
     for said in dict.fromkeys(troubles.kafka.values()):
         groups = ", ".join(sorted(name for name, each in troubles.kafka.items() if each == said))
@@ -75,7 +75,7 @@ def _of_kafka(troubles: Troubles) -> Iterator[Finding]:
         yield found("kafka_classic", False, f"groupProtocol auto is classic for {', '.join(names)}: {why}.")
 
 
-def _of_state(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:
+def _of_state(node: LiveNode, troubles: NodeTroubles) -> Iterator[Finding]:
     why = " ".join(node.reasons)
     if troubles.acks_refused:
         yield found("acks_refused", True, f"Acks and pulls are refused now. {why}".rstrip())
@@ -84,7 +84,7 @@ def _of_state(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:
         yield found(kind, node.state == "failed", f"The node is {node.state}. {why}".rstrip())
 
 
-def _of_disk(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:
+def _of_disk(node: LiveNode, troubles: NodeTroubles) -> Iterator[Finding]:
     store = node.store()
     if store is None:
         return
@@ -113,7 +113,7 @@ def _of_disk(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:
         yield found("slow_sync", False, text)
 
 
-def _of_damage(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:
+def _of_damage(node: LiveNode, troubles: NodeTroubles) -> Iterator[Finding]:
     damage, deleted = troubles.damage, sorted(name for (name,) in troubles.risen.get(FILES_DELETED, ()))
     if deleted:
         text = f"Deleted by another program within the last minute, and written again: {', '.join(deleted)}."
@@ -139,7 +139,7 @@ def _of_damage(node: LiveNode, troubles: Troubles) -> Iterator[Finding]:
         yield found("file_damaged", False, text)
 
 
-def _of_process(node: LiveNode, troubles: Troubles, loop_lag_seconds: float) -> Iterator[Finding]:
+def _of_process(node: LiveNode, troubles: NodeTroubles, loop_lag_seconds: float) -> Iterator[Finding]:
     memory = node.memory()
     if memory.pressure != "none":
         text = (
@@ -175,7 +175,7 @@ def _of_process(node: LiveNode, troubles: Troubles, loop_lag_seconds: float) -> 
         yield found("lag_webhook", False, text)
 
 
-def _of_configuration(troubles: Troubles) -> Iterator[Finding]:
+def _of_configuration(troubles: NodeTroubles) -> Iterator[Finding]:
     configuration = troubles.configuration
     if configuration.missing_ms:
         since = moment_text(configuration.missing_ms)
@@ -189,7 +189,7 @@ def _of_configuration(troubles: Troubles) -> Iterator[Finding]:
         yield found("reload_refused", True, text, count=len(problems))
 
 
-def _of_waiting(troubles: Troubles) -> Iterator[Finding]:
+def _of_waiting(troubles: NodeTroubles) -> Iterator[Finding]:
     waiting = troubles.waiting
     if waiting.late_ms >= LATE_MS:
         text = f"Timed messages are late: the first has been due for {age(waiting.late_ms / 1000)}."

@@ -9,7 +9,7 @@ from broker.runtime.store_metrics import FILES_DAMAGED, INDEX_FAILED
 from broker.scheduled.delay.listing import level_statuses
 from broker.scheduled.timer.listing import timer_status
 from proxy.node.node import Node
-from proxy.node.trouble_facts import ConfigurationView, TlsView, Troubles, WaitingView
+from proxy.node.trouble_facts import ConfigurationView, NodeTroubles, TlsView, WaitingView
 from upstream.progress.progress import ProgressFull
 from upstream.progress.reconcile import JOURNAL_DAMAGE
 
@@ -17,12 +17,12 @@ CHECKS_UNANSWERED = 4
 """Checks of a half without a decision after which it is told of."""
 
 
-def troubles_of(node: Node, configuration: ConfigurationView) -> Troubles:
+def troubles_of(node: Node, configuration: ConfigurationView) -> NodeTroubles:
     """Return what a node says of its troubles; what is not open yet has none."""
     vitals, clock = node.vitals, node.seams.clock
     fault, step = node.limited_log.last_fault, vitals.clock_step
     forward = step if step is not None and step.seconds > 0 else None
-    common = Troubles(
+    common = NodeTroubles(
         risen=vitals.risen(),
         uptime_seconds=clock.monotonic() - node.started_monotonic,
         configuration=configuration,
@@ -49,7 +49,7 @@ def troubles_of(node: Node, configuration: ConfigurationView) -> Troubles:
     return _of_store(node, common) if node.is_open else common
 
 
-def _of_store(node: Node, common: Troubles) -> Troubles:
+def _of_store(node: Node, common: NodeTroubles) -> NodeTroubles:
     store, retaining = node.store, node.opened.retaining
     return replace(
         common,

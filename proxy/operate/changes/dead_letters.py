@@ -11,12 +11,12 @@ from typing import Annotated
 import msgspec
 
 from broker.errors import NO_SPACE
-from broker.log.awaited import AwaitedSteps, saved
+from broker.log.durability import AwaitedSteps, saved
 from broker.query import NotFound, QueryRefused
-from broker.retry.letters import Wanted
+from broker.retry.letters import DeadLetterFilter
 from broker.runtime.async_steps import run_async
 from conf.moments import check_moment
-from proxy.access.rules import Action
+from proxy.access.rules import Permission
 from proxy.node.node import Node
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
@@ -51,9 +51,9 @@ class RedriveBody(ChangeBody, frozen=True):
                 check_moment(moment_ms)
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> DeadLetterFilter:
         """Which are meant."""
-        return Wanted(
+        return DeadLetterFilter(
             id=self.id,
             topic=self.topic,
             reason=self.reason,
@@ -88,7 +88,7 @@ def dead_letter_changes(node: Node) -> list[Change]:
         Change(
             name="redrive_dead_letters",
             path="/api/dead-letters/redrive",
-            action=Action.OPERATE,
+            action=Permission.OPERATE,
             # They go back to where they came from, or to another topic.
             on=lambda body: (body.group,) if body.to is None else (body.group, body.to),
             run=redrive,

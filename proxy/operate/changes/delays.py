@@ -6,12 +6,12 @@ from typing import Annotated
 
 import msgspec
 
-from broker.format.message import Message
+from broker.format.message import LogMessage
 from broker.query import by_unique_key
-from broker.scheduled.cancelling import CancelOutcome, run_query
+from broker.scheduled.cancelling import CancelEffect, run_query
 from broker.scheduled.delay.cancel import CANCEL_TOPIC
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
-from proxy.access.rules import Action
+from proxy.access.rules import Permission
 from proxy.node.node import Node
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
@@ -23,7 +23,7 @@ _RECORDS_MAX = 256
 UNKNOWN = "unknown: no delay level has this message, or its records were deleted (`timers list` shows timed messages)"
 
 
-class CancelBody(ChangeBody, frozen=True):
+class DelayCancelBody(ChangeBody, frozen=True):
     """Messages to cancel."""
 
     messages: Annotated[list[MessageName], msgspec.Meta(min_length=1, max_length=CANCELS_MAX)]
@@ -35,10 +35,10 @@ def delay_changes(node: Node) -> list[Change]:
         Change(
             name="cancel_delays",
             path="/api/delays/cancel",
-            action=Action.OPERATE,
+            action=Permission.OPERATE,
             on=lambda body: topics_of(body.messages),
             run=_Delays(node).cancel,
-            body=CancelBody,
+            body=DelayCancelBody,
         )
     ]
 
@@ -47,18 +47,18 @@ class _Delays:
     def __init__(self, node: Node) -> None:
         self._node = node
 
-    async def cancel(self, body: CancelBody) -> CancelsResult:
+    async def cancel(self, body: DelayCancelBody) -> CancelsResult:
         need_ready(self._node)
         results = []
         for name in body.messages:
             topic, record = await self._look(name)
-            outcome = CancelOutcome.UNKNOWN
+            outcome = CancelEffect.UNKNOWN
             if topic:
                 outcome = await run_steps(self._node.delays.cancelling(topic, name.id))
             results.append(await self._told(name.id, topic, record, outcome))
         return CancelsResult(results=results)
 
-    async def _look(self, name: MessageName) -> tuple[str, Message | None]:
+    async def _look(self, name: MessageName) -> tuple[str, LogMessage | None]:
         """Topic of a message, "" when nothing waits or waited under its id, and its newest record in a level."""
         store, found = self._node.store, []
         for where in (SCHEDULE_TOPIC, CANCEL_TOPIC):
@@ -72,10 +72,10 @@ class _Delays:
         mine = [each for each in found if each.topic == SCHEDULE_TOPIC and each.properties.get("REAL_TOPIC") == topic]
         return topic, max(mine, key=lambda each: each.physical, default=None)
 
-    async def _told(self, name: str, topic: str, record: Message | None, outcome: CancelOutcome) -> CancelResult:
+    async def _told(self, name: str, topic: str, record: LogMessage | None, outcome: CancelEffect) -> CancelResult:
         due_ms = None if record is None else self._due_ms(record)
         due = "" if due_ms is None else f"; it was due at {moment_text(due_ms)}"
-        text = {CancelOutcome.CANCELLED: f"cancelled{due}", CancelOutcome.UNKNOWN: UNKNOWN}.get(outcome)
+        text = {CancelEffect.CANCELLED: f"cancelled{due}", CancelEffect.UNKNOWN: UNKNOWN}.get(outcome)
         if text is None:
             text = f"too late: {await self._delivered(name, topic)}"
         return CancelResult(id=name, topic=topic, outcome=OUTCOMES[outcome], due_ms=due_ms, text=f"{name}: {text}")
@@ -91,7 +91,7 @@ class _Delays:
         [one] = found
         return f"delivered at {moment_text(one.store_ms)}: topic {topic}, queue {one.queue_id}, offset {one.offset}"
 
-    def _due_ms(self, record: Message) -> int | None:
+    def _due_ms(self, record: LogMessage) -> int | None:
         """When it is due, as its unit says; None of one whose unit is gone."""
         level = self._node.delays.levels.get(record.queue_id + 1)
         if level is None or not level.queue.min_offset <= record.offset < level.queue.max_offset:

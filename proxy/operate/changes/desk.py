@@ -35,7 +35,7 @@ from broker.views import View
 from conf.file_faults import file_fault
 from proxy.access.audit import Audit, AuditUnwritable, Who
 from proxy.access.rights import Rights
-from proxy.access.rules import Action
+from proxy.access.rules import Permission
 from proxy.node.views import ReloadResult
 
 CHANGES = declare(
@@ -138,7 +138,7 @@ class Change:
 
     name: str
     path: str
-    action: Action
+    action: Permission
     on: Callable[[Any], Sequence[str]]
     run: Run
     body: type[ChangeBody] = NoBody
@@ -197,7 +197,7 @@ class Asker(NamedTuple):
     by_session: bool = False
 
 
-class Gate(Protocol):
+class ChangeGate(Protocol):
     """Says who asks and whether he may; `proxy.admin.gate` does."""
 
     def enter(self, request: web.Request, *, is_change: bool = False) -> Asker:
@@ -218,7 +218,7 @@ class ChangeDesk:
         audit: Where they are written down before they are made; None, for tests: nowhere.
     """
 
-    def __init__(self, metrics: Metrics, gate: Gate, audit: Audit | None) -> None:
+    def __init__(self, metrics: Metrics, gate: ChangeGate, audit: Audit | None) -> None:
         self._metrics = metrics
         self._gate = gate
         self._audit = audit

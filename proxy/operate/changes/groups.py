@@ -8,11 +8,11 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from broker.log.awaited import AwaitedSteps, saved
+from broker.log.durability import AwaitedSteps, saved
 from broker.queues.topics import retry_topic
 from broker.runtime.file_writes import Steps
 from lag.samples import EventKind
-from proxy.access.rules import Action
+from proxy.access.rules import Permission
 from proxy.node.node import Node
 from proxy.operate.changes.desk import ASKER, Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.steps import durable, run_steps
@@ -22,7 +22,7 @@ from upstream.delivery.pauses import PauseConflict
 from upstream.job import UpstreamJob, text_of
 from upstream.operate import heads
 from upstream.operate.heads import Handled, Head, HeadRefused
-from upstream.state import State
+from upstream.state import JobState
 
 Result = TypeVar("Result")
 QueueId = Annotated[int, msgspec.Meta(ge=0)]
@@ -50,7 +50,7 @@ class HeadBody(ChangeBody, frozen=True):
 def group_changes(node: Node) -> list[Change]:
     """Return the changes of groups."""
     desk = _Groups(node)
-    of_group = partial(Change, action=Action.OPERATE, on=lambda body: (body.group,))
+    of_group = partial(Change, action=Permission.OPERATE, on=lambda body: (body.group,))
     return [
         of_group(name="pause", path="/api/groups/pause", body=PauseBody, run=desk.pause),
         of_group(name="resume", path="/api/groups/resume", body=PauseBody, run=desk.resume),
@@ -156,7 +156,7 @@ class _Groups:
         head = self._head(body)
         handled = _handle(lambda: heads.dead_letter(head, force=body.force, who=ASKER.get()))
         await durable(self._node)
-        if head.job.state is State.BURYING:
+        if head.job.state is JobState.BURYING:
             text = (
                 "The store does not accept the dead letter now, for example on a full disk. The node "
                 "retries every second and the key waits; `skip` ends the wait."

@@ -19,14 +19,21 @@ from msgspec.structs import replace
 from broker.queues.topics import retry_topic
 from conf.moments import check_moment
 from lag.samples import EventKind
-from proxy.access.rules import Action
+from proxy.access.rules import Permission
 from proxy.node.node import Node
 from proxy.operate.changes.desk import ASKER, Change, ChangeBody, ChangeRefused, others_first
 from proxy.operate.changes.groups import QueueId, need_ready
 from proxy.operate.views.changes import ResetResult
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.subscription import Subscription
-from upstream.operate.positions import PositionUnknown, Target, TargetRefused, plan_move, plan_moves, trackers_of
+from upstream.operate.positions import (
+    PositionTarget,
+    PositionUnknown,
+    TargetRefused,
+    plan_move,
+    plan_moves,
+    trackers_of,
+)
 from upstream.progress.tracker import OffsetTracker
 from upstream.views import Move
 
@@ -55,9 +62,9 @@ class ResetBody(ChangeBody, frozen=True):
             check_moment(self.to_time_ms)
 
     @property
-    def target(self) -> Target:
+    def target(self) -> PositionTarget:
         """The target asked for."""
-        return Target(offset=self.to_offset, time_ms=self.to_time_ms, shift=self.shift_by, end=self.to)
+        return PositionTarget(offset=self.to_offset, time_ms=self.to_time_ms, shift=self.shift_by, end=self.to)
 
 
 def offset_changes(node: Node) -> list[Change]:
@@ -67,7 +74,7 @@ def offset_changes(node: Node) -> list[Change]:
         Change(
             name="reset_offsets",
             path="/api/offsets/reset",
-            action=Action.OPERATE,
+            action=Permission.OPERATE,
             on=lambda body: (body.group,),
             run=desk.reset,
             body=ResetBody,

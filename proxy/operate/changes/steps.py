@@ -8,9 +8,9 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from broker.errors import MessageRefused
-from broker.log.awaited import AwaitedSteps, all_durable, saved
+from broker.log.durability import AwaitedSteps, all_durable, saved
 from broker.runtime.async_steps import run_async
-from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.cancelling import CancelEffect
 from proxy.access.rules import EVERYTHING
 from proxy.node.node import Node
 from proxy.operate.changes.desk import ChangeRefused
@@ -21,9 +21,9 @@ Result = TypeVar("Result")
 CANCELS_MAX = 1_000
 """Messages of one request; each takes a search of the index."""
 OUTCOMES = {
-    CancelOutcome.CANCELLED: "cancelled",
-    CancelOutcome.TOO_LATE: "tooLate",
-    CancelOutcome.UNKNOWN: "unknown",
+    CancelEffect.CANCELLED: "cancelled",
+    CancelEffect.TOO_LATE: "tooLate",
+    CancelEffect.UNKNOWN: "unknown",
 }
 
 

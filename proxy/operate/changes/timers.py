@@ -8,18 +8,18 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import asdict
 
-from broker.log.awaited import AwaitedSteps
+from broker.log.durability import AwaitedSteps
 from broker.query import QueryRefused
 from broker.runtime.async_steps import run_async
-from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.recurring.cancel import cancelling_delay
 from broker.scheduled.timer.cancel import Rescheduled
 from broker.scheduled.timer.handle import RecallHandle
 from broker.scheduled.timer.names import slot_of
 from broker.scheduled.timer.puts import TimedPuts
-from broker.scheduled.timer.stages import Stage
+from broker.scheduled.timer.stages import TimerPipelineStage
 from conf.moments import check_moment
-from proxy.access.rules import EVERYTHING, NODE, Action
+from proxy.access.rules import EVERYTHING, NODE, Permission
 from proxy.node.node import Node
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
@@ -32,7 +32,7 @@ RESCHEDULED_BEFORE = "rescheduledBefore"
 """Outcome for an id that a timer had before it was given another moment: nothing was changed."""
 
 
-class CancelBody(ChangeBody, frozen=True):
+class TimerCancelBody(ChangeBody, frozen=True):
     """Timers to cancel."""
 
     timers: Annotated[list[MessageName], msgspec.Meta(min_length=1, max_length=CANCELS_MAX)]
@@ -58,14 +58,14 @@ class StageBody(ChangeBody, frozen=True):
 def timer_changes(node: Node) -> list[Change]:
     """Return the changes of timers."""
     desk = _Timers(node)
-    of_topics = partial(Change, action=Action.OPERATE)
-    of_node = partial(Change, action=Action.ADMINISTER, on=lambda _: (NODE,))
+    of_topics = partial(Change, action=Permission.OPERATE)
+    of_node = partial(Change, action=Permission.ADMINISTER, on=lambda _: (NODE,))
     return [
         of_topics(
             name="cancel_timers",
             path="/api/timers/cancel",
             on=lambda body: topics_of(body.timers),
-            body=CancelBody,
+            body=TimerCancelBody,
             run=desk.cancel,
         ),
         of_topics(
@@ -84,33 +84,33 @@ class _Timers:
     def __init__(self, node: Node) -> None:
         self._node = node
 
-    async def cancel(self, body: CancelBody) -> CancelsResult:
+    async def cancel(self, body: TimerCancelBody) -> CancelsResult:
         need_ready(self._node)
         results = []
         for name in body.timers:
             found = await self._look(name.id, name.topic)
-            outcome = CancelOutcome.UNKNOWN
+            outcome = CancelEffect.UNKNOWN
             if found.topic:
                 outcome = await run_steps(self._cancelling(found))
             results.append(await self._told(found, outcome))
         return CancelsResult(results=results)
 
-    def _cancelling(self, found: TimerLookup) -> AwaitedSteps[CancelOutcome]:
+    def _cancelling(self, found: TimerLookup) -> AwaitedSteps[CancelEffect]:
         if found.occurrence is None:
             return self._node.timers.cancelling(found.topic, found.unique_key)
         return cancelling_delay(self._node.timers, found.topic, found.occurrence)
 
-    async def _told(self, found: TimerLookup, outcome: CancelOutcome) -> CancelResult:
+    async def _told(self, found: TimerLookup, outcome: CancelEffect) -> CancelResult:
         """Say what a cancel did; of one that came too late also when and where the message was delivered."""
-        if outcome is CancelOutcome.TOO_LATE and found.delivery is None:
+        if outcome is CancelEffect.TOO_LATE and found.delivery is None:
             # It was delivered in the very turn of the cancel.
             found = await self._look(found.unique_key, found.topic)
-        moved = outcome is CancelOutcome.CANCELLED and found.state is TimerState.RESCHEDULED
+        moved = outcome is CancelEffect.CANCELLED and found.state is TimerState.RESCHEDULED
         due = "" if found.due_ms is None else f"; it was due at {moment_text(found.due_ms)}"
         text = {
-            CancelOutcome.CANCELLED: found.text() if moved else f"cancelled{due}",
-            CancelOutcome.TOO_LATE: f"too late: {found.text()}",
-            CancelOutcome.UNKNOWN: UNKNOWN,
+            CancelEffect.CANCELLED: found.text() if moved else f"cancelled{due}",
+            CancelEffect.TOO_LATE: f"too late: {found.text()}",
+            CancelEffect.UNKNOWN: UNKNOWN,
         }[outcome]
         return CancelResult(
             id=found.unique_key,
@@ -124,15 +124,15 @@ class _Timers:
     async def reschedule(self, body: RescheduleBody) -> RescheduleResult:
         need_ready(self._node)
         found = await self._look(body.id, body.topic)
-        rescheduled = Rescheduled(CancelOutcome.UNKNOWN, "")
+        rescheduled = Rescheduled(CancelEffect.UNKNOWN, "")
         if found.topic:
             rescheduled = await run_steps(
                 self._node.timers.rescheduling(found.topic, found.unique_key, body.deliver_at_ms)
             )
         outcome, new_id = rescheduled
-        if outcome is CancelOutcome.CANCELLED and not new_id and found.occurrence and found.delivery:
+        if outcome is CancelEffect.CANCELLED and not new_id and found.occurrence and found.delivery:
             # A move to a moment that was over has delivered it, and DDMQ's id is that of the message.
-            outcome = CancelOutcome.TOO_LATE
+            outcome = CancelEffect.TOO_LATE
         told = asdict(await self._told(found, outcome))
         if not new_id:
             return RescheduleResult(**told)
@@ -167,16 +167,18 @@ class _Timers:
             self._node.timers.resume(stage)
         return self._paused(changed)
 
-    def _stages(self, body: StageBody) -> list[Stage]:
+    def _stages(self, body: StageBody) -> list[TimerPipelineStage]:
         need_ready(self._node)
         if body.stage == "all":
-            return list(Stage)
+            return list(TimerPipelineStage)
         try:
-            return [Stage(body.stage)]
+            return [TimerPipelineStage(body.stage)]
         except ValueError:
-            names = ", ".join(stage.value for stage in Stage)
+            names = ", ".join(stage.value for stage in TimerPipelineStage)
             raise ChangeRefused(404, f"There is no stage {body.stage!r}; use one of {names}, or all.") from None
 
     def _paused(self, changed: bool) -> StagesResult:
         paused = self._node.timers.stages.paused
-        return StagesResult(changed=changed, paused_stages=[stage.value for stage in Stage if stage in paused])
+        return StagesResult(
+            changed=changed, paused_stages=[stage.value for stage in TimerPipelineStage if stage in paused]
+        )

@@ -11,7 +11,7 @@ from broker.errors import MessageRefused
 from broker.format.message_type import MessageType
 from broker.queues.topics import DEAD_LETTER_PREFIX, QUEUES_MAX, Topic, is_system
 from broker.runtime.steps import run_now
-from proxy.access.rules import NODE, Action
+from proxy.access.rules import NODE, Permission
 from proxy.node.node import Node
 from proxy.node.views import by_group
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
@@ -52,7 +52,7 @@ def topic_changes(node: Node) -> list[Change]:
     """Return the changes of topics."""
     desk = _Topics(node)
     # What topics there are is everybody's affair: who may operate one makes and ends none.
-    of_node = partial(Change, action=Action.ADMINISTER, on=lambda _: (NODE,))
+    of_node = partial(Change, action=Permission.ADMINISTER, on=lambda _: (NODE,))
     return [
         of_node(name="create_topic", path="/api/topics", body=TopicBody, run=desk.create),
         of_node(name="alter_topic", path="/api/topics/alter", body=TopicAlteration, run=desk.alter),

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
-from broker.transaction.handles import Handle
+from broker.transaction.handles import TransactionHandle
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.transactions import State
 from broker.views import TransactionView
-from proxy.access.rules import EVERYTHING, Action
+from proxy.access.rules import EVERYTHING, Permission
 from proxy.node.node import Node
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
@@ -47,7 +47,7 @@ def transaction_changes(node: Node) -> list[Change]:
     """Return the changes of transactions."""
     desk = _Transactions(node)
     # Whose an id is, is known when it was looked for.
-    of_any = partial(Change, action=Action.OPERATE, on=lambda _: (EVERYTHING,))
+    of_any = partial(Change, action=Permission.OPERATE, on=lambda _: (EVERYTHING,))
     return [
         of_any(name="decide_transaction", path="/api/transactions/decide", body=DecisionBody, run=desk.decide),
         of_any(name="resume_transaction", path="/api/transactions/resume", body=TransactionBody, run=desk.resume),
@@ -68,7 +68,7 @@ class _Transactions:
             await self._resolved(lambda done: self._node.transactions.resume(row.offset, done))
         found = row or rows[0]
         # A resumed half is found by its id: a handle's offsets only save the search.
-        handle = str(Handle(found.offset, found.physical, found.id))
+        handle = str(TransactionHandle(found.offset, found.physical, found.id))
         wanted = _WANTED[body.state]
         outcome = await self._resolved(lambda done: self._node.transactions.decide(handle, wanted, done))
         return DecisionResult(

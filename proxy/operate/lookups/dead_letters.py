@@ -12,11 +12,11 @@ from collections.abc import Generator, Iterator, Mapping
 from msgspec.structs import asdict
 
 from broker.errors import StoreError
-from broker.format.message import Message
+from broker.format.message import LogMessage
 from broker.format.numbers import whole_number
 from broker.query import NotFound, QueryRefused, at_physical
 from broker.queues.topics import Topic
-from broker.retry.letters import Letter, Wanted, groups_with_letters, letter_topic, letters
+from broker.retry.letters import DeadLetterFilter, Letter, groups_with_letters, letter_topic, letters
 from broker.retry.redrive import Redrives
 from broker.runtime.async_steps import run_async
 from broker.store import Store
@@ -70,14 +70,14 @@ async def search(
     )
 
 
-def _wanted(given: Mapping[str, str], now_ms: int) -> Wanted:
+def _wanted(given: Mapping[str, str], now_ms: int) -> DeadLetterFilter:
     moments: dict[str, int | None] = {}
     for name in ("from", "until"):
         try:
             moments[name] = parse_moment(given[name], now_ms) if name in given else None
         except ValueError as error:
             raise QueryRefused(f"{name}: {error}") from error
-    return Wanted(
+    return DeadLetterFilter(
         id=given.get("id"),
         topic=given.get("topic"),
         reason=given.get("reason"),
@@ -107,7 +107,7 @@ class LetterPage:
         QueryRefused: The cursor is none, or they are to have died after one moment and before an earlier one.
     """
 
-    def __init__(self, store: Store, group: str, wanted: Wanted, *, cursor: str | None, limit: int) -> None:
+    def __init__(self, store: Store, group: str, wanted: DeadLetterFilter, *, cursor: str | None, limit: int) -> None:
         if wanted.from_ms is not None and wanted.until_ms is not None and wanted.from_ms > wanted.until_ms:
             raise QueryRefused("`from` is later than `until`; swap them")
         self._store = store
@@ -179,7 +179,7 @@ def _earlier(store: Store, redrives: Redrives, letter: Letter) -> RedrivenView |
     if made is None:
         return None
     try:
-        message: Message | None = at_physical(store, made.physical)
+        message: LogMessage | None = at_physical(store, made.physical)
     except StoreError:
         message = None
     return RedrivenView(

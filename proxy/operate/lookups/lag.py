@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from broker.runtime.steps import run_now
 from lag.rules.waiting_rules import WaitingLag
 from lag.samples import ScheduledSample
-from lag.verdicts.windows import Judged
+from lag.verdicts.windows import JudgedQueue
 from proxy.node.node import Node
 from proxy.operate.attention.judgement import LagQueues, judgement
 from proxy.operate.views.lag import LagAnswer, LagQueue, LagWaiting
@@ -80,7 +80,7 @@ def _views(topic: TopicVerdicts) -> list[LagQueue]:
     return topic.views
 
 
-def queue_of(judged: Judged) -> LagQueue:
+def queue_of(judged: JudgedQueue) -> LagQueue:
     """Return what is shown of a queue."""
     (group, topic, queue), verdict, sample = judged
     figures: dict[str, Any] = {}

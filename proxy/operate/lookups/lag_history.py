@@ -6,13 +6,15 @@ from collections.abc import Generator, Mapping
 
 from broker.runtime.seams import Disk
 from lag.history.objective import BURN_MS, Kept, Objectives
-from lag.history.reading import Span, gather
-from lag.history.trend import Line, Trend
+from lag.history.reading import HistorySpan, gather
+from lag.history.trend import Trend, TrendLine
 from lag.journal.reader import JournalReader
 from proxy.operate.views.lag_history import BurnRate, LagLine, LagTrend, ObjectiveKept, ObjectivesAnswer
 
 
-def trend_steps(disk: Disk, folder: str, span: Span, *, group: str | None = None) -> Generator[None, None, LagTrend]:
+def trend_steps(
+    disk: Disk, folder: str, span: HistorySpan, *, group: str | None = None
+) -> Generator[None, None, LagTrend]:
     """Read how lag went, in steps: a line per group or, of one group, per queue.
 
     Args:
@@ -37,7 +39,13 @@ def trend_steps(disk: Disk, folder: str, span: Span, *, group: str | None = None
 
 
 def objectives_steps(
-    disk: Disk, folder: str, span: Span, target_ms: int, *, group: str | None = None, at_least: float | None = None
+    disk: Disk,
+    folder: str,
+    span: HistorySpan,
+    target_ms: int,
+    *,
+    group: str | None = None,
+    at_least: float | None = None,
 ) -> Generator[None, None, ObjectivesAnswer]:
     """Read how an objective was kept, in steps: by group or, of one group, by queue; arguments as of `trend_steps`.
 
@@ -69,7 +77,7 @@ def objectives_steps(
     )
 
 
-def _line(group: str, topic: str | None, queue: int | None, line: Line) -> LagLine:
+def _line(group: str, topic: str | None, queue: int | None, line: TrendLine) -> LagLine:
     slope = None if line.slope is None else round(line.slope, 3)
     return LagLine(
         group=group, topic=topic, queue=queue, first=line.first, last=line.last, slope=slope, parts=line.parts

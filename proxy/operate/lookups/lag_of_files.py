@@ -8,14 +8,14 @@ from dataclasses import replace
 from broker.runtime.seams import Disk, SystemClock
 from broker.runtime.steps import run_now
 from conf import GroupConfig
-from lag.blocks import Gap
+from lag.blocks import BlockGap
 from lag.journal.columns import queue_sample
 from lag.journal.files import Tier
-from lag.journal.reader import JournalReader, Wanted
+from lag.journal.reader import JournalQuery, JournalReader
 from lag.journal.writer import FILE_MS
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.samples import EventKind, LagEvent
-from lag.verdicts.windows import Windows
+from lag.verdicts.windows import NodeWindows
 from proxy.operate.attention.judgement import LagQueues, judgement
 from proxy.operate.lookups.lag import queue_of
 from proxy.operate.views.lag import LagAnswer
@@ -44,12 +44,12 @@ def lag_of_files(
         group: Only this one.
         config_of: Configuration of a group, for its thresholds.
     """
-    windows, every_ms = Windows(), 0
-    since_ms = now_ms - Limits().window_ms
+    windows, every_ms = NodeWindows(), 0
+    since_ms = now_ms - LagLimits().window_ms
     for block in JournalReader(disk, folder).blocks(
-        Wanted(since_ms=since_ms // FILE_MS * FILE_MS, until_ms=now_ms + 1)
+        JournalQuery(since_ms=since_ms // FILE_MS * FILE_MS, until_ms=now_ms + 1)
     ):
-        if isinstance(block, Gap) or block.tier is not Tier.RAW:
+        if isinstance(block, BlockGap) or block.tier is not Tier.RAW:
             continue
         every_ms = block.head.interval_ms
         for event in block.events:
@@ -72,7 +72,7 @@ def lag_of_files(
     return (made if made.groups else replace(made, level="UNKNOWN")).as_lag(limit=limit, group=group)
 
 
-def _forget(windows: Windows, left: LagEvent) -> None:
+def _forget(windows: NodeWindows, left: LagEvent) -> None:
     """Forget a queue that left its group, or all queues of a group that left."""
     for (group, topic), queues in windows.topics(left.group).items():
         for queue in queues:

@@ -13,7 +13,7 @@ from typing import Literal
 from msgspec import UNSET, UnsetType
 
 from broker.errors import BodyUnusable
-from broker.format.message import Message
+from broker.format.message import LogMessage
 from broker.format.numbers import whole_number
 from broker.query import (
     LIMIT_DEFAULT,
@@ -78,7 +78,7 @@ class MessageSearch:
         self._now_ms = now_ms
         self._given = parameters
         self._query: Query | None = None
-        self._messages: list[Message] = []
+        self._messages: list[LogMessage] = []
         self._described: list[MessageView] = []
         check_names(parameters, PARAMETERS)
         self._body = parameters.get("body", "cut")
@@ -151,7 +151,7 @@ class MessageSearch:
 
     def _by_occurrence(self, occurrence: Occurrence) -> Generator[None, None, None]:
         """Find what DDMQ's id names: the delivered message, else the record that waits or waited last."""
-        waited: list[Message] = []
+        waited: list[LogMessage] = []
         if TIMER_TOPIC in self._store.topics:
             yield from self._run(by_key(self._store, TIMER_TOPIC, occurrence.first.id, limit=1))
             waited = self._messages
@@ -229,7 +229,7 @@ class MessageSearch:
         )
 
 
-def describe(message: Message, body_bytes_max: int) -> MessageView:
+def describe(message: LogMessage, body_bytes_max: int) -> MessageView:
     """Return a message as it is shown; a body of more bytes is cut, and says so."""
     problem: str | UnsetType = UNSET
     try:

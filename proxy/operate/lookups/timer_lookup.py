@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from enum import StrEnum
 
-from broker.format.message import Message
+from broker.format.message import LogMessage
 from broker.format.numbers import whole_number
 from broker.query import QueryRefused, Searchable, after_in_batch, by_key, by_unique_key
 from broker.scheduled.recurring.occurrence import Occurrence, parse_id, user_key
@@ -60,9 +60,9 @@ class TimerLookup:
         self.topic = topic or ""
         self.unique_key = name
         self.state = TimerState.UNKNOWN
-        self.record: Message | None = None
-        self.delivery: Message | None = None
-        self.successor: Message | None = None
+        self.record: LogMessage | None = None
+        self.delivery: LogMessage | None = None
+        self.successor: LogMessage | None = None
         self.occurrence = parse_id(name)
         handle = parse_handle(name)
         if handle is None:
@@ -115,7 +115,7 @@ class TimerLookup:
                 self.unique_key = found[0].unique_key
                 return
 
-    def _judge(self, records: list[Message]) -> None:
+    def _judge(self, records: list[LogMessage]) -> None:
         """Look at the records of the timer topic, the newest first."""
         waits = [each for each in records if "TIMER_DEL_UNIQKEY" not in each.properties]
         topics = sorted({each.properties.get("REAL_TOPIC", "") for each in waits})

@@ -17,7 +17,7 @@ LIMIT_MAX = 1_000
 STATES = ("undecided", "discarded")
 
 
-class Asked(NamedTuple):
+class TransactionQuery(NamedTuple):
     """What a request asks for.
 
     Attributes:
@@ -37,7 +37,7 @@ class Asked(NamedTuple):
     id: str | None = None
 
     @classmethod
-    def of(cls, query: Mapping[str, str], *, limit: int) -> Asked:
+    def of(cls, query: Mapping[str, str], *, limit: int) -> TransactionQuery:
         """Read a request's parameters. Raises ValueError with a sentence."""
         state, start = query.get("state", "undecided"), query.get("from", "0")
         if state not in STATES:
@@ -49,7 +49,7 @@ class Asked(NamedTuple):
 
 
 def search(
-    transactions: Transactions | None, asked: Asked, *, now_ms: int
+    transactions: Transactions | None, asked: TransactionQuery, *, now_ms: int
 ) -> Generator[None, None, TransactionsAnswer]:
     """Return counts and settings, and what is listed, or one transaction, in steps of bounded work.
 

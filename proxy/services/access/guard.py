@@ -12,7 +12,7 @@ from typing import Any
 from broker.deduplication.numbers import NAME_BYTES
 from proxy.access.access import Access
 from proxy.access.rights import Rights
-from proxy.access.rules import Action
+from proxy.access.rules import Permission
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.services.access.denials import Denials, denied_text
@@ -23,7 +23,7 @@ from proxy.wire.fetch_reply import encode_fetch_refusal
 from proxy.wire.generic.calls import encode_application_exception
 from proxy.wire.replies import encode_bool_reply, encode_pull_exception
 from proxy.wire.texts import shown
-from proxy.wire.transactions import CheckCall, Ending, HalfCall
+from proxy.wire.transactions import CheckCall, EndRequest, HalfCall
 from proxy.wire.values import ConsumeResult, PullRequest, SendMessage
 from pyddmq.codes import PullCode, ResultCode
 
@@ -76,7 +76,7 @@ class Guard:
     def stats(self, connection: Connection, call: Call, group: str) -> bool:
         """Look at a getConsumeStats."""
         rights = _rights(connection)
-        if rights.may_consume(group) or rights.may(Action.VIEW, group):
+        if rights.may_consume(group) or rights.may(Permission.VIEW, group):
             return True
         self.denials.note(connection, "getConsumeStats", group)
         text = denied_text(connection, "view", group)
@@ -143,12 +143,12 @@ class Guard:
 
     def transact(self, connection: Connection, method: str, group: str) -> None:
         """Look at a producer group. Raises Refusal."""
-        if not _rights(connection).may(Action.TRANSACT, group):
+        if not _rights(connection).may(Permission.TRANSACT, group):
             self._refuse(connection, method, "decide as", group, 1)
 
     def checks(self, connection: Connection, call: Call, request: CheckCall) -> bool:
         """Look at a fetchChecks."""
-        if _rights(connection).may(Action.TRANSACT, request.group):
+        if _rights(connection).may(Permission.TRANSACT, request.group):
             return True
         self.denials.note(connection, "fetchChecks", request.group)
         text = denied_text(connection, "decide as", request.group)
@@ -156,13 +156,13 @@ class Guard:
         self.denials.hold(connection, reply, request.linger_ms)
         return False
 
-    def answers(self, connection: Connection, request: CheckCall) -> list[Ending]:
+    def answers(self, connection: Connection, request: CheckCall) -> list[EndRequest]:
         """Return the answers of a fetchChecks that may count; each by its own group."""
         rights = _rights(connection)
         kept = []
         for each in request.answers:
             group = each.group or request.group
-            if rights.may(Action.TRANSACT, group):
+            if rights.may(Permission.TRANSACT, group):
                 kept.append(each)
             else:
                 self.denials.note(connection, "fetchChecks answer", group)

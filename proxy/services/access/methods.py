@@ -9,28 +9,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from proxy.access.rules import Action
+from proxy.access.rules import Permission
 
-RIGHTS: Mapping[str, tuple[Action, ...]] = MappingProxyType(
+RIGHTS: Mapping[str, tuple[Permission, ...]] = MappingProxyType(
     {
         # Whoever it is: it is how one becomes somebody.
         "authenticate": (),
         # On the group; each result that rides on it by its own.
-        "pull": (Action.CONSUME,),
-        "submit": (Action.CONSUME,),
-        "fetch": (Action.CONSUME,),
-        "ack": (Action.CONSUME,),
+        "pull": (Permission.CONSUME,),
+        "submit": (Permission.CONSUME,),
+        "fetch": (Permission.CONSUME,),
+        "ack": (Permission.CONSUME,),
         # On the group, either of the two.
-        "getConsumeStats": (Action.CONSUME, Action.VIEW),
+        "getConsumeStats": (Permission.CONSUME, Permission.VIEW),
         # On the topic, of a batch on each; a cancel's message besides is its principal's.
-        "sendSync": (Action.PRODUCE,),
-        "sendAsync": (Action.PRODUCE,),
-        "sendBatchSync": (Action.PRODUCE,),
-        "sendDelaySync": (Action.PRODUCE,),
+        "sendSync": (Permission.PRODUCE,),
+        "sendAsync": (Permission.PRODUCE,),
+        "sendBatchSync": (Permission.PRODUCE,),
+        "sendDelaySync": (Permission.PRODUCE,),
         # On the producer group, and on the topic of a half; what is decided and asked about besides is its principal's.
-        "sendHalfSync": (Action.TRANSACT, Action.PRODUCE),
-        "endTransaction": (Action.TRANSACT,),
-        "fetchChecks": (Action.TRANSACT,),
+        "sendHalfSync": (Permission.TRANSACT, Permission.PRODUCE),
+        "endTransaction": (Permission.TRANSACT,),
+        "fetchChecks": (Permission.TRANSACT,),
     }
 )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from broker.deduplication.deduplication import ELSEWHERE, MISSING, Deduplication, Judged
+from broker.deduplication.deduplication import ELSEWHERE, MISSING, Deduplication, NumberedRun
 from broker.deduplication.numbers import Numbered, parse_key
 
 RECEIPTS_MAX = 65_536
@@ -34,7 +34,7 @@ class KafkaNumbers:
         """UNIQ_KEY -> who waits for its end."""
         self._holes: OrderedDict[bytes, set[int]] = OrderedDict()
 
-    def begin(self, judged: Judged, places: Sequence[int], keys: Sequence[bytes]) -> None:
+    def begin(self, judged: NumberedRun, places: Sequence[int], keys: Sequence[bytes]) -> None:
         """Note that messages are staged, or under way to Kafka.
 
         Args:
@@ -90,13 +90,13 @@ class KafkaNumbers:
         numbered = parse_key(key)
         return numbered is not None and self._deduplication.is_last(numbered)
 
-    def has_hole_before(self, judged: Judged) -> bool:
+    def has_hole_before(self, judged: NumberedRun) -> bool:
         """Whether a message of their producer is missing that came before those of a call, one of which is new."""
         name, number = judged.first
         holes = self._holes.get(name)
         return holes is not None and min(holes) < number and (not judged.places or MISSING in judged.places)
 
-    def filled(self, judged: Judged, count: int) -> None:
+    def filled(self, judged: NumberedRun, count: int) -> None:
         """Note that so many messages in a row are staged in the log."""
         name, number = judged.first
         if name in self._holes:

@@ -18,7 +18,7 @@ from proxy.services.kafka.codes import refusal_of
 from proxy.services.message_rules import Refusal
 from proxy.services.topic_port import TopicPort
 from pyddmq.codes import ResultCode
-from upstream.kafka.link import KafkaFailure, Producer
+from upstream.kafka.link import KafkaFailure, KafkaProducer
 from upstream.waiting.limits import TokenBucket
 
 BY_KEY = -1
@@ -26,7 +26,7 @@ BY_KEY = -1
 UNKNOWN_SECONDS = 10.0
 """For so long sends to a topic that its cluster did not know are refused without asking again."""
 
-ProducerOf = Callable[[str], Producer]
+ProducerOf = Callable[[str], KafkaProducer]
 """Returns the producer of a cluster. Raises KafkaFailure: it cannot be made."""
 
 
@@ -65,7 +65,7 @@ class KafkaPort(TopicPort):
         self.unknown_until = 0.0
 
     @property
-    def producer(self) -> Producer:
+    def producer(self) -> KafkaProducer:
         """The producer of its cluster. Raises Refusal: there is none."""
         try:
             return self._producer_of(self.cluster)

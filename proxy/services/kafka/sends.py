@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from broker.deduplication.deduplication import ELSEWHERE, MISSING, Judged
+from broker.deduplication.deduplication import ELSEWHERE, MISSING, NumberedRun
 from broker.errors import StoreError
 from broker.format.properties import parse_properties
-from broker.log.put import Position, Put
+from broker.log.put import LogPosition, Put
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
 from broker.runtime.metrics import declare
@@ -39,7 +39,7 @@ from proxy.wire.call import Call
 from proxy.wire.replies import encode_result_reply
 from pyddmq.codes import ResultCode
 from upstream.kafka.headers import encode
-from upstream.kafka.link import NOT_SENT, Headers, KafkaFailure, Produced, Producer
+from upstream.kafka.link import NOT_SENT, Headers, KafkaFailure, KafkaProducer, Produced
 
 KAFKA_FAILURES = declare(
     "pyddmq_kafka_sends_failed_total",
@@ -106,8 +106,8 @@ class _Sending:
         self.keys = keys
         self.numbered = numbered
         self.stored = stored
-        self.outcomes: list[Position | Refusal | None] = [None] * len(keys)
-        self.handed: list[tuple[int, Producer, Produced]] = []
+        self.outcomes: list[LogPosition | Refusal | None] = [None] * len(keys)
+        self.handed: list[tuple[int, KafkaProducer, Produced]] = []
         self.left = len(keys)
         self.answered = False
         self.slot: ReplySlot | None = None
@@ -156,7 +156,7 @@ class KafkaSends:
         call: Call,
         *,
         stored: Stored,
-        judged: Judged | None,
+        judged: NumberedRun | None,
         timeout_ms: int | None,
         slot: ReplySlot | None,
     ) -> None:
@@ -316,7 +316,7 @@ class KafkaSends:
         connection: Connection,
     ) -> None:
         """Stage the messages of a call that go to the store, all or none; those at `at` get their `places`."""
-        positions: list[Position] = []
+        positions: list[LogPosition] = []
 
         def done(error: StoreError | None) -> None:
             for number, place in enumerate(at):
@@ -361,7 +361,7 @@ class KafkaSends:
             _count(port, body_bytes)
             if sending.numbered:
                 self.numbers.stored(key, f"{port.qid_prefix}{partition}", offset)
-            self._settle(sending, at, Position(partition, offset, ELSEWHERE, key))
+            self._settle(sending, at, LogPosition(partition, offset, ELSEWHERE, key))
             return
         if is_unknown_topic(failure):
             port.unknown_until = self._clock.monotonic() + UNKNOWN_SECONDS
@@ -373,7 +373,7 @@ class KafkaSends:
         self._metrics.counter(KAFKA_FAILURES, port.cluster, failure.code.lower()).add()
         return refusal_of(failure, port.cluster, port.topic.name)
 
-    def _settle(self, sending: _Sending, at: int, outcome: Position | Refusal) -> None:
+    def _settle(self, sending: _Sending, at: int, outcome: LogPosition | Refusal) -> None:
         """Note what became of one message, once; the last one ends its call."""
         assert sending.outcomes[at] is None, "a message has one outcome"
         sending.outcomes[at] = outcome
@@ -392,7 +392,7 @@ class KafkaSends:
     def _answer(self, sending: _Sending) -> None:
         slot, outcomes = sending.slot, sending.outcomes
         assert slot is not None
-        positions = [each for each in outcomes if isinstance(each, Position)]
+        positions = [each for each in outcomes if isinstance(each, LogPosition)]
         count = len(outcomes)
         if len(positions) == count:
             self._publishing.took(slot.received_at, count)
@@ -425,7 +425,7 @@ class KafkaSends:
         if not sending.left:
             return
         sending.answered = True
-        known = sum([isinstance(each, Position) for each in sending.outcomes])
+        known = sum([isinstance(each, LogPosition) for each in sending.outcomes])
         text = "Kafka has not acknowledged it within the timeout of the send; it may still be stored"
         if len(sending.outcomes) > 1:
             text = f"{known} of {len(sending.outcomes)} messages are known to be stored; {text}"

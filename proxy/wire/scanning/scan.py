@@ -15,13 +15,13 @@ from proxy.wire import binary, compact
 from proxy.wire.call import COMPACT, Call
 from proxy.wire.errors import ArgumentsError
 from proxy.wire.generic.calls import decode_arguments
-from proxy.wire.reading import Reading
+from proxy.wire.reading import ProtocolReader
 from proxy.wire.scanning import scan_pull as pulls
 from proxy.wire.scanning import scan_send as sends
 from proxy.wire.values import BatchCall, ConsumeResult, DelayCall, PullRequest, SendCall, SendMessage, StatsRequest
 
 _Result = TypeVar("_Result")
-_Scanner = Callable[[Reading, bytes, int], _Result]
+_Scanner = Callable[[ProtocolReader, bytes, int], _Result]
 
 
 def _scan(call: Call, scan: _Scanner[_Result]) -> _Result:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from proxy.wire.errors import ArgumentsError
 from proxy.wire.limits import OFFSETS_MAX, REASON_BYTES_MAX
-from proxy.wire.reading import Reading
+from proxy.wire.reading import ProtocolReader
 from proxy.wire.steps import Steps
 
 
-def scan_deliveries(reading: Reading, frame: bytes, pos: int, steps: Steps) -> tuple[dict[int, int] | None, int]:
+def scan_deliveries(reading: ProtocolReader, frame: bytes, pos: int, steps: Steps) -> tuple[dict[int, int] | None, int]:
     """Scan numbers of deliveries. A map of other types is passed over like a field of a wrong type.
 
     Raises:
@@ -25,7 +25,7 @@ def scan_deliveries(reading: Reading, frame: bytes, pos: int, steps: Steps) -> t
     return found, pos
 
 
-def scan_reasons(reading: Reading, frame: bytes, pos: int, steps: Steps) -> tuple[dict[int, bytes] | None, int]:
+def scan_reasons(reading: ProtocolReader, frame: bytes, pos: int, steps: Steps) -> tuple[dict[int, bytes] | None, int]:
     """Scan reasons of failures, as `scan_deliveries` does; of each its beginning is kept."""
     count, pos = _begin(reading, reading.text, frame, pos, steps)
     if count is None:
@@ -38,7 +38,7 @@ def scan_reasons(reading: Reading, frame: bytes, pos: int, steps: Steps) -> tupl
     return found, pos
 
 
-def _begin(reading: Reading, wanted: int, frame: bytes, pos: int, steps: Steps) -> tuple[int | None, int]:
+def _begin(reading: ProtocolReader, wanted: int, frame: bytes, pos: int, steps: Steps) -> tuple[int | None, int]:
     """Return how many elements follow, and where; None behind a map of other types."""
     key, value, count, pos = reading.map_header(frame, pos)
     if count and (key != reading.i64 or value != wanted):

@@ -12,7 +12,7 @@ from broker.runtime.accelerators import accelerated
 from proxy.wire import compact
 from proxy.wire.errors import ArgumentsError
 from proxy.wire.limits import OFFSETS_MAX, RESULTS_MAX
-from proxy.wire.reading import STOP, Reading
+from proxy.wire.reading import STOP, ProtocolReader
 from proxy.wire.scanning.scan_deliveries import scan_deliveries, scan_reasons
 from proxy.wire.steps import Steps
 from proxy.wire.texts import shown, text_or_none
@@ -41,7 +41,7 @@ _usual = accelerated("proxy.wire.pull_accelerator", "scan", _usual_none)
 _usual_submit = accelerated("proxy.wire.pull_accelerator", "scan_submit", _usual_submit_none)
 
 
-def pull(reading: Reading, frame: bytes, pos: int) -> PullRequest:
+def pull(reading: ProtocolReader, frame: bytes, pos: int) -> PullRequest:
     """Scan the arguments of pull."""
     request = _usual(frame, pos) if reading is compact.READING else None
     if request is not None:
@@ -61,7 +61,7 @@ def pull(reading: Reading, frame: bytes, pos: int) -> PullRequest:
     return request
 
 
-def _pull_request(reading: Reading, frame: bytes, pos: int, steps: Steps) -> tuple[PullRequest, int]:
+def _pull_request(reading: ProtocolReader, frame: bytes, pos: int, steps: Steps) -> tuple[PullRequest, int]:
     texts: dict[int, str] = {}
     count_max = linger_ms = None
     results: list[ConsumeResult] = []
@@ -87,7 +87,7 @@ def _pull_request(reading: Reading, frame: bytes, pos: int, steps: Steps) -> tup
     return PullRequest(texts[1], texts.get(2), count_max, linger_ms, results, texts.get(60)), pos
 
 
-def submit(reading: Reading, frame: bytes, pos: int) -> list[ConsumeResult]:
+def submit(reading: ProtocolReader, frame: bytes, pos: int) -> list[ConsumeResult]:
     """Scan the arguments of submit into its chain, flattened; empty when there is no result."""
     usual = _usual_submit(frame, pos) if reading is compact.READING else None
     if usual is not None:
@@ -106,7 +106,7 @@ def submit(reading: Reading, frame: bytes, pos: int) -> list[ConsumeResult]:
             pos = reading.skip(frame, pos, kind, steps)
 
 
-def _results_chain(reading: Reading, frame: bytes, pos: int, steps: Steps) -> tuple[list[ConsumeResult], int]:
+def _results_chain(reading: ProtocolReader, frame: bytes, pos: int, steps: Steps) -> tuple[list[ConsumeResult], int]:
     """Walk a ConsumeResult and its nextResult chain without recursion, since its length is the peer's choice."""
     results: list[ConsumeResult] = []
     # Fields may follow nextResult: the outer elements wait here, each as its index in `results` and its field id.
@@ -148,7 +148,7 @@ def _results_chain(reading: Reading, frame: bytes, pos: int, steps: Steps) -> tu
             pos = reading.skip(frame, pos, kind, steps)
 
 
-def _context(reading: Reading, frame: bytes, pos: int, steps: Steps) -> tuple[_Context, int]:
+def _context(reading: ProtocolReader, frame: bytes, pos: int, steps: Steps) -> tuple[_Context, int]:
     names: dict[int, str | None] = {}
     last = 0
     while True:
@@ -162,7 +162,7 @@ def _context(reading: Reading, frame: bytes, pos: int, steps: Steps) -> tuple[_C
             pos = reading.skip(frame, pos, kind, steps)
 
 
-def _offsets(reading: Reading, frame: bytes, pos: int, steps: Steps) -> tuple[list[int], int]:
+def _offsets(reading: ProtocolReader, frame: bytes, pos: int, steps: Steps) -> tuple[list[int], int]:
     """Scan a list of offsets. A list of other elements is passed over like a field of a wrong type."""
     element, count, pos = reading.list_header(frame, pos)
     if count and element != reading.i64:

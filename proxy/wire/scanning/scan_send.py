@@ -9,7 +9,7 @@ from proxy.wire import compact
 from proxy.wire.call import Call
 from proxy.wire.errors import ArgumentsError, MessageError, PropertiesError
 from proxy.wire.limits import MESSAGES_MAX, PROPERTIES_MAX, PROPERTIES_PER_CALL_MAX, STEPS_PER_MESSAGE
-from proxy.wire.reading import STOP, Reading
+from proxy.wire.reading import STOP, ProtocolReader
 from proxy.wire.steps import Steps
 from proxy.wire.texts import VALUE, check_pairs, check_text
 from proxy.wire.values import BatchCall, General, Properties, SendCall, SendMessage
@@ -54,7 +54,7 @@ _compact_messages = accelerated("proxy.wire.send_accelerator", "compact_messages
 _binary_messages = accelerated("proxy.wire.send_accelerator", "binary_messages", _one_by_one)
 
 
-def send(reading: Reading, frame: bytes, pos: int) -> SendCall:
+def send(reading: ProtocolReader, frame: bytes, pos: int) -> SendCall:
     """Scan the arguments of sendSync (message, timeout) or sendAsync (message)."""
     message: SendMessage | None = None
     timeout_ms: int | None = None
@@ -75,7 +75,7 @@ def send(reading: Reading, frame: bytes, pos: int) -> SendCall:
     return SendCall(message, timeout_ms)
 
 
-def send_batch(reading: Reading, frame: bytes, pos: int) -> BatchCall:
+def send_batch(reading: ProtocolReader, frame: bytes, pos: int) -> BatchCall:
     """Scan the arguments of sendBatchSync. An absent list is an empty one (R100)."""
     messages: list[SendMessage] = []
     receipts = False
@@ -98,7 +98,9 @@ def send_batch(reading: Reading, frame: bytes, pos: int) -> BatchCall:
             pos = reading.skip(frame, pos, kind, steps)
 
 
-def _messages(reading: Reading, frame: bytes, pos: int, count: int, steps: Steps) -> tuple[list[SendMessage], int]:
+def _messages(
+    reading: ProtocolReader, frame: bytes, pos: int, count: int, steps: Steps
+) -> tuple[list[SendMessage], int]:
     """Scan the elements of a list of messages; returns them, and the position behind the last.
 
     Raises:
@@ -138,7 +140,9 @@ def _too_many_properties() -> PropertiesError:
     )
 
 
-def _message(reading: Reading, steps: Steps, frame: bytes, view: memoryview, pos: int) -> tuple[SendMessage, int]:
+def _message(
+    reading: ProtocolReader, steps: Steps, frame: bytes, view: memoryview, pos: int
+) -> tuple[SendMessage, int]:
     """Scan any Message, whatever fields it has in whatever order."""
     texts: list[bytes | None] = [None] * 9
     body: memoryview | None = None
@@ -180,7 +184,7 @@ def _message(reading: Reading, steps: Steps, frame: bytes, view: memoryview, pos
     return SendMessage(topic or b"", key, value, hash_id, tags, partition_id, body, version, properties, *delay), pos
 
 
-def _properties(reading: Reading, frame: bytes, pos: int, steps: Steps) -> tuple[Properties | None, int]:
+def _properties(reading: ProtocolReader, frame: bytes, pos: int, steps: Steps) -> tuple[Properties | None, int]:
     """Scan a map of texts; one with other types is passed over like a field of a wrong type."""
     key, value, count, pos = reading.map_header(frame, pos)
     if count and (key != reading.text or value != reading.text):

@@ -15,7 +15,7 @@ from pyddmq.client.tokens import SigningIn, Token
 
 
 class LoopStream:
-    """A `Stream` of the running loop."""
+    """A `NodeByteStream` of the running loop."""
 
     def __init__(self) -> None:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None

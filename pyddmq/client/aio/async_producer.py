@@ -13,7 +13,7 @@ from pyddmq.client.aio.loop_sends import LoopSends
 from pyddmq.client.delays import CancelOutcome, Moment, cancel_request, delay_message, delay_request
 from pyddmq.client.errors import ClientMisuse
 from pyddmq.client.ordered_sends import Send
-from pyddmq.client.requests import Body, Request
+from pyddmq.client.requests import Body, NodeRequest
 from pyddmq.client.sends import (
     HASH_ID_ABSENT,
     PARTITION_BY_HASH,
@@ -210,7 +210,7 @@ class AsyncProducer(Sending):
         finally:
             await self.close()
 
-    async def _submit(self, request: Request[T]) -> asyncio.Future[T]:
+    async def _submit(self, request: NodeRequest[T]) -> asyncio.Future[T]:
         """Wait for room and hand a call over; returns a future of what is made of its result."""
         loop = self._check_loop()
         await self._room.acquire()

@@ -9,7 +9,7 @@ from pyddmq.client.aio.async_connection import AsyncConnection
 from pyddmq.client.aio.async_producer import AsyncProducer
 from pyddmq.client.checks import CLOSE_SECONDS, run_transaction
 from pyddmq.client.errors import ClientMisuse
-from pyddmq.client.requests import Request
+from pyddmq.client.requests import NodeRequest
 from pyddmq.client.sends import OutgoingMessage
 from pyddmq.client.settings import TransactionSending
 from pyddmq.client.transactions import AsyncTransactionListener, TransactionResult
@@ -62,7 +62,7 @@ class AsyncTransactionProducer(TransactionSending[AsyncTransactionListener], Asy
             self._idl, self.group, message, arg, timeout_ms, listener=self._listener, call=self._call
         )
 
-    async def _call(self, request: Request[T]) -> T:
+    async def _call(self, request: NodeRequest[T]) -> T:
         return await (await self._submit(request))
 
     async def close(self) -> None:

@@ -10,8 +10,8 @@ from typing import Self
 from pyddmq.client.calls import run_now
 from pyddmq.client.connection import Connection
 from pyddmq.client.errors import ClientError, ClientMisuse
+from pyddmq.client.pulling.pull_loop import Taking
 from pyddmq.client.pulling.pulls import GroupStats, PulledMessage, Pulls
-from pyddmq.client.pulling.taking import Taking
 from pyddmq.client.reasons import reason_of
 
 

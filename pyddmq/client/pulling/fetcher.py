@@ -16,8 +16,8 @@ from pyddmq.client.codec import WireProtocol
 from pyddmq.client.connection import Connection
 from pyddmq.client.errors import ClientError, ClientMisuse, pull_refusal
 from pyddmq.client.pulling.fetches import FetchedMessage, FetchedQueue, Hand, Queue, offsets_of, queues_of
+from pyddmq.client.pulling.pull_loop import Taking
 from pyddmq.client.pulling.pulls import LINGER_MS_MIN, VERSION
-from pyddmq.client.pulling.taking import Taking
 from pyddmq.client.tls import Tls
 from pyddmq.client.tokens import Token
 from pyddmq.codes import PullCode

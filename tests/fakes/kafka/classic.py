@@ -14,17 +14,17 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from tests.fakes.kafka.groups import Member, SimGroup, shared, unknown
-from upstream.kafka.link import KafkaFailure, Place
+from upstream.kafka.link import KafkaFailure, KafkaPartition
 
 
 class Joined(NamedTuple):
     """What a join is answered: to the leader what all claim, to others nothing."""
 
     generation: int
-    claims: dict[Place, Member] | None
+    claims: dict[KafkaPartition, Member] | None
 
 
-Assigned = dict[Member, list[Place]]
+Assigned = dict[Member, list[KafkaPartition]]
 
 
 class ClassicGroup(SimGroup):
@@ -35,8 +35,8 @@ class ClassicGroup(SimGroup):
 
     def __init__(self, *given: object) -> None:
         super().__init__(*given)  # type: ignore[arg-type]
-        self._joining: dict[Member, tuple[set[Place], Callable[[Joined], None]]] = {}
-        self._syncing: dict[Member, Callable[[list[Place] | KafkaFailure], None]] = {}
+        self._joining: dict[Member, tuple[set[KafkaPartition], Callable[[Joined], None]]] = {}
+        self._syncing: dict[Member, Callable[[list[KafkaPartition] | KafkaFailure], None]] = {}
         self._assigned: Assigned = {}
         self._leader: Member | None = None
 
@@ -57,7 +57,7 @@ class ClassicGroup(SimGroup):
                 member.nudge()
         self._go_on()
 
-    def join(self, member: Member, claims: Collection[Place], answer: Callable[[Joined], None]) -> None:
+    def join(self, member: Member, claims: Collection[KafkaPartition], answer: Callable[[Joined], None]) -> None:
         """Take a join; answered once all have joined."""
         if member not in self.members:
             self._enter(member)
@@ -73,7 +73,7 @@ class ClassicGroup(SimGroup):
         member: Member,
         generation: int,
         assigned: Assigned | None,
-        answer: Callable[[list[Place] | KafkaFailure], None],
+        answer: Callable[[list[KafkaPartition] | KafkaFailure], None],
     ) -> None:
         """Take a sync, the leader's with what each is to have; answered once the leader's is there."""
         if member not in self.members:
@@ -107,7 +107,7 @@ class ClassicGroup(SimGroup):
             return KafkaFailure("REBALANCE_IN_PROGRESS", "the group is shared out anew")
         return None
 
-    def assign(self, claims: dict[Place, Member]) -> Assigned:
+    def assign(self, claims: dict[KafkaPartition, Member]) -> Assigned:
         """Share out, as the leader does: what another still claims is given to nobody in this round."""
         members = list(self.members)
         found: Assigned = {member: [] for member in members}

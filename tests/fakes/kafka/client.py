@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tests.fakes.kafka.cluster import SimKafka
 from tests.fakes.kafka.link import Answer, SimLink
 from tests.fakes.kafka.member import SimMember
-from upstream.kafka.link import Broken, Gap, Headers, KafkaFailure, Place, Produced, RecordsRead
+from upstream.kafka.link import Broken, Gap, Headers, KafkaFailure, KafkaPartition, Produced, RecordsRead
 
 _AGAIN_SECONDS = 0.1
 
@@ -67,7 +67,7 @@ class SimReader:
         self._link = link
         self._closed = False
 
-    def fetch(self, place: Place, offsets: Sequence[int], there: RecordsRead) -> None:
+    def fetch(self, place: KafkaPartition, offsets: Sequence[int], there: RecordsRead) -> None:
         """Read again; once more where no answer comes."""
 
         def request(answer: Answer) -> None:
@@ -103,7 +103,7 @@ class _Sent(NamedTuple):
 
 
 class SimProducer:
-    """`upstream.kafka.link.Producer`: idempotent, so one batch after the other, each again until it is acknowledged.
+    """`upstream.kafka.link.KafkaProducer`: idempotent, so one batch after the other, each until it is acknowledged.
 
     Attributes:
         dead: Its process is none any more.
@@ -215,4 +215,6 @@ class SimProducer:
         count = len(self._cluster.partitions(sent.topic))
         key = sent.record[0]
         number = sent.partition if sent.partition is not None else sum(key or b"") % count
-        return None, *self._cluster.append_once(self._name, sent.number, Place(sent.topic, number % count), sent.record)
+        return None, *self._cluster.append_once(
+            self._name, sent.number, KafkaPartition(sent.topic, number % count), sent.record
+        )

@@ -13,7 +13,7 @@ from tests.fakes.kafka.groups import Member, SimGroup
 from tests.fakes.kafka.incremental import IncrementalGroup
 from tests.fakes.kafka.link import DELAY_SECONDS_MAX, SimLink
 from tests.fakes.kafka.log import SimPartition
-from upstream.kafka.link import Commit, Headers, KafkaFailure, KafkaRecord, Place
+from upstream.kafka.link import Commit, Headers, KafkaFailure, KafkaPartition, KafkaRecord
 
 PROTOCOLS: dict[str, type[SimGroup]] = {"classic": ClassicGroup, "consumer": IncrementalGroup}
 
@@ -69,7 +69,7 @@ class SimKafka:
         self.topics: dict[str, list[SimPartition]] = {}
         self.groups: dict[str, SimGroup] = {}
         self.on_append: Callable[[KafkaRecord], None] = lambda _: None
-        self.on_owned: Callable[[str, Place, Member | None], None] = lambda group, place, member: None
+        self.on_owned: Callable[[str, KafkaPartition, Member | None], None] = lambda group, place, member: None
         self.on_committed: Callable[[str, Commit], None] = lambda group, commit: None
         self.on_refused: Callable[[str, Member, KafkaFailure], None] = lambda group, member, failure: None
         self.on_held: Callable[[str, Member, bool], None] = lambda group, member, holds: None
@@ -83,28 +83,28 @@ class SimKafka:
         """Return the partitions of a topic, made where there are less."""
         found = self.topics.setdefault(topic, [])
         for number in range(len(found), count):
-            found.append(SimPartition(Place(topic, number)))
+            found.append(SimPartition(KafkaPartition(topic, number)))
             for group in self.groups.values():
                 if any(member.reads(topic) for member in group.members):
                     group.changed()
         return found
 
-    def partition(self, place: Place) -> SimPartition:
+    def partition(self, place: KafkaPartition) -> SimPartition:
         """Return a partition that is there."""
         return self.topics[place.topic][place.partition]
 
-    def found(self, place: Place) -> SimPartition | None:
+    def found(self, place: KafkaPartition) -> SimPartition | None:
         """Return a partition, if it is there."""
         partitions = self.topics.get(place.topic, ())
         return partitions[place.partition] if place.partition < len(partitions) else None
 
-    def places(self) -> Iterable[Place]:
+    def places(self) -> Iterable[KafkaPartition]:
         """All partitions."""
         return [each.place for partitions in self.topics.values() for each in partitions]
 
     def append(
         self,
-        place: Place,
+        place: KafkaPartition,
         key: bytes | None,
         value: bytes | None,
         headers: Headers = (),
@@ -121,7 +121,9 @@ class SimKafka:
         self.on_append(record)
         return record.offset
 
-    def append_once(self, producer: int, number: int, place: Place, record: tuple[Any, ...]) -> tuple[int, int]:
+    def append_once(
+        self, producer: int, number: int, place: KafkaPartition, record: tuple[Any, ...]
+    ) -> tuple[int, int]:
         """Put a record of an idempotent producer at the end, unless it is there; returns partition and offset."""
         known = self._stored.get((producer, number))
         if known is None:
@@ -134,11 +136,11 @@ class SimKafka:
         for place in self.places():
             self.partition(place).end(transaction, commit=commit)
 
-    def expire(self, place: Place, low: int) -> None:
+    def expire(self, place: KafkaPartition, low: int) -> None:
         """Let retention take what is below an offset."""
         self.partition(place).expire(low)
 
-    def cut(self, place: Place, high: int) -> None:
+    def cut(self, place: KafkaPartition, high: int) -> None:
         """Lose what a partition has from an offset on."""
         self.partition(place).cut(high)
 
@@ -151,7 +153,7 @@ class SimKafka:
 
     def make_again(self, topic: str) -> None:
         """Make a deleted topic again, with as many partitions and nothing in them."""
-        self.topics[topic] = [SimPartition(Place(topic, number)) for number in range(self.deleted.pop(topic))]
+        self.topics[topic] = [SimPartition(KafkaPartition(topic, number)) for number in range(self.deleted.pop(topic))]
         for group in self.groups.values():
             if any(member.reads(topic) for member in group.members):
                 group.changed()
@@ -209,7 +211,7 @@ class SimKafka:
             self.groups[name] = PROTOCOLS[self.protocol](self, name)
         return self.groups[name]
 
-    def owned(self, group: str, place: Place, member: Member | None) -> None:
+    def owned(self, group: str, place: KafkaPartition, member: Member | None) -> None:
         """Tell that a partition has another owner."""
         self.on_owned(group, place, member)
 
@@ -234,6 +236,6 @@ class SimKafka:
         for group in self.groups.values():
             group.forget()
 
-    def readable(self, place: Place, start: int, count: int) -> Sequence[KafkaRecord]:
+    def readable(self, place: KafkaPartition, start: int, count: int) -> Sequence[KafkaRecord]:
         """Return records that a consumer may be given."""
         return self.partition(place).read(start, count)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from tests.fakes.kafka.link import Answer, SimLink
-from upstream.kafka.link import Commit, Done, KafkaFailure, Place
+from upstream.kafka.link import Commit, Done, KafkaFailure, KafkaPartition
 
 AGAIN = frozenset({"ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS", "STALE_MEMBER_EPOCH"})
 """What a member is told that may go on being one."""
@@ -29,7 +29,7 @@ class SimCommits:
         self,
         link: SimLink,
         put: Callable[[list[Commit]], Callable[[Callable[[KafkaFailure | None], None]], None]],
-        term_of: Callable[[Place], int | None],
+        term_of: Callable[[KafkaPartition], int | None],
         tell: Callable[..., None],
         later: Callable[..., Any],
     ) -> None:
@@ -49,7 +49,7 @@ class SimCommits:
         self._later = later
         self._asked: list[Asked] = []
         self._flight: object | None = None
-        self.on_committed: Callable[[Iterable[Place]], None] = lambda _: None
+        self.on_committed: Callable[[Iterable[KafkaPartition]], None] = lambda _: None
         self._flying: list[Asked] = []
         self._attempts = 0
 
@@ -77,7 +77,7 @@ class SimCommits:
             return
         flight = self._flight = object()
         self._flying = ours
-        latest = {Place(each.topic, each.partition): each for one in ours for each in one.commits}
+        latest = {KafkaPartition(each.topic, each.partition): each for one in ours for each in one.commits}
         put = self._put(list(latest.values()))
 
         def request(answer: Answer) -> None:
@@ -100,7 +100,7 @@ class SimCommits:
         self._attempts = 0
         self._flight = None
         if failure is None:
-            self.on_committed(Place(each.topic, each.partition) for one in asked for each in one.commits)
+            self.on_committed(KafkaPartition(each.topic, each.partition) for one in asked for each in one.commits)
         for each in asked:
             self._tell(each.done, failure)
         self._send()
@@ -112,7 +112,7 @@ class SimCommits:
 
     def _is_ours(self, asked: Asked) -> bool:
         return all(
-            term is not None and self._term_of(Place(each.topic, each.partition)) == term
+            term is not None and self._term_of(KafkaPartition(each.topic, each.partition)) == term
             for each, term in zip(asked.commits, asked.terms, strict=True)
         )
 

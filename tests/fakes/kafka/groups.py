@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from upstream.kafka.link import Commit, KafkaFailure, Place
+from upstream.kafka.link import Commit, KafkaFailure, KafkaPartition
 
 LOOKS = 8
 """So many times within a session it is looked who is silent."""
@@ -38,13 +38,13 @@ class Home(Protocol):
     def after(self, seconds: float, call: Any, *arguments: Any) -> None:
         """Call later, in the cluster's own context."""
 
-    def found(self, place: Place) -> object | None:
+    def found(self, place: KafkaPartition) -> object | None:
         """Return a partition, if it is there."""
 
-    def places(self) -> Iterable[Place]:
+    def places(self) -> Iterable[KafkaPartition]:
         """All partitions."""
 
-    def owned(self, group: str, place: Place, member: Member | None) -> None:
+    def owned(self, group: str, place: KafkaPartition, member: Member | None) -> None:
         """Note that a partition has another owner."""
 
     def noted(self, group: str, commit: Commit) -> None:
@@ -72,8 +72,8 @@ class SimGroup:
     def __init__(self, home: Home, name: str) -> None:
         self.name = name
         self.members: list[Member] = []
-        self.owners: dict[Place, Member] = {}
-        self.committed: dict[Place, tuple[int, str]] = {}
+        self.owners: dict[KafkaPartition, Member] = {}
+        self.committed: dict[KafkaPartition, tuple[int, str]] = {}
         self._home = home
         self._heard: dict[Member, float] = {}
         self._behind: dict[Member, list[Callable[[], None]]] = {}
@@ -148,13 +148,13 @@ class SimGroup:
         self._hear(member)
         missing = None
         for each in commits:
-            if self._home.found(Place(each.topic, each.partition)) is None:
+            if self._home.found(KafkaPartition(each.topic, each.partition)) is None:
                 missing = KafkaFailure("UNKNOWN_TOPIC_OR_PART", f"there is no topic {each.topic}")
                 continue
             if len(each.metadata) > self._home.metadata_max:
                 missing = KafkaFailure("OFFSET_METADATA_TOO_LARGE", "the text is above offset.metadata.max.bytes")
                 continue
-            self.committed[Place(each.topic, each.partition)] = (each.offset, each.metadata)
+            self.committed[KafkaPartition(each.topic, each.partition)] = (each.offset, each.metadata)
             self._home.noted(self.name, each)
         return missing
 
@@ -192,7 +192,7 @@ class SimGroup:
             return
         self._home.after(self._home.session_seconds / LOOKS, self._look_after, member)
 
-    def _own(self, place: Place, member: Member | None) -> None:
+    def _own(self, place: KafkaPartition, member: Member | None) -> None:
         if member is None:
             self.owners.pop(place, None)
         else:
@@ -200,19 +200,21 @@ class SimGroup:
             self.owners[place] = member
         self._home.owned(self.name, place, member)
 
-    def share(self, claims: Mapping[Place, Member]) -> dict[Place, Member]:
+    def share(self, claims: Mapping[KafkaPartition, Member]) -> dict[KafkaPartition, Member]:
         """Return whose each partition of the subscribed topics is to be: as even as can be, and sticky."""
         return shared(self.members, self._home.places(), claims)
 
 
-def shared(members: Sequence[Member], places: Iterable[Place], claims: Mapping[Place, Member]) -> dict[Place, Member]:
+def shared(
+    members: Sequence[Member], places: Iterable[KafkaPartition], claims: Mapping[KafkaPartition, Member]
+) -> dict[KafkaPartition, Member]:
     """Share partitions out among members, who keep what they have where that is fair."""
-    wanted: dict[Place, list[Member]] = {}
+    wanted: dict[KafkaPartition, list[Member]] = {}
     for place in sorted(places):
         if able := [member for member in members if member.reads(place.topic)]:
             wanted[place] = able
     counts: Counter[Member] = Counter()
-    target: dict[Place, Member] = {}
+    target: dict[KafkaPartition, Member] = {}
     most = -(-len(wanted) // len(members)) if members else 0
     for place, able in wanted.items():
         owner = claims.get(place)

@@ -10,14 +10,14 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from tests.fakes.kafka.groups import Member, SimGroup
-from upstream.kafka.link import KafkaFailure, Place
+from upstream.kafka.link import KafkaFailure, KafkaPartition
 
 
 class Told(NamedTuple):
     """What a heartbeat is answered: the member's epoch, and all that it is to have."""
 
     epoch: int
-    places: list[Place]
+    places: list[KafkaPartition]
 
 
 class IncrementalGroup(SimGroup):
@@ -27,9 +27,9 @@ class IncrementalGroup(SimGroup):
 
     def __init__(self, *given: object) -> None:
         super().__init__(*given)  # type: ignore[arg-type]
-        self.target: dict[Place, Member] = {}
+        self.target: dict[KafkaPartition, Member] = {}
         self._epochs: dict[Member, int] = {}
-        self._told: dict[Member, set[Place]] = {}
+        self._told: dict[Member, set[KafkaPartition]] = {}
 
     @property
     def is_settled(self) -> bool:  # type: ignore[override]
@@ -43,7 +43,7 @@ class IncrementalGroup(SimGroup):
         for member in self.members:
             member.nudge()
 
-    def heartbeat(self, member: Member, owned: Collection[Place], *, joins: bool) -> Told | None:
+    def heartbeat(self, member: Member, owned: Collection[KafkaPartition], *, joins: bool) -> Told | None:
         """Take a heartbeat; None: the member is none.
 
         Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from upstream.kafka.link import KafkaRecord, Place
+from upstream.kafka.link import KafkaPartition, KafkaRecord
 
 
 class SimPartition:
@@ -15,7 +15,7 @@ class SimPartition:
         epoch: How often it had another leader, as each start of its broker gives it one.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: KafkaPartition) -> None:
         self.place = place
         self.records: dict[int, KafkaRecord] = {}
         self.low = 0

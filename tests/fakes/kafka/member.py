@@ -16,13 +16,13 @@ from upstream.kafka.link import (
     Done,
     Ends,
     KafkaFailure,
+    KafkaPartition,
     KafkaRecord,
     LogBounds,
     MemberListener,
     OffsetsTold,
-    Place,
-    Subscribed,
     Topics,
+    TopicSubscription,
 )
 from upstream.kafka.new_partitions import NewPartitions
 from upstream.kafka.subscriptions import fits, is_expression
@@ -51,19 +51,19 @@ class SimMember:
         self.group_name = group
         self.client_id = client_id
         self._listener: MemberListener | None = None
-        self._topics: Sequence[Subscribed] = ()
-        self._positions: dict[Place, int] = {}
-        self._resting: set[Place] = set()
-        self._leaders: dict[Place, int] = {}
+        self._topics: Sequence[TopicSubscription] = ()
+        self._positions: dict[KafkaPartition, int] = {}
+        self._resting: set[KafkaPartition] = set()
+        self._leaders: dict[KafkaPartition, int] = {}
         """The highest epoch of a partition's leader; librdkafka keeps it where a topic is created again."""
-        self._ended: dict[Place, int] = {}
-        self._terms: dict[Place, int] = {}
+        self._ended: dict[KafkaPartition, int] = {}
+        self._terms: dict[KafkaPartition, int] = {}
         """Of what it has, be it known to the node or about to be."""
-        self._known: set[Place] = set()
+        self._known: set[KafkaPartition] = set()
         self._term = 0
-        self._epochs: dict[Place, int] = {}
+        self._epochs: dict[KafkaPartition, int] = {}
         self._epoch = 0
-        self._giving: set[Place] = set()
+        self._giving: set[KafkaPartition] = set()
         self._backlog: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
         self.paused = False
         self.stands = False
@@ -75,7 +75,7 @@ class SimMember:
 
     # By the node
 
-    def join(self, listener: MemberListener, topics: Sequence[Subscribed]) -> None:
+    def join(self, listener: MemberListener, topics: Sequence[TopicSubscription]) -> None:
         """Join."""
         assert self._listener is None, "a member joins once"
         self._listener = listener
@@ -83,12 +83,12 @@ class SimMember:
         self._look_before(self._rounds.begin)
         self._poll()
 
-    def subscribe(self, topics: Sequence[Subscribed]) -> None:
+    def subscribe(self, topics: Sequence[TopicSubscription]) -> None:
         """Read others."""
         self._topics = list(topics)
         self._look_before(self._rounds.subscribed)
 
-    def read_from(self, place: Place, offset: int) -> None:
+    def read_from(self, place: KafkaPartition, offset: int) -> None:
         """Seek."""
         if place in self._terms:
             self._positions[place] = offset
@@ -96,11 +96,11 @@ class SimMember:
             self._epoch += 1
             self._epochs[place] = self._epoch
 
-    def pause(self, places: Sequence[Place]) -> None:
+    def pause(self, places: Sequence[KafkaPartition]) -> None:
         """Rest."""
         self._resting.update(places)
 
-    def resume(self, places: Sequence[Place]) -> None:
+    def resume(self, places: Sequence[KafkaPartition]) -> None:
         """Go on."""
         self._resting.difference_update(places)
 
@@ -115,13 +115,13 @@ class SimMember:
             failure = KafkaFailure("TIMED_OUT", "no answer to a commit", unknown=True)
             self.later(_STANDS_SECONDS, self._tell, done, failure)
             return
-        terms = [self._terms.get(Place(each.topic, each.partition)) for each in commits]
+        terms = [self._terms.get(KafkaPartition(each.topic, each.partition)) for each in commits]
         if commits:
             self._commits.ask(Asked(commits, terms, done))
         else:
             self._cluster.scheduler.call_soon(self._tell, done, None)
 
-    def ends(self, places: Sequence[Place], told: Ends) -> None:
+    def ends(self, places: Sequence[KafkaPartition], told: Ends) -> None:
         """Tell lows and ends."""
 
         def request(answer: Answer) -> None:
@@ -140,13 +140,13 @@ class SimMember:
             topics = self._cluster.topics.items()
             found = {t: len(found) for t, found in topics if any(fits(name, t) for name in names)}
             named = [name for name in names if not is_expression(name)]
-            failures = {name: _missing(Place(name, 0)) for name in named if name not in found}
+            failures = {name: _missing(KafkaPartition(name, 0)) for name in named if name not in found}
             failures |= {name: self._cluster.refusals[name] for name in named if name in self._cluster.refusals}
             answer(self._tell, told, found, failures)
 
         self._link.ask(request, lambda _: None)
 
-    def offsets_at(self, places: Sequence[Place], time_ms: int, told: OffsetsTold) -> None:
+    def offsets_at(self, places: Sequence[KafkaPartition], time_ms: int, told: OffsetsTold) -> None:
         """Tell them, or that nobody answers."""
 
         def request(answer: Answer) -> None:
@@ -204,7 +204,7 @@ class SimMember:
     # By its rounds
 
     @property
-    def claims(self) -> Collection[Place]:
+    def claims(self) -> Collection[KafkaPartition]:
         """What it has, with what it is about to give up."""
         return self._terms.keys()
 
@@ -221,7 +221,7 @@ class SimMember:
         """Call in its thread."""
         self._cluster.scheduler.call_later(seconds, self._tell, call, *arguments)
 
-    def to_have(self, places: Collection[Place], settled: Callable[[], None]) -> None:
+    def to_have(self, places: Collection[KafkaPartition], settled: Callable[[], None]) -> None:
         """Have these and no others."""
         gone = [place for place in self._terms if place not in places and place not in self._giving]
         new = [place for place in places if place not in self._terms]
@@ -248,7 +248,7 @@ class SimMember:
 
     # Its thread
 
-    def _give_up(self, places: list[Place], settled: Callable[[], None]) -> None:
+    def _give_up(self, places: list[KafkaPartition], settled: Callable[[], None]) -> None:
         known = [place for place in places if place in self._known]
         terms = [self._terms[place] for place in places]
         self._giving.update(places)
@@ -276,7 +276,7 @@ class SimMember:
         else:
             over()
 
-    def _forget(self, places: Sequence[Place]) -> None:
+    def _forget(self, places: Sequence[KafkaPartition]) -> None:
         for place in places:
             self._terms.pop(place, None)
             self._positions.pop(place, None)
@@ -299,14 +299,14 @@ class SimMember:
             there = {name: [place for place in places if fits(name, place.topic)] for name in names}
             answer(self._tell, looked_up, there, committed)
 
-        def looked_up(there: Mapping[str, Sequence[Place]], committed: Collection[Place]) -> None:
+        def looked_up(there: Mapping[str, Sequence[KafkaPartition]], committed: Collection[KafkaPartition]) -> None:
             for name, places in there.items():
                 self._new_partitions.looked_up(name, places, [place for place in places if place in committed])
             then()
 
         self._link.ask(request, lambda _: self.later(_AGAIN_SECONDS, self._look_before, then))
 
-    def _look_up(self, places: Sequence[Place]) -> None:
+    def _look_up(self, places: Sequence[KafkaPartition]) -> None:
         """Tell the node of partitions, once it is known where they stand."""
         terms = {place: self._terms[place] for place in places}
 
@@ -333,7 +333,7 @@ class SimMember:
 
         self._link.ask(request, failed)
 
-    def _found(self, place: Place) -> Assignment:
+    def _found(self, place: KafkaPartition) -> Assignment:
         partition = self._cluster.partition(place)
         offset, text = self._cluster.group(self.group_name).committed.get(place, (None, ""))
         times = [each.time_ms for each in self._topics if each.name == place.topic and each.time_ms is not None]
@@ -346,7 +346,7 @@ class SimMember:
             self._new_partitions.committed([place])
         return Assignment(*place, partition.low, partition.high, offset, text, at_time, partition.stable, appeared)
 
-    def _at(self, place: Place, time_ms: int) -> int | None:
+    def _at(self, place: KafkaPartition, time_ms: int) -> int | None:
         records = sorted(self._cluster.partition(place).records.items())
         return next((offset for offset, each in records if each.timestamp_ms >= time_ms), None)
 
@@ -359,7 +359,7 @@ class SimMember:
                     self._fetch(place)
         self._cluster.scheduler.call_later(self._cluster.delay(), self._poll)
 
-    def _fetch(self, place: Place) -> None:
+    def _fetch(self, place: KafkaPartition) -> None:
         partition, epoch = self._cluster.found(place), self._epochs.get(place, 0)
         if partition is None:
             return
@@ -382,11 +382,11 @@ class SimMember:
             self.later(0.001, self._at_end, epoch, place, end)
 
     def _records(self, epoch: int, found: Sequence[KafkaRecord]) -> None:
-        place = Place(found[0].topic, found[0].partition)
+        place = KafkaPartition(found[0].topic, found[0].partition)
         if self._listener is not None and place in self._known and epoch == self._epochs.get(place):
             self._listener.records(found)
 
-    def _at_end(self, epoch: int, place: Place, offset: int) -> None:
+    def _at_end(self, epoch: int, place: KafkaPartition, offset: int) -> None:
         if self._listener is not None and place in self._known and epoch == self._epochs.get(place):
             self._listener.at_end(place, offset)
 
@@ -399,5 +399,5 @@ class SimMember:
             call(*arguments)
 
 
-def _missing(place: Place) -> KafkaFailure:
+def _missing(place: KafkaPartition) -> KafkaFailure:
     return KafkaFailure("UNKNOWN_TOPIC_OR_PART", f"there is no partition {place.partition} of topic {place.topic}")

@@ -13,7 +13,7 @@ from tests.fakes.kafka.classic import ClassicGroup, Joined
 from tests.fakes.kafka.cluster import SimKafka
 from tests.fakes.kafka.incremental import IncrementalGroup, Told
 from tests.fakes.kafka.link import Answer, SimLink
-from upstream.kafka.link import Commit, KafkaFailure, Place
+from upstream.kafka.link import Commit, KafkaFailure, KafkaPartition
 
 _AGAIN_SECONDS = 0.5
 
@@ -26,7 +26,7 @@ class Body(Protocol):
     stands: bool
 
     @property
-    def claims(self) -> Collection[Place]:
+    def claims(self) -> Collection[KafkaPartition]:
         """What it has, with what it is about to give up."""
 
     def reads(self, topic: str) -> bool:
@@ -35,7 +35,7 @@ class Body(Protocol):
     def nudge(self) -> None:
         """There is news."""
 
-    def to_have(self, places: Collection[Place], settled: Callable[[], None]) -> None:
+    def to_have(self, places: Collection[KafkaPartition], settled: Callable[[], None]) -> None:
         """Have these and no others; `settled` is called once others are given up, if there are any."""
 
     def expelled(self) -> None:
@@ -262,7 +262,7 @@ class ClassicRounds(Rounds):
 
         self._link.ask(request, self._join_failed)
 
-    def _synced(self, told: list[Place] | KafkaFailure) -> None:
+    def _synced(self, told: list[KafkaPartition] | KafkaFailure) -> None:
         if not self._joining:
             return
         self._joining = False

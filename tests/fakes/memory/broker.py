@@ -11,9 +11,9 @@ from tests.fakes.memory.cluster import Cluster, MemoryOffsets, Partition, Record
 from tests.fakes.memory.source import MemorySource, own, slices_of
 from tests.fakes.memory.topics import MemoryQueue, MemoryTopic
 from upstream.job import Generation, GroupQueue, UpstreamJob
-from upstream.progress.progress import Origin, Progress, ProgressFailed
-from upstream.queues import UNKNOWN, CommittedOffsets, QueueView, TakeOver, TopicView
-from upstream.source import Appended, Counts, Stored, Stretch, Wanted
+from upstream.progress.progress import DeadLetterOrigin, Progress, ProgressFailed
+from upstream.queues import UNKNOWN, CommittedOffsets, NodeTopic, QueueView, TakeOver
+from upstream.source import Appended, MessageFilter, SourceCounts, Stored, Stretch
 
 WAITS = "waits"
 """Topic in which what failed waits until it goes to its group's retry topic."""
@@ -27,7 +27,7 @@ class _Claims:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
-    def take(self, topic: TopicView) -> None:
+    def take(self, topic: NodeTopic) -> None:
         """It has what it was given."""
 
     def release(self, topic: str | None = None) -> None:
@@ -132,7 +132,12 @@ class MemoryBroker:
         return _Claims(progress)
 
     def open(
-        self, subscription: Generation, group_queues: Sequence[GroupQueue], *, counters: Counts, keeps_bodies: bool
+        self,
+        subscription: Generation,
+        group_queues: Sequence[GroupQueue],
+        *,
+        counters: SourceCounts,
+        keeps_bodies: bool,
     ) -> MemorySource:
         """Open the source of one generation."""
         return MemorySource(
@@ -146,7 +151,7 @@ class MemoryBroker:
         )
 
     def read_stretch(
-        self, queue: QueueView, start: int, count_max: int, bytes_max: int, wanted: Wanted, *, times: bool
+        self, queue: QueueView, start: int, count_max: int, bytes_max: int, wanted: MessageFilter, *, times: bool
     ) -> Stretch:
         """Look at each."""
         found = Stretch([], [], queue.max_offset, 0, [])
@@ -202,7 +207,7 @@ class MemoryBroker:
         found = own(job.group_queue.queue).partition.records.get(job.offset)
         if found is None or found.problem is not None:
             raise MessageUnreadable("gone" if found is None or found.problem is None else found.problem)
-        origin = Origin(group, job.topic, job.queue_id, job.offset, found.serial)
+        origin = DeadLetterOrigin(group, job.topic, job.queue_id, job.offset, found.serial)
         return Record(body=found.body, key=found.key, properties={**found.properties, **more}, replaces=origin)
 
     def _append(self, topic: MemoryTopic, record: Record, done: Callable[[None, str, int, int], None]) -> None:
@@ -233,10 +238,10 @@ class MemoryBroker:
         """Where all groups' wait; what comes again replaces nothing."""
         return [] if self.topic(self.retry_topic(group)) is None else self.make_topic(WAITS).queues
 
-    def replaced_by_dead_letters(self, queue: QueueView, start: int) -> Iterator[Origin]:
+    def replaced_by_dead_letters(self, queue: QueueView, start: int) -> Iterator[DeadLetterOrigin]:
         """Of what is there."""
         return (each.replaces for _, each in own(queue).partition.after(start) if each.replaces is not None)
 
-    def replaced_by_retries(self, queue: QueueView, start: int) -> Iterator[Origin]:
+    def replaced_by_retries(self, queue: QueueView, start: int) -> Iterator[DeadLetterOrigin]:
         """Of what waits or waited."""
         return self.replaced_by_dead_letters(queue, start)

@@ -8,8 +8,8 @@ from random import Random
 from typing import cast
 
 from broker.runtime.file_writes import Steps
-from broker.runtime.seams import DiskFile, Handle, Scheduler, Told
-from upstream.progress.progress import Origin
+from broker.runtime.seams import DiskFile, ScheduledCall, Scheduler, Told
+from upstream.progress.progress import DeadLetterOrigin
 from upstream.queues import UNKNOWN
 
 DELAY_SECONDS_MAX = 0.05
@@ -33,7 +33,7 @@ class Record:
     stored_ms: int = 0
     serial: int = UNKNOWN
     problem: str | None = None
-    replaces: Origin | None = None
+    replaces: DeadLetterOrigin | None = None
     due_ms: int = 0
     counts: tuple[int, int, int] = (0, 0, 0)
 
@@ -129,7 +129,7 @@ class MemoryOffsets:
 class _Late:
     def __init__(self, run: Callable[[], None]) -> None:
         self._run: Callable[[], None] | None = run
-        self.handle: Handle | None = None
+        self.handle: ScheduledCall | None = None
 
     def wait(self) -> None:
         """Let it happen now, unless it has."""

@@ -11,9 +11,9 @@ from upstream.kafka.link import (
     GroupMember,
     Headers,
     KafkaFailure,
+    KafkaPartition,
     KafkaRecord,
     PartitionReader,
-    Place,
     Produced,
 )
 
@@ -39,7 +39,7 @@ class Answer(NamedTuple):
 
 
 class MemoryProducer:
-    """`upstream.kafka.link.Producer`, and `KafkaClient` for it.
+    """`upstream.kafka.link.KafkaProducer`, and `KafkaClient` for it.
 
     Attributes:
         topics: Partitions by topic; a topic that is not here is not known.
@@ -55,7 +55,7 @@ class MemoryProducer:
     def __init__(self, scheduler: Scheduler, topics: dict[str, int]) -> None:
         self.topics = topics
         self.answer: Callable[[str, bytes], Answer] = lambda topic, body: Answer()
-        self.records: dict[Place, list[KafkaRecord]] = {}
+        self.records: dict[KafkaPartition, list[KafkaRecord]] = {}
         self.asked: list[tuple[int | None, bytes | None]] = []
         self.closed: list[float] = []
         self._scheduler = scheduler
@@ -87,7 +87,7 @@ class MemoryProducer:
             count = self.topics[topic]
             number = partition if partition is not None else (murmur2(key) % count if key is not None else 0)
             assert 0 <= number < count
-            stored = self.records.setdefault(Place(topic, number), [])
+            stored = self.records.setdefault(KafkaPartition(topic, number), [])
             offset = len(stored)
             stored.append(KafkaRecord(topic, number, offset, 0, key, value, tuple(headers)))
 

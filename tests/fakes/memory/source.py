@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from broker.runtime.seams import Clock, Handle, Scheduler
+from broker.runtime.seams import Clock, ScheduledCall, Scheduler
 from pyddmq.actions import Message, MessageUnreadable
 from tests.fakes.memory.cluster import Cluster, Record
 from tests.fakes.memory.topics import MemoryQueue
-from upstream.history import History
+from upstream.history import JobHistory
 from upstream.job import Generation, GroupQueue, OrderKey, Slices, UpstreamJob
 from upstream.progress.replay import finish_gone
 from upstream.queues import QueueView
-from upstream.source import Counts
+from upstream.source import SourceCounts
 
 
 class MemorySource:
@@ -28,7 +28,7 @@ class MemorySource:
         cluster: Cluster,
         clock: Clock,
         scheduler: Scheduler,
-        counters: Counts,
+        counters: SourceCounts,
         keeps_bodies: bool,
     ) -> None:
         self._subscription = subscription
@@ -41,7 +41,7 @@ class MemorySource:
         self.lag_max: int | None = None
         self._dirty = True
         self._held: dict[UpstreamJob, Record] = {}
-        self._fetches: set[Handle] = set()
+        self._fetches: set[ScheduledCall] = set()
         self._closed = False
 
     @property
@@ -133,7 +133,7 @@ class MemorySource:
             self._held[job] = record
         failure = group_queue.tracker.failures.get(offset)
         if failure is not None or offset in group_queue.apart or group_queue.retries:
-            history = job.history = History(self._clock.monotonic(), earlier=True)
+            history = job.history = JobHistory(self._clock.monotonic(), earlier=True)
             history.fails, history.errors, history.timeouts = failure[:3] if failure else record.counts
             history.due_wall_ms = failure.due_wall_ms if failure else 0
             history.stopped = failure.stopped if failure else 0

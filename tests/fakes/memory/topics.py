@@ -39,7 +39,7 @@ class MemoryQueue:
 
 
 class MemoryTopic:
-    """`upstream.queues.TopicView` of one node."""
+    """`upstream.queues.NodeTopic` of one node."""
 
     def __init__(self, name: str, queues: list[MemoryQueue]) -> None:
         self.name = name

@@ -16,7 +16,7 @@ from broker.runtime.disk import RealDisk
 from broker.runtime.disks.read_only_disk import ReadingDisk
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Disk
-from broker.tools.check import Check, Severity
+from broker.tools.check import Severity, StoreCheck
 from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.damage import check, make_data, open_progress, troubles, wanted
 from tests.integration.store_tools import ROOT, BusyDisk, append, bodies, open_store
@@ -39,7 +39,7 @@ def test_copy_and_restore_hold_everything(*, closed: bool) -> None:
     before = {path: bytes(node.content) for path, node in disk._files.items()}
     manifest = back_up(disk)
     assert {path: bytes(node.content) for path, node in disk._files.items() if path.startswith(ROOT)} == before
-    found = list(check_data(Check(COPY, disk, ManualClock())))
+    found = list(check_data(StoreCheck(COPY, disk, ManualClock())))
     assert [finding for finding in found if finding.severity is not Severity.NOTE] == []
     assert restore(COPY, BACK, disk=disk, clock=ManualClock()) == manifest
     metrics = Metrics()
@@ -81,7 +81,7 @@ def test_copy_of_a_store_at_work_keeps_what_was_answered_before(seed: int) -> No
     published, acked = queue.max_offset, {offset for offset in range(queue.max_offset) if tracker.is_finished(offset)}
 
     back_up(disk, BusyDisk(disk, work))
-    assert not [each for each in check_data(Check(COPY, disk, clock)) if each.severity is not Severity.NOTE]
+    assert not [each for each in check_data(StoreCheck(COPY, disk, clock)) if each.severity is not Severity.NOTE]
     restore(COPY, BACK, disk=disk, clock=ManualClock())
     metrics = Metrics()
     copied = open_store(disk, root=BACK, clock=clock, metrics=metrics)
@@ -171,9 +171,9 @@ def test_damage_of_the_source_is_copied_as_it_is() -> None:
     disk = make_data()
     disk.flip_bit(f"{ROOT}/commitlog/{4096:020d}", 1000)
     back_up(disk)
-    assert [each.kind for each in check_data(Check(COPY, disk, ManualClock())) if each.severity is Severity.DAMAGE] == [
-        "log_hole"
-    ]
+    assert [
+        each.kind for each in check_data(StoreCheck(COPY, disk, ManualClock())) if each.severity is Severity.DAMAGE
+    ] == ["log_hole"]
     assert "log_hole" in [each.kind for each in troubles(disk)]
     assert check(disk)
 

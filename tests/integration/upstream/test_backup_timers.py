@@ -9,9 +9,9 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.steps import run_now
 from broker.scheduled.timer import metrics as counted
-from broker.scheduled.timer.pending.state import TimerCheck, TimerState
+from broker.scheduled.timer.pending.state import TimerCheck, TimerStateFiles
 from broker.scheduled.timer.timers import Timers
-from broker.tools.check import Check, Severity
+from broker.tools.check import Severity, StoreCheck
 from pyddmq.testing import ManualClock, ManualScheduler
 from tests.integration.store_tools import ROOT, bodies, open_store
 from tests.integration.timer_tools import SMALL, START_MS, TOPIC, Broker, broker
@@ -25,7 +25,7 @@ def _restored(made: Broker) -> tuple[list[bytes | None], Metrics]:
     """Copy, restore, and deliver everything there; return what is delivered in the end."""
     disk, clock, metrics = made.disk, made.clock, Metrics()
     Backup(ROOT, "/copy", source=disk, disk=disk, clock=clock).make()
-    found = list(check_data(Check("/copy", disk, clock)))
+    found = list(check_data(StoreCheck("/copy", disk, clock)))
     assert [finding for finding in found if finding.severity is not Severity.NOTE] == []
     restore("/copy", BACK, disk=disk, clock=ManualClock())
     store = open_store(disk, root=BACK, clock=clock, metrics=metrics, timers=SMALL, seed=99)
@@ -66,7 +66,7 @@ def test_what_rocketmq_delivered_does_not_come_again() -> None:
     made.send(b"ours", 90_000)
     made.store.flush()
     made.clock.advance(10)
-    state = TimerState(ROOT, disk=made.disk, clock=made.clock, metrics=Metrics())
+    state = TimerStateFiles(ROOT, disk=made.disk, clock=made.clock, metrics=Metrics())
     check = TimerCheck(START_MS + 10_000, 104, 2)
     writing = state.writing(check, decided_from=0, refused=[], pending={}, floor=(0, 0), clean=True)
     at_once(made.disk, writing)

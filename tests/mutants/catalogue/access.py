@@ -97,7 +97,7 @@ MUTANTS = (
     ),
     Mutant(
         "a push connects to an address that the configuration forbids",
-        "actions/http/edge.py",
+        "actions/http/checked_sockets.py",
         old="""\
     if why is not None:
         raise AddressRefused(why)

@@ -72,7 +72,7 @@ MUTANTS = (
     ),
     Mutant(
         "a retry record whose sync failed counts as durable",
-        "upstream/outcomes/apart.py",
+        "upstream/outcomes/parked_jobs.py",
         old="""\
             self._permits.release(1)
         if job.group_queue.tracker.is_finished(job.offset):

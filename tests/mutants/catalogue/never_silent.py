@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "a start takes lower limits of retention at once",
-        "proxy/node/retaining.py",
+        "proxy/node/retention_schedule.py",
         old="self._saved or wanted\n",
         new="wanted\n",
         caught_by=(
@@ -65,7 +65,7 @@ MUTANTS = (
     ),
     Mutant(
         "a message that cannot be sent to the retry topic counts as consumed",
-        "upstream/outcomes/leaving.py",
+        "upstream/outcomes/departing_jobs.py",
         old="""\
         if not self._retry_topic.send(job, wait_ms, partial(self._sent_back, held_permit)):
             return False
@@ -82,7 +82,7 @@ MUTANTS = (
         "a failed push counts as consumed",
         "actions/http/action.py",
         old='            raise PushFailed(f"{ticket.target.url}: {failure}", delay_ms=failure.delay_ms) from None\n',
-        new='            return Reply(200, b"", {})\n',
+        new='            return HttpReply(200, b"", {})\n',
         caught_by=("tests/simulation/test_pushes.py::test_what_push_gives_up_is_a_dead_letter",),
         rows=("W15",),
     ),
@@ -177,8 +177,8 @@ MUTANTS = (
     Mutant(
         "the file sink's ledger does not record the sum of a pending write",
         "actions/sinks/files/writer.py",
-        old="            file.pending = Pending(file.length + len(data), crc32(data), offsets)\n",
-        new="            file.pending = Pending(file.length + len(data), 0, offsets)\n",
+        old="            file.pending = PendingBytes(file.length + len(data), crc32(data), offsets)\n",
+        new="            file.pending = PendingBytes(file.length + len(data), 0, offsets)\n",
         caught_by=(
             "tests/unit/actions/sinks/test_files.py::test_each_message_is_once_in_the_files_whatever_moment_the_node_dies",
         ),

@@ -9,12 +9,12 @@ MUTANTS = (
         "a failed message releases its key before it is consumed",
         "upstream/outcomes/outcomes.py",
         old="""\
-        move(job, Event.RETRY)
+        move(job, JobEvent.RETRY)
         if not self.draining:
             self._due.add(job, self._clock.monotonic() + wait_ms / 1000)
 """,
         new="""\
-        move(job, Event.RETRY)
+        move(job, JobEvent.RETRY)
         if not self.draining:
             self._due.add(job, self._clock.monotonic() + wait_ms / 1000)
             if job.key is not None:
@@ -77,7 +77,7 @@ MUTANTS = (
         new="        if present or is_of_only(delivery, holder, number, certain=certain) or True:\n",
         caught_by=(
             "tests/unit/upstream/delivery/test_group.py::test_late_success_while_a_newer_delivery_is_out_holds_the_key",
-            "tests/unit/upstream/delivery/test_crossing.py::test_first_success_after_a_redelivery_to_the_same_client_keeps_the_key",
+            "tests/unit/upstream/delivery/test_answer_matching.py::test_first_success_after_a_redelivery_to_the_same_client_keeps_the_key",
         ),
         rows=("W3",),
     ),

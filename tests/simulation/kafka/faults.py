@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from tests.simulation.kafka.world import GROUPS, SESSION_SECONDS, SHAKEN, SHAKY, KafkaWorld, Slot
-from upstream.kafka.link import KafkaFailure, Place
+from upstream.kafka.link import KafkaFailure, KafkaPartition
 
 Fault = Callable[[KafkaWorld, Random], None]
 
@@ -121,7 +121,7 @@ def widen(world: KafkaWorld, random: Random) -> None:
 
 def go_back(world: KafkaWorld, random: Random) -> None:
     """A log loses its end, as by an unclean election, and goes on, at times beyond where it was."""
-    place = Place("shaky", random.randrange(SHAKY["shaky"]))
+    place = KafkaPartition("shaky", random.randrange(SHAKY["shaky"]))
     partition = world.kafka.found(place)
     if partition is None:
         return

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pyddmq.testing.network import Mark
+from pyddmq.testing.network import NetworkMark
 from tests.simulation.facts import Place, PromiseBroken, Publish, Stamp
 
 _OF_PARTITIONS = ("owned", "committed", "refused")
@@ -55,7 +55,7 @@ class History:
         troubles: By which answers may be lost.
     """
 
-    mark: Callable[[], Mark]
+    mark: Callable[[], NetworkMark]
     publishes: dict[int, Publish] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)

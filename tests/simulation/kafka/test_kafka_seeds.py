@@ -16,8 +16,8 @@ from tests.simulation.kafka import world
 from tests.simulation.kafka.faults import FAULTS
 from tests.simulation.kafka.plan import run_seed, way_of
 from tests.simulation.kafka.world import Report
-from upstream.kafka.commits.commits import Commits
-from upstream.kafka.commits.metadata import Known
+from upstream.kafka.commits.commits import OffsetCommitter
+from upstream.kafka.commits.metadata import CommitMetadata
 from upstream.kafka.lasting_producer import LastingProducer
 from upstream.kafka.lease import Lease
 from upstream.kafka.log_watch import LogWatch
@@ -121,17 +121,19 @@ def _lease_that_never_ends(patch: pytest.MonkeyPatch) -> None:
 
 
 def _commit_without_its_text(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Partitions, "_known", lambda partitions, queue: Known())
+    patch.setattr(Partitions, "_known", lambda partitions, queue: CommitMetadata())
 
 
 def _answer_before_the_commit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Commits, "settle", lambda commits, told: told(True))
+    patch.setattr(OffsetCommitter, "settle", lambda commits, told: told(True))
 
 
 def _interval_of_a_second(patch: pytest.MonkeyPatch) -> None:
-    made: Any = Commits.__init__
+    made: Any = OffsetCommitter.__init__
     patch.setattr(
-        Commits, "__init__", lambda commits, *given, **how: made(commits, *given, **{**how, "interval_seconds": 1.0})
+        OffsetCommitter,
+        "__init__",
+        lambda commits, *given, **how: made(commits, *given, **{**how, "interval_seconds": 1.0}),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from actions.outside import Outside
+from actions.client_factories import Outside
 from actions.registry import Registry
 from conf import Config, loads
 from proxy.node.node import Node
@@ -29,7 +29,7 @@ from tests.simulation.kafka.account import AGAIN_SECONDS, AWAY, Account, Rules, 
 from tests.simulation.kafka.history import History, Ledger, Trouble
 from tests.simulation.lines import SimEdge, Surroundings
 from tests.simulation.world import NodeFactory
-from upstream.kafka.link import Commit, KafkaFailure, KafkaRecord, Place
+from upstream.kafka.link import Commit, KafkaFailure, KafkaPartition, KafkaRecord
 
 NODES = ("a", "b", "c")
 SESSION_SECONDS = 3.0
@@ -190,7 +190,7 @@ class KafkaWorld:
             place = (said["pyddmq.topic"], int(said["pyddmq.partition"]), int(said["pyddmq.offset"]))
             self.history.note("dead", group=record.topic.removesuffix(".DLQ"), place=place)
 
-    def _owned(self, group: str, place: Place, member: Member | None) -> None:
+    def _owned(self, group: str, place: KafkaPartition, member: Member | None) -> None:
         self.history.note("owned", _node_of(member), group, (*place, -1))
 
     def _committed(self, group: str, commit: Commit) -> None:
@@ -400,7 +400,7 @@ class KafkaWorld:
         """Append a record as another program does, which may take it back."""
         drawn, uid = self.plain, len(self.history.publishes) + 1
         topic = drawn.choice(list(topics))
-        place = Place(topic, drawn.randrange(topics[topic]))
+        place = KafkaPartition(topic, drawn.randrange(topics[topic]))
         key, body = f"k{drawn.randrange(12)}", b'{"case id": "c%d", "uid": %d}' % (drawn.randrange(9), uid)
         now = self.network.mark()
         stamp = Stamp(now.sequence, now.turn, now.time, 0)
@@ -482,7 +482,7 @@ class KafkaWorld:
                 if group == "by-key" and topic != "orders":
                     continue
                 for number in range(count):
-                    place = Place(topic, number)
+                    place = KafkaPartition(topic, number)
                     at = self.kafka.group(group).committed.get(place, (0, ""))[0]
                     if at < self.kafka.partition(place).stable:
                         found[f"{group} {topic} {number}"] = (at, self.kafka.partition(place).stable)

@@ -25,16 +25,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker.runtime.disk import RealDisk
-from lag.blocks import Gap
+from lag.blocks import BlockGap
 from lag.export.place import ExportPlace
 from lag.journal.columns import queue_sample
 from lag.journal.files import Tier
 from lag.journal.reader import JournalReader
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.samples import QueueKey
 from lag.spark.sources.node import NodeClient, NodeFailed, NodeRefused
 from lag.verdicts.changes import Verdicts
-from lag.verdicts.windows import Windows
+from lag.verdicts.windows import NodeWindows
 from pyddmq import ClientError, OutgoingMessage
 from tests.patient import PATIENCE_SECONDS, Producer, until
 from tests.spark.kills.processes import BOTH, DRIVER, JVM, Killed, NodeOfKills, export, job
@@ -304,10 +304,10 @@ class Campaign:
         written = written_changes(self._changes)
         keys = [each["key"] for each in written]
         assert len(keys) == len(set(keys)), "a change was written twice"
-        windows, verdicts, found = Windows(), Verdicts(settled_ms=0), list[str]()
+        windows, verdicts, found = NodeWindows(), Verdicts(settled_ms=0), list[str]()
         last_ms = max((each["timeMs"] for each in written), default=0)
         for block in JournalReader(RealDisk(read_only=True), str(self._journal)).blocks():
-            if isinstance(block, Gap) or block.tier is not Tier.RAW or block.time_ms > last_ms:
+            if isinstance(block, BlockGap) or block.tier is not Tier.RAW or block.time_ms > last_ms:
                 continue
             cluster, node = block.head.cluster, block.head.node
             windows.round(
@@ -316,7 +316,7 @@ class Campaign:
             )
             for event in block.events:
                 windows.note(event)
-            judged = windows.judged(block.time_ms, lambda group, topic: Limits())
+            judged = windows.judged(block.time_ms, lambda group, topic: LagLimits())
             found += [each.as_fields(cluster, node)["key"] for each in verdicts.take(judged, block.time_ms)]
         assert set(keys) == set(found), f"{set(keys) - set(found)} too many, {set(found) - set(keys)} not written"
         self.account.changes = len(keys)
@@ -332,7 +332,7 @@ class Campaign:
             rows.update(zip(*(table.column(name).to_pylist() for name in names), strict=True))
         recorded: Counter[tuple[Any, ...]] = Counter()
         for block in JournalReader(RealDisk(read_only=True), str(self._journal)).blocks():
-            if not isinstance(block, Gap) and block.tier is Tier.RAW:
+            if not isinstance(block, BlockGap) and block.tier is Tier.RAW:
                 for (group, topic, queue), time_ms, _ in block.queues:
                     recorded[block.head.cluster, block.head.node, group, topic, queue, time_ms] += 1
         assert rows == recorded, f"{len(rows - recorded)} rows too many, {len(recorded - rows)} are not there"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from actions.script.cel import TEXT_MAX, CelError, compile_expression
 from actions.script.cel_cost import COST_MAX, ROUNDS_MAX, Estimate, weigh
-from conf.places import TextError
+from conf.places import ConfigTextError
 from tests.fuzz import expressions
 
 pytest.importorskip("cel_expr_python")
@@ -31,7 +31,7 @@ pytest.importorskip("cel_expr_python")
 )
 def test_wrong_expression_is_told_with_its_place(text: str, said: str, line: int, column: int) -> None:
     """Line and column of the first mistake, from 1, in characters."""
-    with pytest.raises(TextError) as refused:
+    with pytest.raises(ConfigTextError) as refused:
         compile_expression(text)
     assert said in str(refused.value)
     assert (refused.value.line, refused.value.column) == (line, column)

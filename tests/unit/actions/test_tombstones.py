@@ -8,9 +8,9 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
+from actions.client_factories import Outside
 from actions.http.options import AsyncHttpOptions
 from actions.http.request import Composer
-from actions.outside import Outside
 from actions.registry import BUILT_IN, Registry
 from actions.script.filter_action import FilterAction
 from actions.sinks.commands import HBaseDelete

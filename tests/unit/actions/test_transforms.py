@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actions.transform.exact import encode
+from actions.transform.exact_json import encode
 from tests.unit.actions.gathering import Ends, events, reasons, world
-from tests.unit.actions.test_exact import JSON
+from tests.unit.actions.test_exact_json import JSON
 
 
 def transit(body: object, fields: dict[str, str], **options: Any) -> Any:

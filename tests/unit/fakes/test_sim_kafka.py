@@ -15,9 +15,9 @@ from tests.fakes.kafka.client import SimClient
 from tests.fakes.kafka.cluster import SimKafka
 from tests.fakes.kafka.member import SimMember
 from tests.kafka_world import Heard
-from upstream.kafka.link import Commit, KafkaFailure, Place, Subscribed
+from upstream.kafka.link import Commit, KafkaFailure, KafkaPartition, TopicSubscription
 
-HERE = Place("t", 0)
+HERE = KafkaPartition("t", 0)
 
 
 class World:
@@ -35,7 +35,7 @@ class World:
         """Return a member that has had a second to join."""
         member, listener = SimClient(self.kafka).member("g", "node"), heard or Heard()
         listener.member = member  # type: ignore[assignment]
-        member.join(listener, [Subscribed("t")])
+        member.join(listener, [TopicSubscription("t")])
         self.scheduler.advance(1)
         return member, listener
 
@@ -141,7 +141,7 @@ def test_commits_wait_behind_a_join_of_the_classic_protocol(world: World) -> Non
     second.kill()
     world.join()
     ended: list[KafkaFailure | None] = []
-    [place] = [each for each in (HERE, Place("t", 1)) if each in first.claims]
+    [place] = [each for each in (HERE, KafkaPartition("t", 1)) if each in first.claims]
     first.commit([Commit(*place, 1, "")], ended.append)
     world.scheduler.advance(1)
     assert ended == ([] if world.kafka.protocol == "classic" else [None])

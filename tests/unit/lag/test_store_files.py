@@ -12,7 +12,7 @@ pytest.importorskip("pyarrow")
 
 from broker.format.record import physical_offset
 from broker.runtime.disk import RealDisk
-from lag.spark.sources.store_files import StoreFiles, StoreUnreadable
+from lag.spark.sources.store_files import StoreFiles, StoreFilesUnreadable
 from lag.visible_end import FILE, VisibleEnd
 from pyddmq.broker import Put, Store, StoreOptions, open_store
 from pyddmq.testing import ManualClock
@@ -221,7 +221,7 @@ def test_positions_that_cannot_be_read_are_told(store: Store, text: str) -> None
     store.close()
     path = Path(store.root, "config", "consumerOffset.json")
     path.write_text(text)
-    with pytest.raises(StoreUnreadable, match="has no readable offsets of groups"):
+    with pytest.raises(StoreFilesUnreadable, match="has no readable offsets of groups"):
         StoreFiles(store.root).committed("g")
 
 
@@ -242,5 +242,5 @@ def test_offsets_of_a_rocketmq_with_light_queues_count_where_they_are_newer(
 
 def test_folder_without_a_log_is_no_store(tmp_path: Path) -> None:
     """Nor is a name with a slash a topic."""
-    with pytest.raises(StoreUnreadable, match="it has no folder commitlog"):
+    with pytest.raises(StoreFilesUnreadable, match="it has no folder commitlog"):
         StoreFiles(str(tmp_path))

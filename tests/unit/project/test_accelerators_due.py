@@ -19,7 +19,7 @@ from broker.scheduled import release_plain
 from broker.scheduled.delay.due import FACTS as DELAY_FACTS
 from broker.scheduled.delay.levels import WAIT_NAME
 from broker.scheduled.release_plain import Facts, Origin
-from broker.scheduled.timer import taking
+from broker.scheduled.timer import log_units
 from broker.scheduled.timer.due import _FACTS as TIMER_FACTS
 from broker.scheduled.timer.pending.log import UNIT, UNIT_BYTES, Taken, TimerLog, Unit
 from broker.store import Store
@@ -202,7 +202,7 @@ def test_reading_of_whatever_stands_in_a_file(written: list[bytes], data: st.Dat
     positions = data.draw(st.lists(at, max_size=6))
     log.marked = data.draw(st.sets(st.sampled_from(positions))) if positions else set()
     for some in [positions, *([each] for each in positions)]:
-        taken = both(lambda: taking.take(log, some))  # noqa: B023
+        taken = both(lambda: log_units.take(log, some))  # noqa: B023
         assert isinstance(taken, tuple) or [each.position for each in taken] == some
 
 
@@ -211,7 +211,7 @@ def test_reading_stays_in_its_view(data: bytes, positions: list[int], last_at: i
     """Wherever a unit is said to be, and wherever the last one."""
     found: list[Taken] = []
     with running("compiled"):
-        count = taking.read_units(positions, 0, memoryview(data), 0, last_at, set(), found)
+        count = log_units.read_units(positions, 0, memoryview(data), 0, last_at, set(), found)
     assert [each.position for each in found] == positions[:count]
     assert all(0 <= each <= len(data) - UNIT_BYTES for each in positions[:count])
     assert all(type(each) is Taken and type(each.unit) is Unit for each in found)
@@ -235,11 +235,11 @@ def test_timers_are_told_apart_and_counted(
     taken: list[Taken], superseded: set[int], cancels: dict[int, list[int]], marked: set[int], bytes_max: int
 ) -> None:
     """Which are ordinary, how many fit, and what they say together."""
-    places, dues, others = both(lambda: taking.usual(taken, superseded, cancels, marked))
+    places, dues, others = both(lambda: log_units.usual(taken, superseded, cancels, marked))
     assert len(places) == len(dues) == len(taken) - len(others)
-    count = both(lambda: taking.fitting(taken, bytes_max))
+    count = both(lambda: log_units.fitting(taken, bytes_max))
     assert count >= min(1, len(taken))
-    _, rolls, slots, topics = both(lambda: taking.completed(taken))
+    _, rolls, slots, topics = both(lambda: log_units.completed(taken))
     assert sum(each for _, each in slots) == len(taken)
     assert rolls == sum(bool(unit.magic & 2) for _, unit in taken)
     assert sum(each for _, each in topics) == sum(not unit.magic & 4 for _, unit in taken)
@@ -264,7 +264,7 @@ def test_what_waits_is_counted(written: list[bytes], read_ms: int, known: int) -
 
     def work() -> dict[int, int]:
         found = {2: known}
-        taking.count_waiting(memoryview(b"".join(written)), read_ms, found)
+        log_units.count_waiting(memoryview(b"".join(written)), read_ms, found)
         return found
 
     fields = [UNIT.unpack(each) for each in written]

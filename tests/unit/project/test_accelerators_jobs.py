@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from broker.runtime.accelerators import compiled
 from tests.accelerator_ways import both, need_compiled, running
 from tests.unit.upstream_world import Client, World
-from upstream.job import Delivery, GroupQueue, JobFields, UpstreamJob
-from upstream.state import State
+from upstream.job import DeliveredBatch, GroupQueue, JobFields, UpstreamJob
+from upstream.state import JobState
 from upstream.waiting import job_loops
-from upstream.waiting.buffer import Batch, BufferLimits
+from upstream.waiting.buffer import BufferLimits, PulledBatch
 
 ORDERS: tuple[dict[str, Any], ...] = ({"orderKey": "KEY"}, {"orderKey": "QID"}, {})
 
@@ -69,7 +69,7 @@ def life(seed: int) -> list[Any]:
         settings, queues=random.choice((1, 3)), limits=BufferLimits(reply_bytes_max=random.choice((500, 9999)))
     )
     clients = [Client(f"10.0.0.{number}:5000") for number in range(3)]
-    out: list[tuple[Client, Batch]] = []
+    out: list[tuple[Client, PulledBatch]] = []
     trace: list[Any] = []
 
     def publish() -> None:
@@ -89,7 +89,7 @@ def life(seed: int) -> list[Any]:
     def park() -> None:
         client = random.choice(clients)
 
-        def woken(batch: Batch) -> None:
+        def woken(batch: PulledBatch) -> None:
             out.append((client, batch))
             trace.append((batch.qid, [job.offset for job in batch.jobs]))
 
@@ -156,8 +156,8 @@ def test_usual_rounds_are_the_accelerator_s() -> None:
         made = job_loops.make(UpstreamJob, subscription, units, [b"a", None])
         assert made is not None
         assert [job_facts(job) for job in made] == [
-            (7, 0, 100, b"a", State.READ, 0, 0, None, None),
-            (8, 100, 90, None, State.READ, 0, 0, None, None),
+            (7, 0, 100, b"a", JobState.READ, 0, 0, None, None),
+            (8, 100, 90, None, JobState.READ, 0, 0, None, None),
         ]
         assert [group_queue.live.pop(offset) for offset in (7, 8)] == made
         group_queue.check_until = 8
@@ -236,11 +236,11 @@ def test_accelerator_refuses_what_is_no_job() -> None:
     """Other objects are an error and not read as jobs."""
 
     class Other:
-        state = State.OUT
+        state = JobState.OUT
         size = 1
         history = None
 
-    delivery = Delivery(Client(), 0.0, 1.0, [])
+    delivery = DeliveredBatch(Client(), 0.0, 1.0, [])
     others: list[Any] = [Other()]
     with running("compiled"):
         for call in (

@@ -100,7 +100,7 @@ def test_places_of_the_table_exist() -> None:
 def test_rule_finds_what_it_forbids() -> None:
     """The check above can fail: by a plain import, by a name of the package, for types, and in a function."""
     bad = ast.parse(
-        "import broker.scheduled.delay.levels\nfrom broker.scheduled import popped\n"
+        "import broker.scheduled.delay.levels\nfrom broker.scheduled import pop_records\n"
         "from broker.scheduled.timer.names import TIMER_TOPIC\n"
         "if TYPE_CHECKING:\n    from broker.transaction.names import State\n"
         "def f():\n    from broker.features import ALL\n"

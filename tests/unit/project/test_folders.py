@@ -31,7 +31,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("tools", "embedded"),
     ),
     "upstream": (
-        ("state", "action", "history", "holder", "budget", "losses", "views"),
+        ("state", "action", "history", "message_holder", "budget", "retention_losses", "views"),
         ("progress", "queues"),
         ("job",),
         ("source",),

@@ -108,7 +108,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     # Reads certificates and keys, behind `TlsLoader`.
     "proxy/tls/files.py": frozenset({"ssl", "open", "os.*"}),
     # Makes the sockets of pushes, behind `Outside`.
-    "actions/http/edge.py": frozenset({"socket", "ssl"}),
+    "actions/http/checked_sockets.py": frozenset({"socket", "ssl"}),
     # A process of its own, which has nothing of a node.
     "actions/process_serve.py": frozenset({"time"}),
     # Find the interface definitions and the rooms.

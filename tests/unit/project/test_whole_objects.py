@@ -26,8 +26,8 @@ TWO_PHASES = {
 """Methods that set what their object calls from then on, and the circle or the change that makes them needed."""
 
 ASKED = {
-    "broker/log/awaited.py::then": "whoever waits says what is to happen",
-    "broker/log/awaited.py::_expect": "of its two constructors",
+    "broker/log/durability.py::then": "whoever waits says what is to happen",
+    "broker/log/durability.py::_expect": "of its two constructors",
     "broker/consumer/orderly.py::_dead_letter": "what goes on after this call's messages",
     "upstream/kafka_client/member.py::leave": "told once the member has left",
 }

@@ -13,7 +13,7 @@ import pytest
 from pyddmq import CannotConnect, ClientError, ConnectionLost, IllegalMessage, idl
 from pyddmq.client.aio.loop_sends import LoopSends
 from pyddmq.client.ordered_sends import Send
-from pyddmq.client.requests import Request
+from pyddmq.client.requests import NodeRequest
 from pyddmq.client.sends import Resending
 
 WIRE: Any = idl.load("producer")
@@ -163,7 +163,7 @@ async def send_all(keeper: Keeper, bodies: list[bytes], *, resends: int, in_flig
         def done(_result: Any, _attempts: int, error: BaseException | None, future: Any = future) -> None:
             future.set_result(error)
 
-        request = Request("sendSync", {"message": message}, 1000, [message], lambda result, _: result)
+        request = NodeRequest("sendSync", {"message": message}, 1000, [message], lambda result, _: result)
         sends.submit(Send(request, done))
         futures.append(future)
         if number % 3 == 0:

@@ -18,7 +18,7 @@ import pyddmq.__main__
 import pyddmq.broker
 from pyddmq import actions as public
 from pyddmq import client, rooms
-from upstream.history import History
+from upstream.history import JobHistory
 from upstream.job import UpstreamJob
 
 ROOT = Path(__file__).parents[3]
@@ -71,7 +71,7 @@ def test_job_of_the_pipeline_is_what_actions_are_promised() -> None:
     """The class has every attribute that `pyddmq.actions.Job` and `History` declare."""
     told = {*vars(public.Job), *public.Job.__annotations__}
     assert {name for name in told if name[0] != "_"} <= set(dir(UpstreamJob))
-    assert set(public.History.__annotations__) <= set(dir(History))
+    assert set(public.History.__annotations__) <= set(dir(JobHistory))
     assert "finish" in told
 
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
-from upstream.kafka.link import Gap, KafkaFailure, KafkaRecord, PartitionReader, Place, Producer
+from upstream.kafka.link import Gap, KafkaFailure, KafkaPartition, KafkaProducer, KafkaRecord, PartitionReader
 
 BLOB_MAX = 900_000
 """Bytes of what a blob may say; with its head it fits into a record of Kafka's default size."""
@@ -91,7 +91,7 @@ class Blobs:
     """Writes and reads those of one group."""
 
     def __init__(
-        self, group: str, topic: str, *, reader: PartitionReader, producer: Producer, runtime: Runtime
+        self, group: str, topic: str, *, reader: PartitionReader, producer: KafkaProducer, runtime: Runtime
     ) -> None:
         """Set up; `topic` is the commit topic."""
         self._group = group
@@ -99,10 +99,10 @@ class Blobs:
         self._reader = reader
         self._producer = producer
         self._runtime = runtime
-        self._owners: dict[Place, _Owner] = {}
+        self._owners: dict[KafkaPartition, _Owner] = {}
         self._not_before = 0.0
 
-    def own(self, place: Place, before: Named | None) -> None:
+    def own(self, place: KafkaPartition, before: Named | None) -> None:
         """Begin with a partition that was given; `before` is what its committed text names."""
         fact = f"{place} {self._runtime.clock.wall_us()}"
         owner = self._owners[place] = _Owner(hashlib.sha256(fact.encode()).hexdigest()[:16])
@@ -112,7 +112,7 @@ class Blobs:
             owner.written |= {f"{name}-{slot}" for slot in (0, 1)}
 
     def write(
-        self, place: Place, offset: int, text: str, done: Callable[[Named | None], None], *, seconds: float
+        self, place: KafkaPartition, offset: int, text: str, done: Callable[[Named | None], None], *, seconds: float
     ) -> None:
         """Write what a commit of an offset has no room for.
 
@@ -161,7 +161,7 @@ class Blobs:
         except KafkaFailure as failure:
             refused(failure)
 
-    def committed(self, place: Place, named: Named | None) -> None:
+    def committed(self, place: KafkaPartition, named: Named | None) -> None:
         """Note that a commit of a partition has succeeded, with what it names; the rest is let die."""
         owner = self._owners.get(place)
         if owner is None:
@@ -178,7 +178,7 @@ class Blobs:
                 # It is small, and stays until somebody else's compaction.
                 continue
 
-    def read(self, named: Named, place: Place, offset: int, there: Callable[[str | None], None]) -> None:
+    def read(self, named: Named, place: KafkaPartition, offset: int, there: Callable[[str | None], None]) -> None:
         """Read what a committed text names.
 
         Args:
@@ -207,9 +207,9 @@ class Blobs:
             end(None if value is None else _text(value, named, self._group, place, offset))
 
         patience = self._runtime.scheduler.call_later(READ_SECONDS, end, None)
-        self._reader.fetch(Place(self._topic, named.partition), [named.offset], come)
+        self._reader.fetch(KafkaPartition(self._topic, named.partition), [named.offset], come)
 
-    def _key(self, place: Place, key: str) -> bytes:
+    def _key(self, place: KafkaPartition, key: str) -> bytes:
         return json.dumps([self._group, place.topic, place.partition, key]).encode()
 
 
@@ -217,15 +217,15 @@ def _sum(value: bytes) -> str:
     return hashlib.sha256(value).hexdigest()[:_SUM]
 
 
-def _head(group: str, place: Place, offset: int) -> bytes:
+def _head(group: str, place: KafkaPartition, offset: int) -> bytes:
     return json.dumps([_VERSION, group, place.topic, place.partition, offset]).encode() + b"\n"
 
 
-def _value(group: str, place: Place, offset: int, text: str) -> bytes:
+def _value(group: str, place: KafkaPartition, offset: int, text: str) -> bytes:
     return _head(group, place, offset) + text.encode()
 
 
-def _text(value: bytes, named: Named, group: str, place: Place, offset: int) -> str | None:
+def _text(value: bytes, named: Named, group: str, place: KafkaPartition, offset: int) -> str | None:
     """What a blob says, if it is the one that is meant."""
     head = _head(group, place, offset)
     if _sum(value) != named.sum or not value.startswith(head) or len(value) > len(head) + BLOB_MAX:

@@ -19,7 +19,7 @@ from broker.runtime.later import Later, Repeated
 from broker.runtime.metrics import declare
 from upstream.kafka.commits.blobs import BLOB_MAX, Blobs, Named
 from upstream.kafka.commits.metadata import NAMED_MIN, TEXT_MAX, TEXT_MIN, encode, encode_named
-from upstream.kafka.commits.remembered import Said
+from upstream.kafka.commits.revoked_partitions import Said
 from upstream.kafka.lease import Lease
 from upstream.kafka.link import Commit, GroupMember, KafkaFailure
 from upstream.kafka.topics import KafkaQueue
@@ -50,7 +50,7 @@ Stand = tuple[int, int, int]
 TrackerOf = Callable[[KafkaQueue], OffsetTracker]
 
 
-class Commits:
+class OffsetCommitter:
     """Commits what has changed of the queues of one member.
 
     Attributes:

@@ -16,7 +16,7 @@ highest finished ranges are left out, then failures. `T`: where all of it stands
 (`upstream.kafka.commits.blobs`). What is left out, and stands nowhere, is delivered again, or counted anew.
 
 Whoever reads it believes nothing: a text of another form, of another offset, or with numbers that cannot be is as
-none (`Known.foreign`).
+none (`CommitMetadata.foreign`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from upstream.kafka.commits.blobs import BLOB_MAX, NAME_MAX, Named
-from upstream.progress.tracker import AHEAD_MAX, Failure, Stop
+from upstream.progress.tracker import AHEAD_MAX, AttemptFailures, Stop
 
 TEXT_MAX = 4095
 """Characters that Kafka takes."""
@@ -48,7 +48,7 @@ Ranges = Sequence[tuple[int, int]]
 """Start and end (exclusive) of each, ascending."""
 
 
-class Known(NamedTuple):
+class CommitMetadata(NamedTuple):
     """What a text says.
 
     Attributes:
@@ -61,7 +61,7 @@ class Known(NamedTuple):
     """
 
     ranges: Ranges = ()
-    failures: Mapping[int, Failure] = {}
+    failures: Mapping[int, AttemptFailures] = {}
     clean: bool = False
     foreign: bool = False
     cut: bool = False
@@ -69,7 +69,7 @@ class Known(NamedTuple):
 
 
 def encode(
-    offset: int, ranges: Ranges, failures: Mapping[int, Failure], *, clean: bool, room: int = TEXT_MAX
+    offset: int, ranges: Ranges, failures: Mapping[int, AttemptFailures], *, clean: bool, room: int = TEXT_MAX
 ) -> tuple[str, bool]:
     """Return the text for an offset that is to be committed, and whether all of it had room.
 
@@ -77,7 +77,7 @@ def encode(
         offset: The committed offset: the first that is unfinished.
         ranges: Finished above it.
         failures: Of unfinished offsets from it on.
-        clean: As `Known.clean`.
+        clean: As `CommitMetadata.clean`.
         room: Characters at most.
     """
     head = f"{_VERSION};{offset}" + (";c" if clean else "")
@@ -98,27 +98,33 @@ def encode(
 
 
 def encode_named(
-    offset: int, ranges: Ranges, failures: Mapping[int, Failure], *, clean: bool, blob: Named, room: int = TEXT_MAX
+    offset: int,
+    ranges: Ranges,
+    failures: Mapping[int, AttemptFailures],
+    *,
+    clean: bool,
+    blob: Named,
+    room: int = TEXT_MAX,
 ) -> str:
     """Return the text for an offset that is to be committed, which names the blob with all of it."""
     text, _ = encode(offset, ranges, failures, clean=clean, room=room - len(";T") - NAME_MAX)
     return f"{text};T{blob}"
 
 
-def decode(text: str, offset: int, *, room: int = TEXT_MAX) -> Known:
+def decode(text: str, offset: int, *, room: int = TEXT_MAX) -> CommitMetadata:
     """Read the text that was committed with an offset; `room` as that of `encode`."""
     if not text:
-        return Known()
+        return CommitMetadata()
     version, _, rest = text.partition(";")
     said, *parts = rest.split(";")
     if version != _VERSION or len(text) > room or said != str(offset):
-        return Known(foreign=True)
+        return CommitMetadata(foreign=True)
     ranges: Ranges = ()
-    failures: Mapping[int, Failure] = {}
+    failures: Mapping[int, AttemptFailures] = {}
     blob: Named | None = None
     letters = [part[:1] for part in parts]
     if len(set(letters)) != len(letters) or not set("RBFcx" + "T" * (room == TEXT_MAX)).issuperset(letters):
-        return Known(foreign=True)
+        return CommitMetadata(foreign=True)
     try:
         for part in parts:
             if part[0] == "T":
@@ -130,16 +136,16 @@ def decode(text: str, offset: int, *, room: int = TEXT_MAX) -> Known:
                 else:
                     ranges = _read_runs(offset, data) if part[0] == "R" else _read_bits(offset, data)
     except (ValueError, binascii.Error, zlib.error):
-        return Known(foreign=True)
-    return Known(ranges, failures, "c" in letters, cut="x" in letters, blob=blob)
+        return CommitMetadata(foreign=True)
+    return CommitMetadata(ranges, failures, "c" in letters, cut="x" in letters, blob=blob)
 
 
-def decode_blob(text: str, offset: int) -> Known:
+def decode_blob(text: str, offset: int) -> CommitMetadata:
     """Read what a blob says of an offset."""
     return decode(text, offset, room=BLOB_MAX)
 
 
-def _failures(offset: int, failed: Sequence[tuple[int, Failure]]) -> str:
+def _failures(offset: int, failed: Sequence[tuple[int, AttemptFailures]]) -> str:
     if not failed:
         return ""
     data = bytearray()
@@ -152,17 +158,17 @@ def _failures(offset: int, failed: Sequence[tuple[int, Failure]]) -> str:
     return ";F" + base64.b64encode(data).decode()
 
 
-def _read_failures(offset: int, data: bytes) -> dict[int, Failure]:
+def _read_failures(offset: int, data: bytes) -> dict[int, AttemptFailures]:
     numbers = list(_numbers(data))
     if len(numbers) % 6:
         raise ValueError("six numbers for each failure")
-    found: dict[int, Failure] = {}
+    found: dict[int, AttemptFailures] = {}
     for place in range(0, len(numbers), 6):
         distance, fails, errors, timeouts, stopped, due_ms = numbers[place : place + 6]
         offset += distance
         if stopped not in tuple(Stop) or offset in found or max(fails, errors, timeouts) >= 1 << 31:
             raise ValueError("no failure")
-        found[offset] = Failure(fails, errors, timeouts, stopped, due_ms)
+        found[offset] = AttemptFailures(fails, errors, timeouts, stopped, due_ms)
     return found
 
 

@@ -70,7 +70,7 @@ class Saved(NamedTuple):
     floor: tuple[int, int] = (0, 0)
 
 
-class TimerState:
+class TimerStateFiles:
     """The two files of one store: `check_path` and `own_path`."""
 
     def __init__(self, root: str, *, disk: Disk, clock: Clock, metrics: Metrics) -> None:
@@ -193,7 +193,7 @@ def without_files(root: str, *, disk: Disk, clock: Clock) -> bytes | None:
     Raises:
         OSError: A file cannot be read.
     """
-    state = TimerState(root, disk=disk, clock=clock, metrics=Metrics())
+    state = TimerStateFiles(root, disk=disk, clock=clock, metrics=Metrics())
     if not (disk.exists(state.own_path) or disk.exists(state.check_path)):
         return None
     return sealed({"anew": list(state.load(_NO_END).floor)})

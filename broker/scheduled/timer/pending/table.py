@@ -39,7 +39,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
 
 from broker.scheduled.timer.names import TimerOptions
-from broker.scheduled.timer.pending.coming import Coming
+from broker.scheduled.timer.pending.due_timers import Coming
 from broker.scheduled.timer.pending.log import (
     MAGIC_DELETE,
     MAGIC_ROLL,
@@ -60,7 +60,7 @@ UNREAD_SLOTS = 4_096
 """Slots looked at to tell how many timers wait to be read: some milliseconds."""
 
 
-class Entry(NamedTuple):
+class PendingTimerRecord(NamedTuple):
     """A record of the timer topic to enter.
 
     Attributes:
@@ -142,7 +142,7 @@ class TimerTable:
             return write_ms + self.roll_slots // 2 * precision, MAGIC_TIMER | MAGIC_ROLL
         return write_ms + window, MAGIC_TIMER | MAGIC_ROLL
 
-    def enter(self, entries: Sequence[Entry], now_ms: int) -> int:
+    def enter(self, entries: Sequence[PendingTimerRecord], now_ms: int) -> int:
         """Write units for records, in their order; return for how many, fewer when the wheel has no room.
 
         Raises:
@@ -153,7 +153,7 @@ class TimerTable:
         precision = wheel.precision_ms
         units = bytearray()
         slots: dict[int, Slot] = {}
-        placed: list[tuple[Entry, int, int, int]] = []
+        placed: list[tuple[PendingTimerRecord, int, int, int]] = []
         number = log.count
         for entry in entries:
             slot_ms, magic = self.slot_for(entry.slot_ms, now_ms)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.deduplication.deduplication import Deduplication
-from broker.log.put import Position, Put
+from broker.log.put import LogPosition, Put
 from broker.store import Store
 from proxy.services.keyed_sends import Again, KeyedSends
 from proxy.wire.call import Call
@@ -18,7 +18,7 @@ from tests.integration.keyed_tools import NAME, key, memory
 from tests.integration.store_tools import HOST, ROOT, open_store
 
 
-def append(store: Store, number: int, **more: Any) -> Position:
+def append(store: Store, number: int, **more: Any) -> LogPosition:
     """Stage a record with a number."""
     block = b"UNIQ_KEY\x01%b\x02" % key(number)
     put = Put(store.topics["t"], 0, b"%d" % number, block, unique_key=key(number), **more)

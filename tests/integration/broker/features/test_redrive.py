@@ -15,7 +15,7 @@ from broker.format.message_type import MessageType
 from broker.log.put import Put
 from broker.query import NotFound, QueryRefused, at_offset
 from broker.retry.dead_letter import dead_letter
-from broker.retry.letters import Wanted
+from broker.retry.letters import DeadLetterFilter
 from broker.retry.metrics import REDRIVE_REFUSED
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.steps import run_now
@@ -254,9 +254,9 @@ def test_filters_choose() -> None:
     [group] = group_views(store)
     assert (group.group, group.dead_letters, group.first_ms) == ("g", 4, letters[0].store_ms)
     with pytest.raises(NotFound, match="never had a dead letter"):
-        LetterPage(store, "h", Wanted(), cursor=None, limit=1)
+        LetterPage(store, "h", DeadLetterFilter(), cursor=None, limit=1)
     with pytest.raises(QueryRefused, match="cursor"):
-        LetterPage(store, "g", Wanted(), cursor="x", limit=1)
+        LetterPage(store, "g", DeadLetterFilter(), cursor="x", limit=1)
 
 
 def test_pages_go_on_where_the_last_one_ended() -> None:
@@ -267,7 +267,7 @@ def test_pages_go_on_where_the_last_one_ended() -> None:
         dead_lettered(store, b"%d" % number)
     found, cursor = [], None
     while True:
-        page = LetterPage(store, "g", Wanted(), cursor=cursor, limit=3)
+        page = LetterPage(store, "g", DeadLetterFilter(), cursor=cursor, limit=3)
         found += [letter.offset for letter in page.found() if letter is not None]
         cursor = page.cursor
         if cursor is None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.format.properties import encode_properties
-from broker.log.decisions import Decision
+from broker.log.decisions import DecisionRecord
 from broker.log.put import Put
 from broker.log.shared_walk import alone
 from broker.queues.offsets import ConsumerOffsets
@@ -136,7 +136,7 @@ def test_checkpoint_spares_reading_the_log_below_it(monkeypatch: pytest.MonkeyPa
     table = Finished(world.store, world.offsets, disk=world.disk)
     decided = table._decided
 
-    def note(decision: Decision) -> None:
+    def note(decision: DecisionRecord) -> None:
         reads.append(decision.physical)
         decided(decision)
 

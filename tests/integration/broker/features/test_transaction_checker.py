@@ -12,7 +12,7 @@ from broker.errors import DiskFull
 from broker.format.body import SYS_COMPRESSED
 from broker.log.put import Put
 from broker.transaction import metrics as counted
-from broker.transaction.checker import RETRY_SECONDS, Check
+from broker.transaction.checker import RETRY_SECONDS, HalfCheck
 from broker.transaction.names import State
 from broker.transaction.outcomes import End
 from broker.transaction.settings import CheckSettings
@@ -215,6 +215,6 @@ def test_packed_body_comes_whole_and_a_damaged_one_as_it_is_stored() -> None:
         made.store.append([put], born_ms=1, born_host=HOST)
     made.store.flush()
     made.scheduler.advance(1.1)
-    checks: list[Check] = made.transactions.fetch_checks(GROUP, 10)
+    checks: list[HalfCheck] = made.transactions.fetch_checks(GROUP, 10)
     assert [check.body for check in checks] == [b"long " * 50, b"no zlib"]
     assert [check.born_ms for check in checks] == [1, 1]

@@ -9,7 +9,7 @@ from broker.queues.offsets import ConsumerOffsets
 from broker.store import Store
 from broker.transaction.names import GROUP as OFFSETS_GROUP
 from broker.transaction.names import HALF_TOPIC, OP_TOPIC, State
-from broker.transaction.ops import Member, members_of
+from broker.transaction.ops import HalfReference, members_of
 from broker.transaction.outcomes import End
 from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import HOST, ROOT, open_store
@@ -64,9 +64,9 @@ def handles(made: Broker) -> list[str]:
 
 def test_op_bodies_of_both_forms_are_read() -> None:
     """One offset without a comma, many with one each, and what is not a number; letters are ours."""
-    assert members_of(b"17", b"TAGS\x01d\x02") == [Member(17, None)]
-    assert members_of(b"1,22,3,", b"") == [Member(1, None), Member(22, None), Member(3, None)]
-    assert members_of(b"1,x,,3,", b"") == [Member(1, None), Member(3, None)]
+    assert members_of(b"17", b"TAGS\x01d\x02") == [HalfReference(17, None)]
+    assert members_of(b"1,22,3,", b"") == [HalfReference(1, None), HalfReference(22, None), HalfReference(3, None)]
+    assert members_of(b"1,x,,3,", b"") == [HalfReference(1, None), HalfReference(3, None)]
     assert [each.fate for each in members_of(b"1,2,", b"__PYDDMQ_DECISIONS\x01cr\x02")] == ["c", "r"]
 
 

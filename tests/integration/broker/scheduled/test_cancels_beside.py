@@ -10,24 +10,24 @@ import pytest
 
 from broker.errors import StoreFailed
 from broker.format.message import message_of
-from broker.log.awaited import Awaited, AwaitedSteps
+from broker.log.durability import Awaited, AwaitedSteps
 from broker.log.put import Put
 from broker.retention import RetentionLimits
-from broker.runtime.steps import Ended, step
-from broker.scheduled.cancelling import CancelOutcome
+from broker.runtime.steps import StepsEnd, step
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.delay import metrics as delay_counted
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
 from broker.scheduled.delay.retention_hold import DelayHold
 from broker.scheduled.recurring.cancel import cancelling_delay
 from broker.scheduled.timer import metrics as timer_counted
 from broker.scheduled.timer.retention_hold import TimerHold
-from broker.scheduled.timer.stages import Stage
+from broker.scheduled.timer.stages import TimerPipelineStage
 from pyddmq.testing import SimSyncs
 from tests.integration import delay_tools, loop_tools, timer_tools
 from tests.integration.store_tools import HOST
 from tests.integration.waiting_tools import TOPIC, WaitingStore, drive, flush_in_background, let_pass
 
-CANCELLED, TOO_LATE = CancelOutcome.CANCELLED, CancelOutcome.TOO_LATE
+CANCELLED, TOO_LATE = CancelEffect.CANCELLED, CancelEffect.TOO_LATE
 SYNC_SECONDS = 2.0
 KINDS = pytest.mark.parametrize("tools", [delay_tools, timer_tools], ids=["level", "timer"])
 
@@ -63,7 +63,7 @@ def behind(made: WaitingStore) -> None:
     made.store.flush()
 
 
-def begun(made: Any, name: str) -> tuple[AwaitedSteps[CancelOutcome], Awaited]:
+def begun(made: Any, name: str) -> tuple[AwaitedSteps[CancelEffect], Awaited]:
     """Begin a cancel, up to where it waits for the disk."""
     made.scheduler.run_until_idle()
     steps = made.delivery.cancelling(TOPIC, name)
@@ -101,13 +101,13 @@ def test_cancelled_timer_that_came_due_meanwhile_waits_for_no_entry_of_its_cance
     name = send(made, b"no")
     slow(made)
     steps, awaited = begun(made, name)
-    made.timers.stages.pause(Stage.ENQUEUE_PUT)
+    made.timers.stages.pause(TimerPipelineStage.ENQUEUE_PUT)
     made.scheduler.advance(SYNC_SECONDS + 0.5)
     assert awaited.is_told
     assert drive(steps, made.scheduler) is CANCELLED
     made.scheduler.advance(60)
     assert made.delivered() == []
-    made.timers.stages.resume(Stage.ENQUEUE_PUT)
+    made.timers.stages.resume(TimerPipelineStage.ENQUEUE_PUT)
     made.scheduler.advance(60)
     assert (made.delivered(), made.pending) == ([], 0)
 
@@ -180,7 +180,7 @@ def test_cancel_that_ends_while_another_looks_is_found(tools: Any) -> None:
         behind(made)
         made.scheduler.run_until_idle()
         second = made.delivery.cancelling(TOPIC, name)
-        if any(isinstance(step(second), Ended) for _ in range(seen)):
+        if any(isinstance(step(second), StepsEnd) for _ in range(seen)):
             break
         assert made.delivery.cancel(TOPIC, name) is CANCELLED
         assert drive(second, made.scheduler) is CANCELLED
@@ -226,7 +226,7 @@ def test_no_look_waits_for_the_disk(tools: Any) -> None:
             done = step(steps)
         finally:
             made.disk.heal()
-        if isinstance(done, Ended):
+        if isinstance(done, StepsEnd):
             break
         if done is not None:
             under_way += made.store.unsettled

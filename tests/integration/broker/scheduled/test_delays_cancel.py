@@ -10,7 +10,7 @@ from broker.errors import StoreFailed
 from broker.format.properties import encode_properties
 from broker.log.group_commit import CommitDriver
 from broker.log.put import Put
-from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.delay.cancel import CANCEL_TOPIC
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
 from broker.scheduled.delay.puts import DelayedPuts
@@ -31,13 +31,13 @@ def test_cancelled_message_is_not_delivered() -> None:
     """Nor is anything else held up; asked again, the answer is the same."""
     node = broker()
     first, second = sent(node, b"no", 3), sent(node, b"yes", 3)
-    assert node.delays.cancel(TOPIC, first) is CancelOutcome.CANCELLED
-    assert node.delays.cancel(TOPIC, first) is CancelOutcome.CANCELLED
+    assert node.delays.cancel(TOPIC, first) is CancelEffect.CANCELLED
+    assert node.delays.cancel(TOPIC, first) is CancelEffect.CANCELLED
     assert node.pending == 1
     node.scheduler.advance(11)
     assert node.delivered() == [b"yes"]
-    assert node.delays.cancel(TOPIC, second) is CancelOutcome.TOO_LATE
-    assert node.delays.cancel(TOPIC, first) is CancelOutcome.CANCELLED
+    assert node.delays.cancel(TOPIC, second) is CancelEffect.TOO_LATE
+    assert node.delays.cancel(TOPIC, first) is CancelEffect.CANCELLED
     assert node.metrics.value("pyddmq_delays_cancelled_total") == 1
 
 
@@ -47,11 +47,11 @@ def test_names_of_nothing_are_unknown() -> None:
     waiting = sent(node, b"x", 2)
     plain = node.store.put(TOPIC, b"plain").unique_key.decode()
     node.store.create_topic("other", 1)
-    assert node.delays.cancel(TOPIC, "0" * 32) is CancelOutcome.UNKNOWN
-    assert node.delays.cancel("other", waiting) is CancelOutcome.UNKNOWN
-    assert node.delays.cancel("gone", waiting) is CancelOutcome.UNKNOWN
-    assert node.delays.cancel(TOPIC, plain) is CancelOutcome.TOO_LATE
-    assert node.delays.cancel(TOPIC, waiting) is CancelOutcome.CANCELLED
+    assert node.delays.cancel(TOPIC, "0" * 32) is CancelEffect.UNKNOWN
+    assert node.delays.cancel("other", waiting) is CancelEffect.UNKNOWN
+    assert node.delays.cancel("gone", waiting) is CancelEffect.UNKNOWN
+    assert node.delays.cancel(TOPIC, plain) is CancelEffect.TOO_LATE
+    assert node.delays.cancel(TOPIC, waiting) is CancelEffect.CANCELLED
 
 
 @pytest.mark.parametrize("lost", DERIVED, ids=" ".join)
@@ -60,7 +60,7 @@ def test_cancel_survives_a_kill(lost: Sequence[str]) -> None:
     node = broker()
     ids = [sent(node, b"%d" % number, 3) for number in range(4)]
     for each in (ids[0], ids[2]):
-        assert node.delays.cancel(TOPIC, each) is CancelOutcome.CANCELLED
+        assert node.delays.cancel(TOPIC, each) is CancelEffect.CANCELLED
     node.delays.save()
 
     def stop(disk: SimDisk) -> None:
@@ -68,7 +68,7 @@ def test_cancel_survives_a_kill(lost: Sequence[str]) -> None:
         lose(disk, lost, -1)
 
     node = node.again(stop=stop)
-    assert node.delays.cancel(TOPIC, ids[0]) is CancelOutcome.CANCELLED
+    assert node.delays.cancel(TOPIC, ids[0]) is CancelEffect.CANCELLED
     node.scheduler.advance(30)
     assert node.delivered() == [b"1", b"3"]
 
@@ -81,7 +81,7 @@ def test_refused_message_is_cancelled() -> None:
     node.store.topic_changes.delete("gone")
     node.scheduler.advance(2)
     assert len(node.delays.levels[1].refused) == 1
-    assert node.delays.cancel("gone", stuck) is CancelOutcome.CANCELLED
+    assert node.delays.cancel("gone", stuck) is CancelEffect.CANCELLED
     assert node.pending == 0
     node.store.create_topic("gone", 1)
     node.scheduler.advance(20)
@@ -96,7 +96,7 @@ def test_what_is_under_way_is_too_late() -> None:
     node.store.flush()
     node.scheduler.advance(1)
     assert node.delays.due.delivery.in_flight == 1
-    assert node.delays.cancel(TOPIC, name) is CancelOutcome.TOO_LATE
+    assert node.delays.cancel(TOPIC, name) is CancelEffect.TOO_LATE
     assert node.delivered() == [b"x"]
     node = node.again()
     node.scheduler.advance(30)
@@ -110,7 +110,7 @@ def test_message_that_was_stored_twice_is_cancelled_twice() -> None:
     for _ in range(2):
         node.store.append([node.store.waiting(DelayedPuts).put(put, 2)], born_ms=1, born_host=HOST)
         node.store.flush()
-    assert node.delays.cancel(TOPIC, "A" * 32) is CancelOutcome.CANCELLED
+    assert node.delays.cancel(TOPIC, "A" * 32) is CancelEffect.CANCELLED
     node.scheduler.advance(30)
     assert node.delivered() == []
 
@@ -121,10 +121,10 @@ def test_full_disk_takes_a_cancel() -> None:
     name = sent(node, b"no", 2)
     node.disk.capacity_bytes = 0
     node.fill()
-    assert node.delays.cancel(TOPIC, name) is CancelOutcome.CANCELLED
+    assert node.delays.cancel(TOPIC, name) is CancelEffect.CANCELLED
     node = node.again()
     node.disk.capacity_bytes = None
-    assert node.delays.cancel(TOPIC, name) is CancelOutcome.CANCELLED
+    assert node.delays.cancel(TOPIC, name) is CancelEffect.CANCELLED
     node.scheduler.advance(30)
     assert b"no" not in node.delivered()
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.errors import MessageRefused
-from broker.format.message import Message, message_of
+from broker.format.message import LogMessage, message_of
 from broker.format.properties import encode_properties, find_property
 from broker.log.put import Put
 from broker.runtime.bundle import runtime_of
@@ -52,7 +52,7 @@ class World:
         self.store.append(puts, born_ms=77, born_host=HOST, atomic=len(puts) > 1)
         self.store.flush()
 
-    def records(self, topic: str, queue_id: int) -> list[Message]:
+    def records(self, topic: str, queue_id: int) -> list[LogMessage]:
         """All records of a queue."""
         found = self.store.topics.get(topic)
         queue = found.queues[queue_id] if found else None

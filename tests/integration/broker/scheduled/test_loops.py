@@ -6,13 +6,13 @@ import pytest
 
 from broker.format.message import message_of
 from broker.log.put import Put
-from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.recurring import metrics as counted
 from broker.scheduled.recurring.loops import UNFOLD_COUNT
 from broker.scheduled.recurring.occurrence import Occurrence
 from broker.scheduled.timer.due import STEP_MESSAGES
 from broker.scheduled.timer.names import TIMER_TOPIC
-from broker.scheduled.timer.stages import Stage
+from broker.scheduled.timer.stages import TimerPipelineStage
 from tests.integration.loop_tools import START_S, TOPIC, World, loop, once, uuid, walked, world
 from tests.integration.store_tools import HOST
 
@@ -114,9 +114,9 @@ def test_missed_of_many_loops_come_in_steps(monkeypatch: pytest.MonkeyPatch) -> 
     firsts = [loop(at=60, every=60, times=60, number=number) for number in range(30)]
     for first in firsts:
         made.add(first)
-    made.timers.pause(Stage.DEQUEUE_PUT_MESSAGE)
+    made.timers.pause(TimerPipelineStage.DEQUEUE_PUT_MESSAGE)
     made.scheduler.advance(3660)
-    made.timers.resume(Stage.DEQUEUE_PUT_MESSAGE)
+    made.timers.resume(TimerPipelineStage.DEQUEUE_PUT_MESSAGE)
     due, steps = made.timers.due, []
     deliver_due = due.deliver_due
 
@@ -161,7 +161,7 @@ def test_loop_of_a_deleted_topic_can_be_cancelled() -> None:
     made.store.topic_changes.delete("gone")
     made.scheduler.advance(200)
     made.store.create_topic("gone", 1)
-    assert made.cancel(first, "gone") is CancelOutcome.CANCELLED
+    assert made.cancel(first, "gone") is CancelEffect.CANCELLED
     made.scheduler.advance(1000)
     assert made.ids("gone") == []
 
@@ -195,11 +195,11 @@ def test_cancel_by_any_id_of_a_loop_ends_it(named: int) -> None:
     made.add(other)
     made.scheduler.advance(200)
     for _ in range(2):
-        assert made.cancel(walked(first)[named]) is CancelOutcome.CANCELLED
+        assert made.cancel(walked(first)[named]) is CancelEffect.CANCELLED
     made.scheduler.advance(2000)
     assert [each for each in made.ids() if each.endswith(uuid(0))] == [each.id for each in walked(first)[:3]]
     assert len(made.ids()) == 13
-    assert made.cancel(walked(first)[named]) is CancelOutcome.CANCELLED
+    assert made.cancel(walked(first)[named]) is CancelEffect.CANCELLED
 
 
 def test_cancel_of_a_single_message() -> None:
@@ -207,11 +207,11 @@ def test_cancel_of_a_single_message() -> None:
     made = world()
     made.add(once(60))
     made.add(once(60, number=1))
-    assert made.cancel(once(60)) is CancelOutcome.CANCELLED
+    assert made.cancel(once(60)) is CancelEffect.CANCELLED
     made.scheduler.advance(100)
     assert made.ids() == [once(60, number=1).id]
-    assert made.cancel(once(60, number=1)) is CancelOutcome.TOO_LATE
-    assert made.cancel(once(60)) is CancelOutcome.CANCELLED
+    assert made.cancel(once(60, number=1)) is CancelEffect.TOO_LATE
+    assert made.cancel(once(60)) is CancelEffect.CANCELLED
 
 
 def test_cancel_of_what_is_past_or_was_never_there() -> None:
@@ -221,18 +221,18 @@ def test_cancel_of_what_is_past_or_was_never_there() -> None:
     first = loop(every=60, times=3)
     made.add(first)
     made.add(once(-5, number=1))
-    assert made.cancel(loop(number=7)) is CancelOutcome.UNKNOWN
-    assert made.cancel(first, "other") is CancelOutcome.UNKNOWN
-    assert made.cancel(once(-5, number=1)) is CancelOutcome.TOO_LATE
+    assert made.cancel(loop(number=7)) is CancelEffect.UNKNOWN
+    assert made.cancel(first, "other") is CancelEffect.UNKNOWN
+    assert made.cancel(once(-5, number=1)) is CancelEffect.TOO_LATE
     made.scheduler.advance(1000)
-    assert made.cancel(first) is CancelOutcome.TOO_LATE
+    assert made.cancel(first) is CancelEffect.TOO_LATE
     assert len(made.ids()) == 4
 
 
 def test_cancel_in_a_store_without_timers_is_unknown() -> None:
     """Nothing was ever added."""
     made = world()
-    assert made.cancel(loop()) is CancelOutcome.UNKNOWN
+    assert made.cancel(loop()) is CancelEffect.UNKNOWN
     assert TIMER_TOPIC not in made.store.topics
 
 
@@ -246,7 +246,7 @@ def test_cancel_among_missed_occurrences_ends_them() -> None:
     made.clock.advance(1)
     for _ in range(6):
         made.scheduler.run_turn()
-    assert made.cancel(first) is CancelOutcome.CANCELLED
+    assert made.cancel(first) is CancelEffect.CANCELLED
     count = len(made.ids())
     assert 0 < count < 5000
     made.scheduler.advance(1000)
@@ -259,12 +259,12 @@ def test_cancel_survives_a_kill() -> None:
     first = loop(every=60, times=100)
     made.add(first)
     made.scheduler.advance(100)
-    assert made.cancel(first) is CancelOutcome.CANCELLED
+    assert made.cancel(first) is CancelEffect.CANCELLED
     made = made.again()
     made.clock.advance(7 * DAY)
     made.scheduler.advance(10)
     assert made.ids() == [first.id]
-    assert made.cancel(first) is CancelOutcome.CANCELLED
+    assert made.cancel(first) is CancelEffect.CANCELLED
 
 
 def test_cancel_ends_an_add_that_was_stored_twice() -> None:
@@ -275,7 +275,7 @@ def test_cancel_ends_an_add_that_was_stored_twice() -> None:
     made.add(first)
     made.scheduler.advance(130)
     assert len(made.ids()) == 4
-    assert made.cancel(first) is CancelOutcome.CANCELLED
+    assert made.cancel(first) is CancelEffect.CANCELLED
     made.scheduler.advance(1000)
     assert len(made.ids()) == 4
 
@@ -287,7 +287,7 @@ def test_ended_loops_are_counted_by_how_they_ended() -> None:
         made.add(loop(every=60, times=2, number=number))
     made.add(once(60, number=3))
     for target in (loop(every=60, times=2), loop(every=60, times=2), once(60, number=3)):
-        assert made.cancel(target) is CancelOutcome.CANCELLED
+        assert made.cancel(target) is CancelEffect.CANCELLED
     made.scheduler.advance(500)
     assert made.metrics.value(counted.ENDED, "cancelled") == 1
     assert made.metrics.value(counted.ENDED, "exhausted") == 2
@@ -311,7 +311,7 @@ def test_moved_occurrence_is_delivered_then_and_the_loop_goes_on(to: int, again:
     first = loop(at=60, every=60, times=6)
     made.add(first)
     made.scheduler.advance(100)
-    assert made.timers.reschedule(TOPIC, pending(made), (START_S + to) * 1000).outcome is CancelOutcome.CANCELLED
+    assert made.timers.reschedule(TOPIC, pending(made), (START_S + to) * 1000).outcome is CancelEffect.CANCELLED
     if again:
         made = made.again()
     made.scheduler.advance(6000)
@@ -333,11 +333,11 @@ def test_moved_loop_is_cancelled_by_its_id_as_ever() -> None:
     made.timers.reschedule(TOPIC, pending(made), (START_S + 200) * 1000)
     made.scheduler.advance(100)
     assert made.ids() == [last.id]
-    assert made.cancel(first) is CancelOutcome.CANCELLED
+    assert made.cancel(first) is CancelEffect.CANCELLED
     moved = (loop(at=200, times=1, number=2), once(200, number=3))
     for each in moved:
         made.add(each)
-        assert made.timers.reschedule(TOPIC, pending(made), START_S * 1000).outcome is CancelOutcome.CANCELLED
+        assert made.timers.reschedule(TOPIC, pending(made), START_S * 1000).outcome is CancelEffect.CANCELLED
     made.scheduler.advance(1)
     assert sorted(made.ids()) == sorted(each.id for each in (last, *moved))
-    assert [made.cancel(each) for each in moved] == [CancelOutcome.TOO_LATE] * 2
+    assert [made.cancel(each) for each in moved] == [CancelEffect.TOO_LATE] * 2

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from broker.errors import StoreError
-from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.recurring.occurrence import Occurrence
 from pyddmq.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.loop_tools import START_S, World, loop, once, uuid, walked, world
@@ -48,7 +48,7 @@ def run(disk: SimDisk, clock: ManualClock, random: Random, account: Account) -> 
         if random.random() < 0.4:
             target = random.choice(account.asked)
             account.asked_to_cancel.add(target)
-            if made.cancel(target) is CancelOutcome.CANCELLED:
+            if made.cancel(target) is CancelEffect.CANCELLED:
                 account.cancelled[target] = len(of(made, target))
     if random.random() < 0.5:
         made.close()
@@ -106,7 +106,7 @@ def test_any_downtime_gives_all_that_was_missed(days: int) -> None:
     made.add(kept)
     made.add(ended)
     made.scheduler.advance(100)
-    assert made.cancel(ended) is CancelOutcome.CANCELLED
+    assert made.cancel(ended) is CancelEffect.CANCELLED
     made.stop()
     made.disk.kill()
     for name in FILES:

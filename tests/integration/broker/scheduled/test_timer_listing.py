@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from broker.scheduled.timer import listing
 from broker.scheduled.timer.listing import KeptScan, TimerListing, timer_status
 from broker.scheduled.timer.pending import slot_walk
-from broker.scheduled.timer.stages import Stage
+from broker.scheduled.timer.stages import TimerPipelineStage
 from broker.views import TimerView, TopicTimers
 from tests.integration.store_tools import ROOT
 from tests.integration.timer_tools import START_MS, TOPIC, Broker, broker
@@ -91,7 +91,7 @@ def test_pages_hold_each_timer_once(delays: list[int], limit: int, keep: bool, b
         for delay in delays:
             node.send(b"x", delay)
         node.scheduler.run_until_idle()
-        node.timers.pause(Stage.DEQUEUE_PUT_MESSAGE)
+        node.timers.pause(TimerPipelineStage.DEQUEUE_PUT_MESSAGE)
         node.scheduler.advance(seconds)
         # What is late now stands in a slot behind its own.
         node.send(b"x", 1)
@@ -196,7 +196,7 @@ def test_status_tells_of_all_timers() -> None:
         node.send(b"x", delay)
     node.send(b"x", 70_000, topic="other")
     node.scheduler.run_until_idle()
-    node.timers.pause(Stage.DEQUEUE_GET)
+    node.timers.pause(TimerPipelineStage.DEQUEUE_GET)
     status = timer_status(node.timers)
     assert (status.pending_total, status.entering, status.next_due_ms) == (3, 0, START_MS + 1_000)
     assert status.topics == [TopicTimers(topic=TOPIC, pending=2), TopicTimers(topic="other", pending=1)]

@@ -15,7 +15,7 @@ from broker.scheduled.recurring import metrics as counted
 from broker.scheduled.recurring.occurrence import parse_id
 from broker.scheduled.timer.names import TIMER_TOPIC
 from proxy.operate.changes.steps import MessageName
-from proxy.operate.changes.timers import CancelBody, RescheduleBody, timer_changes
+from proxy.operate.changes.timers import RescheduleBody, TimerCancelBody, timer_changes
 from proxy.operate.lookups.messages import MessageSearch
 from proxy.operate.lookups.timer_lookup import TimerLookup, TimerState
 from tests.integration.loop_tools import START_S, TOPIC, World, loop, once, walked, world
@@ -117,7 +117,7 @@ def test_messages_are_shown_by_ddmq_id_and_handle() -> None:
         shown(made, at_once)
 
 
-async def change(node: RunningNode, body: CancelBody) -> Any:
+async def change(node: RunningNode, body: TimerCancelBody) -> Any:
     """POST /api/timers/cancel, on the node's thread."""
     [found] = [each for each in timer_changes(node.node) if each.name == "cancel_timers"]
     answer: Any = found.run(body)
@@ -133,7 +133,7 @@ def test_admin_port_cancels_a_loop_by_any_of_its_ids(tmp_path: Path) -> None:
         later = after.later(2)
         assert later is not None
         for name in (later.id, first):
-            body = CancelBody(timers=[MessageName(id=name)])
+            body = TimerCancelBody(timers=[MessageName(id=name)])
             answer = asyncio.run_coroutine_threadsafe(change(node, body), node._loop).result(PATIENCE_SECONDS)
             assert [each.outcome for each in answer.results] == ["cancelled"]
         assert node.call(lambda: node.node.metrics.value(counted.ENDED, "cancelled")) == 1

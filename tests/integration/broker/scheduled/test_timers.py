@@ -12,7 +12,7 @@ from broker.log.put import Put
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.names import TIMER_TOPIC, TimerOptions
 from broker.scheduled.timer.puts import TimedPuts
-from broker.scheduled.timer.stages import Stage
+from broker.scheduled.timer.stages import TimerPipelineStage
 from pyddmq.testing import PowerCut, SimDisk
 from tests.integration.store_tools import HOST, ROOT
 from tests.integration.timer_tools import SMALL, START_MS, TOPIC, Broker, broker
@@ -200,8 +200,8 @@ def test_back_step_repeats_nothing_and_follows_the_clock() -> None:
     assert made.delivered() == [b"done", b"soon", b"again", b"waits"]
 
 
-@pytest.mark.parametrize("stage", list(Stage))
-def test_stages_pause_and_resume(stage: Stage) -> None:
+@pytest.mark.parametrize("stage", list(TimerPipelineStage))
+def test_stages_pause_and_resume(stage: TimerPipelineStage) -> None:
     """Nothing passes a paused stage, nothing is lost by it, and publishing goes on."""
     made = broker()
     made.send(b"first", 500)
@@ -213,15 +213,15 @@ def test_stages_pause_and_resume(stage: Stage) -> None:
     assert made.delivered() == [b"first"]
     assert made.metrics.value(counted.STAGE_PAUSED, stage.value) == 1
     made.timers.parts.measure()
-    depths = {each: made.metrics.value(counted.STAGE_DEPTH, each.value) for each in Stage}
+    depths = {each: made.metrics.value(counted.STAGE_DEPTH, each.value) for each in TimerPipelineStage}
     # Nothing waits between the last two.
-    before = Stage.DEQUEUE_GET_MESSAGE if stage is Stage.DEQUEUE_PUT_MESSAGE else stage
-    assert depths == {each: 2 if each is before else 0 for each in Stage}
+    before = TimerPipelineStage.DEQUEUE_GET_MESSAGE if stage is TimerPipelineStage.DEQUEUE_PUT_MESSAGE else stage
+    assert depths == {each: 2 if each is before else 0 for each in TimerPipelineStage}
     made.timers.resume(stage)
     made.scheduler.advance(0)
     assert made.delivered() == [b"first", b"4000", b"10000"]
-    assert made.metrics.value(counted.STAGE_COUNT, Stage.ENQUEUE_PUT.value) == 3
-    assert made.metrics.value(counted.STAGE_COUNT, Stage.DEQUEUE_PUT_MESSAGE.value) == made.metrics.value(
+    assert made.metrics.value(counted.STAGE_COUNT, TimerPipelineStage.ENQUEUE_PUT.value) == 3
+    assert made.metrics.value(counted.STAGE_COUNT, TimerPipelineStage.DEQUEUE_PUT_MESSAGE.value) == made.metrics.value(
         counted.DELIVERED
     )
 

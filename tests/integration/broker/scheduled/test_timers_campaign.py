@@ -13,7 +13,7 @@ import pytest
 
 from broker.format.record import split
 from broker.retention import RetentionLimits
-from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.pending.log import UNIT_BYTES
 from broker.scheduled.timer.retention_hold import TimerHold
@@ -149,7 +149,7 @@ class Run:
             outcome = drive(timers.cancelling(TOPIC, key), self.made.scheduler)
         self.look()
         known_end = body in self.delivered or body in self.cancelled
-        if outcome is CancelOutcome.CANCELLED and body not in self.cancelled:
+        if outcome is CancelEffect.CANCELLED and body not in self.cancelled:
             assert moves or body not in self.delivered, f"{body!r} was delivered, and then cancelled"
             if moves:
                 self.keys[body] = key
@@ -158,13 +158,13 @@ class Run:
             else:
                 del self.waits[body]
                 self.cancelled.add(body)
-        elif outcome is CancelOutcome.TOO_LATE:
+        elif outcome is CancelEffect.TOO_LATE:
             self.waits.update({body: before_ms} if body in self.waits else {})
             if body in self.waits:
                 self.pass_time(1.0)
             # (The unit of a timer is not found where one is damaged that the search meets. It comes at its moment.)
             assert body in self.delivered or self.flips, f"{body!r}: too late, and it did not come"
-        elif outcome is CancelOutcome.UNKNOWN:
+        elif outcome is CancelEffect.UNKNOWN:
             assert known_end, f"{body!r} is unknown"
 
     def glitch(self) -> None:

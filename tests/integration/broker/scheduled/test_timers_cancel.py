@@ -12,17 +12,17 @@ from broker.errors import MessageRefused
 from broker.format.message import message_of
 from broker.format.properties import encode_properties
 from broker.log.put import Put
-from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.names import TIMER_TOPIC
-from broker.scheduled.timer.stages import Stage
+from broker.scheduled.timer.stages import TimerPipelineStage
 from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.broker.scheduled.test_timers_stops import FILES
 from tests.integration.store_tools import HOST, ROOT
 from tests.integration.timer_tools import START_MS, TOPIC, Broker, broker
 from tests.integration.waiting_tools import lose
 
-CANCELLED, TOO_LATE, UNKNOWN = CancelOutcome.CANCELLED, CancelOutcome.TOO_LATE, CancelOutcome.UNKNOWN
+CANCELLED, TOO_LATE, UNKNOWN = CancelEffect.CANCELLED, CancelEffect.TOO_LATE, CancelEffect.UNKNOWN
 
 
 def test_cancelled_timer_is_not_delivered() -> None:
@@ -59,8 +59,16 @@ def test_answers_too_late_and_unknown() -> None:
     assert made.delivered() == [b"x", b"at once"]
 
 
-@pytest.mark.parametrize("stage", [Stage.ENQUEUE_GET, Stage.ENQUEUE_PUT, Stage.DEQUEUE_GET, Stage.DEQUEUE_GET_MESSAGE])
-def test_cancel_holds_wherever_the_timer_is(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    "stage",
+    [
+        TimerPipelineStage.ENQUEUE_GET,
+        TimerPipelineStage.ENQUEUE_PUT,
+        TimerPipelineStage.DEQUEUE_GET,
+        TimerPipelineStage.DEQUEUE_GET_MESSAGE,
+    ],
+)
+def test_cancel_holds_wherever_the_timer_is(stage: TimerPipelineStage) -> None:
     """In the queue, read, in the wheel, in a slot that was read: also when the cancel's own record lags behind."""
     made = broker()
     made.send(b"first", 100)
@@ -213,7 +221,7 @@ def test_cancelled_timer_is_settled_in_the_timer_log_before_any_checkpoint() -> 
     made.scheduler.advance(1)
     unit = f"{ROOT}/timerlog/{0:020d}"
     assert made.disk.open(unit).read(36, 4) != bytes(4)
-    assert made.timers.cancel(TOPIC, key) is CancelOutcome.CANCELLED
+    assert made.timers.cancel(TOPIC, key) is CancelEffect.CANCELLED
     assert made.disk.open(unit).read(36, 4) == bytes(4)
     made = made.again()
     made.scheduler.advance(300)

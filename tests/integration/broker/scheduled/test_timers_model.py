@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.timer.listing import TimerListing
 from broker.scheduled.timer.pending.log import UNIT_BYTES
 from pyddmq.testing import PowerCut, SimDisk
@@ -45,11 +45,11 @@ def change(made: Broker, model: Model, what: str, draw: int) -> None:
         name = sorted(model)[draw % len(model)]
         body, _ = model.pop(name)
         if what == "cancel":
-            assert made.timers.cancel(TOPIC, name) is CancelOutcome.CANCELLED
+            assert made.timers.cancel(TOPIC, name) is CancelEffect.CANCELLED
         else:
             due_ms = made.clock.wall_ms() + DELAYS_MS[draw % len(DELAYS_MS)]
             moved = made.timers.reschedule(TOPIC, name, due_ms)
-            assert moved.outcome is CancelOutcome.CANCELLED
+            assert moved.outcome is CancelEffect.CANCELLED
             model[moved.unique_key] = (body, due_ms)
 
 
@@ -131,7 +131,7 @@ def test_what_a_stop_left_in_the_page_cache_survives_a_power_loss(how: str) -> N
         late = made.send(b"cancelled", 70_000)
         made.scheduler.advance(1)
         for each in (timer, late):
-            assert made.timers.cancel(TOPIC, each) is CancelOutcome.CANCELLED
+            assert made.timers.cancel(TOPIC, each) is CancelEffect.CANCELLED
         made.timers.reschedule(TOPIC, moved, made.clock.wall_ms() + 40_000)
         made.scheduler.advance(1)
         if how == "kill":

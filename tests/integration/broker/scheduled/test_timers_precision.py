@@ -9,7 +9,7 @@ import pytest
 from broker.runtime.metrics import Metrics
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.names import PRECISIONS_MS
-from broker.scheduled.timer.pending.state import TimerState
+from broker.scheduled.timer.pending.state import TimerStateFiles
 from tests.integration.store_tools import ROOT
 from tests.integration.timer_tools import SMALL, broker
 
@@ -24,7 +24,7 @@ def test_wheel_of_another_precision_loses_no_timer(precision_ms: int) -> None:
         made.send(b"%d" % delay_ms, delay_ms)
     made.scheduler.advance(1)
     made.close()
-    state = TimerState(ROOT, disk=made.disk, clock=made.clock, metrics=Metrics())
+    state = TimerStateFiles(ROOT, disk=made.disk, clock=made.clock, metrics=Metrics())
     made.disk.remove(state.own_path)
     file = made.disk.open(state.check_path)
     # Without the mark it is RocketMQ's.

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from broker.log.awaited import AwaitedSteps
+from broker.log.durability import AwaitedSteps
 from broker.retention import RetentionLimits
-from broker.runtime.steps import Ended, step
-from broker.scheduled.cancelling import CancelOutcome
+from broker.runtime.steps import StepsEnd, step
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.recurring.cancel import cancelling_delay
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.pending.log import Taken, TimersDamaged
@@ -134,9 +134,9 @@ def test_cancel_and_move_wait_until_it_is_known_what_was_delivered() -> None:
         made.timers.cancelling(TOPIC, far),
     ]
     first = [step(each) for each in asked]
-    assert not any(isinstance(each, Ended) for each in first)
+    assert not any(isinstance(each, StepsEnd) for each in first)
     outcomes = [drive(each, made.scheduler) for each in asked]
-    assert outcomes == [CancelOutcome.TOO_LATE, (CancelOutcome.TOO_LATE, ""), CancelOutcome.CANCELLED]
+    assert outcomes == [CancelEffect.TOO_LATE, (CancelEffect.TOO_LATE, ""), CancelEffect.CANCELLED]
     made.scheduler.advance(100)
     assert made.delivered() == [*[b"%d" % number for number in range(600)], b"near"]
     assert made.timers.pending == 0
@@ -150,7 +150,7 @@ def test_cancel_of_a_program_without_a_loop_makes_all_of_it_anew_at_once() -> No
     made.scheduler.advance(2)
     in_turns(made)
     rebuilding(made, 600)
-    assert made.timers.cancel(TOPIC, keys[0]) is CancelOutcome.TOO_LATE
+    assert made.timers.cancel(TOPIC, keys[0]) is CancelEffect.TOO_LATE
     assert made.timers.parts.mending is None
     made.scheduler.advance(10)
     assert made.delivered()[-1] == b"near"
@@ -177,7 +177,7 @@ def test_what_is_under_way_ends_before_timers_are_made_anew(what: str) -> None:
         steps = made.timers.cancelling(TOPIC, key)
         while not (made_step := step(steps)):
             made.scheduler.run_until_idle()
-        assert not isinstance(made_step, Ended)
+        assert not isinstance(made_step, StepsEnd)
         damage(made, 1)
     elif what == "copy":
         hold = TimerHold(made.timers, made.metrics)
@@ -252,7 +252,7 @@ def test_cancel_by_the_id_of_a_loop_waits_too() -> None:
     steps = cancelling_delay(made.timers, TOPIC, done)
     while (first := step(steps)) is None:
         continue
-    assert not isinstance(first, Ended)
-    assert drive(steps, made.scheduler) is CancelOutcome.TOO_LATE
+    assert not isinstance(first, StepsEnd)
+    assert drive(steps, made.scheduler) is CancelEffect.TOO_LATE
     made.scheduler.advance(10)
     assert made.ids() == [done.id]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.retention import RetentionLimits
-from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.names import TIMER_TOPIC
 from broker.scheduled.timer.retention_hold import TimerHold
@@ -48,7 +48,7 @@ def test_pending_timer_moves_on_as_its_files_go() -> None:
         assert made.timers.pending == (2 if round_ < 4 else 1)
         if round_ == 3:
             made = retaining(made.again())
-            assert made.timers.cancel(TOPIC, key) is CancelOutcome.CANCELLED
+            assert made.timers.cancel(TOPIC, key) is CancelEffect.CANCELLED
         assert b"x" not in bodies(made)
     made.scheduler.advance(30)
     assert bodies(made) == [b"x"]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.format.record import CRC_BYTES, HEADER_BYTES
-from broker.log.decisions import Decision, prepared_offset_of
+from broker.log.decisions import DecisionRecord, prepared_offset_of
 from broker.log.put import Put
 from broker.runtime.sums import crc32
 from broker.store import Store
@@ -24,12 +24,12 @@ BYTES = 4096
 
 
 @functools.cache
-def _made() -> tuple[SimDisk, tuple[Decision, ...], tuple[int, ...]]:
+def _made() -> tuple[SimDisk, tuple[DecisionRecord, ...], tuple[int, ...]]:
     """A closed store of some log files, every third record in another's place, and every seventh from an IPv6 host."""
     disk = SimDisk()
     store = open_store(disk)
     topics = [store.create_topic("t", 1), store.create_topic("another", 1)]
-    made: list[Decision] = []
+    made: list[DecisionRecord] = []
     places: list[int] = []
     for number in range(COUNT):
         topic = topics[number % 2]
@@ -40,13 +40,13 @@ def _made() -> tuple[SimDisk, tuple[Decision, ...], tuple[int, ...]]:
         store.flush()
         places.append(position.physical)
         if replaced is not None:
-            made.append(Decision(replaced, position.physical, topic.name_bytes))
+            made.append(DecisionRecord(replaced, position.physical, topic.name_bytes))
     assert len(disk.list(f"{ROOT}/commitlog")) >= SEGMENTS
     store.close()
     return disk, tuple(made), tuple(places)
 
 
-def told(store: Store, start: int = 0) -> list[Decision]:
+def told(store: Store, start: int = 0) -> list[DecisionRecord]:
     """All decisions from an offset on."""
     return [decision for step in store.decisions(start) for decision in step.decisions]
 

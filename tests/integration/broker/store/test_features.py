@@ -9,7 +9,7 @@ import pytest
 from broker.consumer import broadcasting, retry_counts
 from broker.deduplication import deduplication
 from broker.errors import FeatureMissing, MessageRefused, StoreUnreadable
-from broker.feature import Feature, Given
+from broker.feature import Feature, OpenedFeatures
 from broker.feature_marks import MARKS
 from broker.features import ALL
 from broker.queues.topics import dead_letter_topic, retry_topic
@@ -18,8 +18,8 @@ from broker.runtime.seams import Disk
 from broker.scheduled.delay.cancel import CANCEL_TOPIC
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
 from broker.scheduled.delay.puts import DelayedPuts, delay_feature
-from broker.scheduled.popped import REVIVE_PREFIX
-from broker.scheduled.recurring.interrupted import LOOP_FEATURE, Interrupted
+from broker.scheduled.pop_records import REVIVE_PREFIX
+from broker.scheduled.recurring.ended_loops import LOOP_FEATURE, Interrupted
 from broker.scheduled.timer.names import TIMER_TOPIC
 from broker.scheduled.timer.puts import TimedPuts, timer_feature
 from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC
@@ -188,10 +188,10 @@ def test_message_is_refused_where_nothing_makes_it_wait(wait: dict[str, int]) ->
 def test_features_are_given_whole() -> None:
     """One that another needs has to be given, and each once."""
     with pytest.raises(ValueError, match="loop needs the feature timer"):
-        Given([LOOP_FEATURE])
+        OpenedFeatures([LOOP_FEATURE])
     with pytest.raises(ValueError, match="twice"):
-        Given([delay_feature(), delay_feature("1s")])
-    assert Given([timer_feature(), LOOP_FEATURE]).marks == (LOOP_FEATURE.mark,)
+        OpenedFeatures([delay_feature(), delay_feature("1s")])
+    assert OpenedFeatures([timer_feature(), LOOP_FEATURE]).marks == (LOOP_FEATURE.mark,)
 
 
 def test_marks_are_those_of_the_features() -> None:

@@ -18,13 +18,13 @@ from broker.runtime.json_sum import sealed
 from broker.runtime.metrics import Metrics
 from broker.runtime.state_file import SealedFile
 from broker.runtime.store_metrics import FILES_DAMAGED
-from broker.tools.check import Check, Severity
+from broker.tools.check import Severity, StoreCheck
 from broker.tools.interchange import geometry_of
 from broker.tools.readonly import ReadOnlyStore
 from pyddmq.testing import ManualClock, SimDisk
 from tests.fuzz.image import disk_of, image_of, put
 from tests.integration.store_tools import ROOT, bodies, open_store
-from upstream.progress.finished_marks import Marks
+from upstream.progress.finished_marks import FinishedMarks
 from upstream.progress.journal_format import JournalDamaged, TrackerEntry, decode, encode_tracker
 from upstream.tools.backup import MANIFEST, Backup, BackupError, restore
 from upstream.tools.store_check import check_data
@@ -90,7 +90,7 @@ def test_name_that_no_topic_can_have_is_refused(place: Callable[[dict[str, bytes
         assert repr(name[:100])[1:-1] in str(told.value)
         assert ".json" in str(told.value)
     assert {**image_of(disk, ROOT), **image_of(disk, "/outside")} == found
-    findings = list(check_data(Check(ROOT, disk, ManualClock())))
+    findings = list(check_data(StoreCheck(ROOT, disk, ManualClock())))
     assert [each for each in findings if each.severity is Severity.DAMAGE and repr(name[:100])[1:-1] in each.text]
 
 
@@ -237,7 +237,7 @@ def test_offsets_of_names_that_nobody_can_have_are_kept_and_not_used() -> None:
 @pytest.mark.parametrize(("group", "topic"), [("../g", "t"), ("g", "../t"), ("g", "a/b"), ("", "t"), ("g", "\0")])
 def test_journal_with_such_a_name_is_unreadable(group: str, topic: str) -> None:
     """A block of it, whose sum is right."""
-    entry = TrackerEntry(1, group, topic, 0, 0, -1, -1, (), Marks())
+    entry = TrackerEntry(1, group, topic, 0, 0, -1, -1, (), FinishedMarks())
     with pytest.raises(JournalDamaged, match="name"):
         list(decode(memoryview(encode_tracker(entry))))
 
@@ -251,7 +251,7 @@ def test_number_that_is_no_ascii_names_no_file() -> None:
         found[f"{ROOT}/pyddmq/acks/{name}.acks"] = b"x"
     disk = disk_of(found)
     assert geometry_of(ROOT, disk=disk) is not None
-    list(check_data(Check(ROOT, disk, ManualClock())))
+    list(check_data(StoreCheck(ROOT, disk, ManualClock())))
     store = open_store(disk)
     assert bodies(store) == {0: b"kept"}
     store.topic_changes.delete("t")

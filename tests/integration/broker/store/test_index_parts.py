@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.index.file import IndexFile
-from broker.index.parts import Gap, IndexParts
+from broker.index.parts import IndexGap, IndexParts
 from broker.index.state import IndexState, SavedIndex
 from broker.options import StoreOptions
 from broker.query import by_key
@@ -15,7 +15,7 @@ from broker.runtime.bundle import runtime_of
 from broker.runtime.file_writes import at_once
 from broker.runtime.metrics import Metrics
 from broker.store import Store
-from broker.tools.check import Check
+from broker.tools.check import StoreCheck
 from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.index_tools import FOLDER, REBUILT, Model, filled, names
 from tests.integration.store_tools import ROOT, open_store
@@ -157,7 +157,7 @@ def test_oldest_part_tells_whether_it_can_go() -> None:
     parts = world.taken(world.saved)
     end = parts.files[0].header.end
     assert (parts.first_ends_before(end), parts.first_ends_before(end + 1)) == (False, True)
-    parts.all[0] = Gap(world.names[0])
+    parts.all[0] = IndexGap(world.names[0])
     until = parts.bounds(0)[1]
     assert (parts.first_ends_before(until - 1), parts.first_ends_before(until)) == (False, True)
 
@@ -167,7 +167,7 @@ def test_index_of_gaps_alone_has_no_last_file() -> None:
     world = World()
     parts = world.parts()
     assert (parts.last, parts.files, parts.gaps) == (None, [], [])
-    parts.all = [Gap("x")]
+    parts.all = [IndexGap("x")]
     assert parts.last is None
     assert parts.bounds(0) == (world.log.min_offset, world.log.visible_end)
 
@@ -196,7 +196,7 @@ def test_log_before_the_first_file_of_rocketmq_is_indexed() -> None:
     assert found_keys(store) == 60
     assert len(names(disk)) >= len(found) - 1
     store.close()
-    findings = Check(ROOT, disk, ManualClock()).run()
+    findings = StoreCheck(ROOT, disk, ManualClock()).run()
     assert [finding.kind for finding in findings if finding.severity != "note"] == []
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.errors import DiskFull, MessageRefused, StoreFailed
-from broker.format.message import Message, message_of, physical_of_id
+from broker.format.message import LogMessage, message_of, physical_of_id
 from broker.format.unique_key import UniqueKeys
 from broker.log.batch import BatchMessage, encode_batch
 from broker.put_batch import BatchStored, put_batch
@@ -37,7 +37,7 @@ def put(store: Store, data: bytes, *, queue_id: int = 0) -> BatchStored:
     return put_batch(store, "t", data, queue_id=queue_id, born_ms=BORN_MS, born_host=HOST)
 
 
-def stored(store: Store, result: BatchStored, topic: str = "t") -> list[Message]:
+def stored(store: Store, result: BatchStored, topic: str = "t") -> list[LogMessage]:
     """The records of a stored batch."""
     found = []
     for position in result.positions:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.errors import RecordGone
-from broker.log.awaited import AwaitedSteps
+from broker.log.durability import AwaitedSteps
 from broker.retention import ExpiringSegment, Relocation, RetentionLimits
 from broker.runtime.metrics import Metrics
 from broker.store import Store

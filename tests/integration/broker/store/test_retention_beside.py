@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.log.awaited import AwaitedSteps
+from broker.log.durability import AwaitedSteps
 from broker.retention import RetentionLimits
-from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.delay.retention_hold import DelayHold
 from broker.scheduled.timer.retention_hold import TimerHold
 from broker.transaction import metrics as counted
@@ -80,7 +80,7 @@ def test_cancel_of_what_is_being_moved_cancels_the_copy(tools: Any) -> None:
     made = stuck(tools)
     steps = begun(made)
     cancelling = made.delivery.cancelling("gone", made.name)
-    assert drive(cancelling, made.scheduler) is CancelOutcome.CANCELLED
+    assert drive(cancelling, made.scheduler) is CancelEffect.CANCELLED
     made.store.create_topic("gone", 1)
     drive(steps, made.scheduler)
     retain(made.store, made.scheduler)

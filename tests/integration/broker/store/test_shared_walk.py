@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.log.decisions import Decided, Decision, prepared_offset_of
+from broker.log.decisions import Decided, DecisionRecord, prepared_offset_of
 from broker.log.put import Put
-from broker.log.shared_walk import Reading, Wanted, alone, decided, together
+from broker.log.shared_walk import DecisionsRequest, Reading, alone, decided, together
 from broker.queues.offsets import ConsumerOffsets
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
@@ -57,8 +57,8 @@ def test_each_gets_what_it_wants_of_one_walk(chain: Store) -> None:
     whole = [each for step in chain.decisions(0) for each in step.decisions]
     middle = whole[20].physical
 
-    def opening(start: int) -> Reading[list[Decision]]:
-        found: list[Decision] = []
+    def opening(start: int) -> Reading[list[DecisionRecord]]:
+        found: list[DecisionRecord] = []
         yield None
         yield from decided(start, found.append)
         yield None
@@ -78,15 +78,15 @@ def test_who_wants_the_log_again_gets_it_again(chain: Store) -> None:
     """Amid the walk, or after it: from where it says then; the others have theirs undisturbed."""
     whole = [each for step in chain.decisions(0) for each in step.decisions]
 
-    def doubtful(start: int) -> Reading[list[Decision]]:
-        yield Wanted(start)
+    def doubtful(start: int) -> Reading[list[DecisionRecord]]:
+        yield DecisionsRequest(start)
         yield None
-        found: list[Decision] = []
+        found: list[DecisionRecord] = []
         yield from decided(0, found.append)
         return found
 
-    def steady() -> Reading[list[Decision]]:
-        found: list[Decision] = []
+    def steady() -> Reading[list[DecisionRecord]]:
+        found: list[DecisionRecord] = []
         yield from decided(0, found.append)
         return found
 
@@ -107,7 +107,7 @@ def test_a_failure_ends_all(chain: Store) -> None:
             closed.append(True)
 
     def failing() -> Reading[None]:
-        def fail(_: Decision) -> None:
+        def fail(_: DecisionRecord) -> None:
             raise OSError("the disk")
 
         yield from decided(0, fail)

@@ -21,7 +21,7 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.state_file import SealedFile
 from broker.runtime.store_metrics import INDEX_REBUILT
 from broker.scheduled.timer.pending.log import UNIT as TIMER_UNIT
-from broker.tools.check import Check, Severity
+from broker.tools.check import Severity, StoreCheck
 from broker.tools.repair import filling
 from pyddmq.testing import ManualClock, PowerCut, SimDisk
 from tests.fuzz.image import image_of
@@ -65,7 +65,7 @@ def test_live_store_has_no_troubles_and_is_said_to_be_live() -> None:
     store.create_topic("t", 1)
     store.put("t", b"one")
     assert [finding.kind for finding in check(disk)] == ["live"]
-    look = Check(ROOT, disk, ManualClock())
+    look = StoreCheck(ROOT, disk, ManualClock())
     list(check_data(look))
     assert look.tally is not None
     assert (look.tally.records, look.tally.end) == (1, store.end)
@@ -74,7 +74,7 @@ def test_live_store_has_no_troubles_and_is_said_to_be_live() -> None:
 def test_tally_counts_what_was_read() -> None:
     """Every record and every unit that the checkpoint covers."""
     disk = make_data()
-    look = Check(ROOT, disk, ManualClock())
+    look = StoreCheck(ROOT, disk, ManualClock())
     list(check_data(look))
     assert look.tally is not None
     assert (look.tally.records, look.tally.units, look.tally.fillers) == (105, 105, 0)

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from broker.errors import StoreError
 from broker.views import View
-from proxy.access.rules import Action
+from proxy.access.rules import Permission
 from proxy.admin.routes import REFUSED
 from proxy.admin.server import AdminServer
 from proxy.cli import admin_client
@@ -46,7 +46,7 @@ class Painter:
         self.at_once = 0
 
     def changes(self) -> list[Change]:
-        of_wall = partial(Change, action=Action.OPERATE, on=lambda body: (body.wall_name,))
+        of_wall = partial(Change, action=Permission.OPERATE, on=lambda body: (body.wall_name,))
         return [
             of_wall(name="paint", path="/api/walls/paint", body=Paint, run=self.paint),
             of_wall(name="strip", path="/api/walls", method="DELETE", body=Paint, run=self.paint),

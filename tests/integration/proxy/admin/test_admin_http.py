@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from proxy.admin.routes import REFUSED, REMOVED
 from proxy.admin.server import AdminServer
-from proxy.node.trouble_facts import Troubles
+from proxy.node.trouble_facts import NodeTroubles
 from proxy.node.views import ReloadResult
 from proxy.operate.attention.kinds import KINDS
 from proxy.operate.views.node import MemoryView
@@ -112,7 +112,7 @@ def test_health_follows_the_node(run: Run) -> None:
 def test_full_disk_shows_in_readiness(run: Run) -> None:
     """Pulls and acks still work, so the node stays ready, and says so; only a probe for publishes gets 503."""
     node = PlainNode()
-    node.troubles_view = Troubles(publishes_refused=True)
+    node.troubles_view = NodeTroubles(publishes_refused=True)
 
     async def scenario(get: Get) -> None:
         assert (await get("/readyz"))[:2] == (200, "ready\npublishes: refused\n")
@@ -120,7 +120,7 @@ def test_full_disk_shows_in_readiness(run: Run) -> None:
         status, text, _ = await get("/readyz?verbose")
         assert (status, json.loads(text)["ready"], json.loads(text)["publishesRefused"]) == (200, True, True)
         assert [each["finding"] for each in json.loads(text)["findings"]] == ["disk_full"]
-        node.troubles_view = Troubles()
+        node.troubles_view = NodeTroubles()
         assert (await get("/readyz?publish"))[:2] == (200, "ready\n")
 
     run(node, scenario)

@@ -14,7 +14,7 @@ import pytest
 from broker.format.properties import encode_properties
 from broker.log.put import Put
 from broker.runtime.metrics import Metrics
-from broker.runtime.steps import Ended, step
+from broker.runtime.steps import StepsEnd, step
 from broker.store import Store
 from proxy.admin.server import AdminServer
 from proxy.operate.lookups import messages as messages_module
@@ -186,7 +186,7 @@ def test_loop_goes_on_while_a_search_runs(monkeypatch: pytest.MonkeyPatch) -> No
 
     def counted(search: messages_module.MessageSearch) -> Any:
         steps = original(search)
-        while not isinstance(made := step(steps), Ended):
+        while not isinstance(made := step(steps), StepsEnd):
             seen.append(turns)
             yield made
         return made.result

@@ -10,7 +10,7 @@ from broker.query import NotFound
 from broker.runtime.steps import run_now
 from broker.transaction.settings import CheckSettings
 from proxy.admin.waiting_tables import transactions_table
-from proxy.operate.lookups.transactions import Asked, search
+from proxy.operate.lookups.transactions import TransactionQuery, search
 from proxy.operate.views.waiting import PendingTransactions, TransactionsAnswer, TransactionSettings
 from tests.integration.transaction_tools import Broker, broker
 
@@ -18,7 +18,7 @@ from tests.integration.transaction_tools import Broker, broker
 def found(store: Broker, **query: str) -> TransactionsAnswer:
     """The answer to a request."""
     limit = int(query.pop("limit", "100"))
-    return run_now(search(store.transactions, Asked.of(query, limit=limit), now_ms=store.clock.wall_ms()))
+    return run_now(search(store.transactions, TransactionQuery.of(query, limit=limit), now_ms=store.clock.wall_ms()))
 
 
 def groups_of(answer: TransactionsAnswer) -> list[str]:
@@ -58,7 +58,7 @@ def test_page_is_made_in_steps() -> None:
     store = broker()
     for number in range(100):
         store.half(b"x", group="a" if number % 10 else "b")
-    asked = Asked.of({"group": "b"}, limit=100)
+    asked = TransactionQuery.of({"group": "b"}, limit=100)
     steps = search(store.transactions, asked, now_ms=store.clock.wall_ms())
     for _ in range(3):
         # Each ends before the page does; StopIteration would end the test.
@@ -104,12 +104,12 @@ def test_one_is_found_by_id_and_handle_wherever_it_stands() -> None:
 def test_request_that_makes_no_sense_is_told_so(query: dict[str, str]) -> None:
     """With the parameter in the sentence."""
     with pytest.raises(ValueError, match=next(iter(query))):
-        Asked.of(query, limit=1)
+        TransactionQuery.of(query, limit=1)
 
 
 def test_node_that_is_not_open_has_none() -> None:
     """While it recovers."""
-    answer = run_now(search(None, Asked(10), now_ms=1))
+    answer = run_now(search(None, TransactionQuery(10), now_ms=1))
     assert (answer.undecided_total, answer.discarded_total, answer.transactions) == (0, 0, ())
     assert transactions_table(None, 1) == ""
 

@@ -10,7 +10,7 @@ import pytest
 from broker.runtime.disk import RealDisk
 from lag.export.export import export
 from lag.export.place import ExportPlace
-from lag.journal.reader import Wanted
+from lag.journal.reader import JournalQuery
 from lag.journal.writer import FOLDER
 from proxy.cli.app import run
 from tests.conftest import need_module
@@ -25,7 +25,7 @@ def place(tmp_path: Path) -> ExportPlace:
     data = data_directory(tmp_path)
     place = ExportPlace(f"{tmp_path}/out")
     for number in range(1, 6):
-        export(RealDisk(read_only=True), f"{data}/{FOLDER}", place, Wanted(until_ms=NOW_MS + number * 10_000))
+        export(RealDisk(read_only=True), f"{data}/{FOLDER}", place, JournalQuery(until_ms=NOW_MS + number * 10_000))
     assert len(place.names("queues")) == 5
     return place
 

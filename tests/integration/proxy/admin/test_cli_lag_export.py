@@ -10,7 +10,7 @@ import pytest
 
 from broker.runtime.disk import RealDisk
 from lag.export.place import ExportPlace
-from lag.journal.writer import FOLDER, JournalWriter, Origin, WriterLimits
+from lag.journal.writer import FOLDER, JournalOrigin, JournalWriter, WriterLimits
 from proxy.cli.app import run
 from tests.conftest import need_module
 from tests.unit.lag.samples import fleet
@@ -19,7 +19,10 @@ from tests.unit.lag.samples import fleet
 def data_directory(path: Path, snapshots: int = 5) -> str:
     """Make a journal in a data directory; return that."""
     journal = JournalWriter(
-        RealDisk(), f"{path}/data/{FOLDER}", Origin(cluster="c", node="n", epoch=5), WriterLimits(free_bytes_min=0)
+        RealDisk(),
+        f"{path}/data/{FOLDER}",
+        JournalOrigin(cluster="c", node="n", epoch=5),
+        WriterLimits(free_bytes_min=0),
     )
     for rows in fleet(1, 3, snapshots):
         assert journal.write(rows[0][1].time_ms, rows)

@@ -9,7 +9,7 @@ import pytest
 
 from broker.runtime.disk import RealDisk
 from broker.runtime.seams import SystemClock
-from lag.journal.writer import FOLDER, JournalWriter, Origin, WriterLimits
+from lag.journal.writer import FOLDER, JournalOrigin, JournalWriter, WriterLimits
 from lag.samples import EventKind, LagEvent, QueueSample
 from proxy.cli.app import run
 
@@ -19,7 +19,7 @@ CONFIG = "node: {}\nkafka:\n  main: {bootstrapServers: 'localhost:1'}\n"
 def journal(path: Path, *, ago_ms: int = 0, left: bool = False) -> str:
     """Two groups over five rounds up to so long ago: one keeps up, one stands still."""
     writer = JournalWriter(
-        RealDisk(), f"{path}/{FOLDER}", Origin(cluster="c", node="n", epoch=5), WriterLimits(free_bytes_min=0)
+        RealDisk(), f"{path}/{FOLDER}", JournalOrigin(cluster="c", node="n", epoch=5), WriterLimits(free_bytes_min=0)
     )
     first_ms = SystemClock().wall_ms() - ago_ms - 50_000
     for number in range(5):

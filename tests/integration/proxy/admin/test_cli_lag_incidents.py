@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.runtime.disk import RealDisk
-from lag.journal.writer import JournalWriter, Origin, WriterLimits
+from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
 from lag.samples import EventKind, LagEvent
 from proxy.cli.app import run
 from tests.integration.proxy.admin.test_cli_lag_export import data_directory
@@ -23,7 +23,9 @@ HISTORY = ["--since", "2026-02-02T00:00:00Z", "--until", "2026-02-03T00:00:00Z",
 def journal(path: Path, rounds: int = 120) -> str:
     """Write a history of twenty minutes in which a group was late for five, after a reload."""
     folder = f"{path}/j"
-    made = JournalWriter(RealDisk(), folder, Origin(cluster="c", node="n", epoch=1), WriterLimits(free_bytes_min=0))
+    made = JournalWriter(
+        RealDisk(), folder, JournalOrigin(cluster="c", node="n", epoch=1), WriterLimits(free_bytes_min=0)
+    )
     for number in range(rounds):
         is_late = 60 <= number < 90
         row = late(number, limited=True, dead_letters=1) if is_late else ok(number, 300 if number < 60 else 500)

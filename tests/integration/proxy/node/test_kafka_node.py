@@ -35,7 +35,7 @@ from tests.hostile.sim import HostileWorld, Raw
 from tests.simulation.wire import consumer_idl, producer_idl
 from upstream.delivery.group import ConsumerGroup
 from upstream.kafka.broker import KafkaBroker
-from upstream.kafka.link import KafkaFailure, Place
+from upstream.kafka.link import KafkaFailure, KafkaPartition
 from upstream.kafka.partitions import NOT_IN, WAITING
 from upstream.views import running_text
 
@@ -93,12 +93,12 @@ def test_messages_of_kafka_are_pulled_and_committed() -> None:
     """Key, tag and properties come over the wire; the ack is a commit, and the views show the partitions."""
     world = World()
     world.run(1)
-    offset = world.kafka.append(Place("invoices", 1), b"k", b"body", [("TAGS", b"blue"), ("x", b"y")])
+    offset = world.kafka.append(KafkaPartition("invoices", 1), b"k", b"body", [("TAGS", b"blue"), ("x", b"y")])
     [(qid, message)] = world.ask()
     assert (qid, message.key, message.value, message.offset) == ("main_1", "k", b"body", offset)
     assert message.properties["x"] == "y"
     world.ask([_result(qid, offset)])
-    assert world.kafka.group("billing").committed[Place("invoices", 1)][0] == offset + 1
+    assert world.kafka.group("billing").committed[KafkaPartition("invoices", 1)][0] == offset + 1
     live = world.view
     [first, second] = live.positions(group="billing")
     assert (first.topic, first.queue, second.queue, second.committed, second.lag) == ("invoices", 0, 1, offset + 1, 0)
@@ -112,7 +112,7 @@ def test_lag_is_unknown_until_the_cluster_has_said_what_the_node_has() -> None:
     world = World()
     world.kafka.down = True
     world.run(1)
-    world.kafka.append(Place("invoices", 0), b"k", b"body")
+    world.kafka.append(KafkaPartition("invoices", 0), b"k", b"body")
     [topic] = world.view.groups(details_max=10)[0].topics
     assert (topic.lag, topic.lag_seconds, topic.unknown, running_text(topic)) == (None, None, WAITING, WAITING)
     page = render(world.view, judged(world.view)) or ""
@@ -132,7 +132,7 @@ def test_reply_of_a_process_that_was_stopped_for_longer_than_its_lease_has_no_me
     """The stop comes between a pull and the write of its reply; the messages are available again afterwards."""
     world = World()
     world.run(1)
-    world.kafka.append(Place("invoices", 0), b"k", b"body")
+    world.kafka.append(KafkaPartition("invoices", 0), b"k", b"body")
     world.run(1)
     pull = ConsumerGroup.pull
     stops = [6.0]
@@ -164,7 +164,7 @@ def test_node_is_a_member_while_somebody_pulls() -> None:
     [topic] = world.view.groups(details_max=10)[0].topics
     assert (topic.lag, running_text(topic)) == (None, NOT_IN)
     assert world.found() == []
-    offset = world.kafka.append(Place("invoices", 0), b"k", b"body")
+    offset = world.kafka.append(KafkaPartition("invoices", 0), b"k", b"body")
     client = world.connect("consumer")
     for number in (1, 2):
         request = consumer_idl.PullRequest(groupId="billing", maxLingerTime=1000)
@@ -183,8 +183,8 @@ def test_node_is_a_member_while_somebody_pulls() -> None:
     assert len(billing.members) == 1
     world.run(5)
     assert billing.members == []
-    assert billing.committed[Place("invoices", 0)] == (offset + 1, f"p1;{offset + 1};c"), "it left in order"
-    world.kafka.append(Place("invoices", 0), b"k", b"later")
+    assert billing.committed[KafkaPartition("invoices", 0)] == (offset + 1, f"p1;{offset + 1};c"), "it left in order"
+    world.kafka.append(KafkaPartition("invoices", 0), b"k", b"later")
     assert [message.value for _, message in world.ask() or world.ask()] == [b"later"]
 
 
@@ -216,7 +216,7 @@ def test_member_that_ended_by_a_fault_is_replaced_and_shown_meanwhile() -> None:
         world.run(1.5)
         assert len(billing.members) == 1
         assert world.found() == []
-    world.kafka.append(Place("invoices", 0), b"k", b"body")
+    world.kafka.append(KafkaPartition("invoices", 0), b"k", b"body")
     assert [message.value for _, message in world.ask()] == [b"body"]
     assert 'pyddmq_kafka_member_restarts_total{group="billing"} 3.0' in _metrics_of(world)
 
@@ -234,7 +234,7 @@ def test_answer_waits_for_the_commit_where_acks_are_sync() -> None:
     """A submit is answered once Kafka has it, and so is the pull on which results ride (D52)."""
     world = World(SYNC)
     world.run(1)
-    offsets = [world.kafka.append(Place("invoices", 0), b"k%d" % each, b"body") for each in range(2)]
+    offsets = [world.kafka.append(KafkaPartition("invoices", 0), b"k%d" % each, b"body") for each in range(2)]
     taken = world.ask()
     assert [message.offset for _, message in taken] == offsets
     world.kafka.down = True
@@ -248,9 +248,9 @@ def test_answer_waits_for_the_commit_where_acks_are_sync() -> None:
     world.run(2)
     [answer], [_] = submit.replies, pull.replies
     assert answer.value is True
-    assert world.kafka.group("billing").committed[Place("invoices", 0)][0] == offsets[1] + 1
+    assert world.kafka.group("billing").committed[KafkaPartition("invoices", 0)][0] == offsets[1] + 1
     # And without such trouble in the time of a commit.
-    offset = world.kafka.append(Place("invoices", 0), b"k", b"body")
+    offset = world.kafka.append(KafkaPartition("invoices", 0), b"k", b"body")
     world.ask()
     client = _submit(world, "main_0", offset)
     world.run(0.06)
@@ -261,7 +261,7 @@ def test_result_that_cannot_be_committed_any_more_is_not_answered() -> None:
     """Its partition is another node's: the connection ends, and the message comes again there."""
     world = World(SYNC)
     world.run(1)
-    offset = world.kafka.append(Place("invoices", 0), b"k", b"body")
+    offset = world.kafka.append(KafkaPartition("invoices", 0), b"k", b"body")
     world.ask()
     world.kafka.down = True
     client = _submit(world, "main_0", offset)
@@ -278,7 +278,7 @@ def test_result_that_cannot_be_committed_any_more_is_not_answered() -> None:
 def test_results_wait_for_the_partitions_of_a_node_that_has_started(by: str, yaml: str) -> None:
     """A client sends them again to a node that was restarted: they count, and the answer waits for the commit."""
     world = World(yaml)
-    offset = world.kafka.append(Place("invoices", 0), b"k", b"body")
+    offset = world.kafka.append(KafkaPartition("invoices", 0), b"k", b"body")
     world.kafka.down = True
     world.run(1)
     client = world.connect("consumer")
@@ -293,7 +293,7 @@ def test_results_wait_for_the_partitions_of_a_node_that_has_started(by: str, yam
     world.run(2)
     [answer] = client.replies
     assert answer.value is True or not answer.value.messages
-    assert world.kafka.group("billing").committed[Place("invoices", 0)][0] == offset + 1
+    assert world.kafka.group("billing").committed[KafkaPartition("invoices", 0)][0] == offset + 1
 
 
 def test_results_wait_for_partitions_no_longer_than_a_session() -> None:
@@ -315,7 +315,7 @@ def test_retention_of_the_store_has_nothing_to_do_with_groups_of_kafka() -> None
     """It goes on beside one that is behind: what its messages need is kept elsewhere."""
     world = World()
     world.run(1)
-    world.kafka.append(Place("invoices", 0), b"k", b"body")
+    world.kafka.append(KafkaPartition("invoices", 0), b"k", b"body")
     with capture_logs() as logs:
         world.run(30)
     assert [each for each in logs if each["event"] == "periodic_work_failed"] == []
@@ -326,14 +326,14 @@ def test_stop_leaves_the_group_in_order() -> None:
     """The last commit says that nobody has a message, and the partitions are free at once."""
     world = World()
     world.run(1)
-    offset = world.kafka.append(Place("invoices", 0), b"k", b"body")
+    offset = world.kafka.append(KafkaPartition("invoices", 0), b"k", b"body")
     [(qid, _)] = world.ask()
     world.ask([_result(qid, offset)])
     task = world.loop.create_task(world.node.stop(drain_seconds=1))
     world.loop.run(task.done, seconds=60)
     group = world.kafka.group("billing")
     assert (group.members, group.owners) == ([], {})
-    assert group.committed[Place("invoices", 0)] == (offset + 1, f"p1;{offset + 1};c")
+    assert group.committed[KafkaPartition("invoices", 0)] == (offset + 1, f"p1;{offset + 1};c")
 
 
 def test_cluster_that_cannot_be_reached_is_told_of_and_nothing_is_handed_out() -> None:
@@ -341,7 +341,7 @@ def test_cluster_that_cannot_be_reached_is_told_of_and_nothing_is_handed_out() -
     world = World()
     world.run(1)
     assert world.found() == []
-    world.kafka.append(Place("invoices", 0), b"k", b"body")
+    world.kafka.append(KafkaPartition("invoices", 0), b"k", b"body")
     world.run(0.5)
     world.kafka.down = True
     world.run(5)
@@ -365,7 +365,7 @@ def test_group_and_topic_that_a_reload_brings_are_read_from_kafka() -> None:
     bills = "  bills: {brokerCluster: main}\ngroups:\n  - {group: more, topics: [{topic: bills}]}\n"
     more = YAML.replace("groups:\n", bills)
     assert _reload(world, more).accepted
-    world.kafka.append(Place("bills", 0), b"k", b"body", gap=0)
+    world.kafka.append(KafkaPartition("bills", 0), b"k", b"body", gap=0)
     world.run(2)
     [position] = world.view.positions(group="more")
     assert (position.topic, position.max) == ("bills", 1)
@@ -406,7 +406,7 @@ def test_offsets_go_to_a_time() -> None:
     """To the first record of then or later, by partition; to the end where there is none; committed, and read anew."""
     world = World()
     world.run(1)
-    places = [Place("invoices", 0), Place("invoices", 1)]
+    places = [KafkaPartition("invoices", 0), KafkaPartition("invoices", 1)]
     for place in places:
         for _ in range(2):
             world.kafka.append(place, b"k%d" % place.partition, b"early")
@@ -436,7 +436,7 @@ def test_time_that_kafka_does_not_tell_changes_nothing() -> None:
     """The cluster is away: in a sentence."""
     world = World()
     world.run(1)
-    world.kafka.append(Place("invoices", 0), b"k", b"body")
+    world.kafka.append(KafkaPartition("invoices", 0), b"k", b"body")
     world.run(1)
     world.kafka.down = True
     with pytest.raises(ChangeRefused, match="Kafka does not report an offset for that time; nothing was reset"):
@@ -447,7 +447,7 @@ def test_retention_of_the_store_goes_on_beside_a_group_of_kafka() -> None:
     """A message of Kafka waits for more than half a minute: the store's expiry has nothing to do with it."""
     world = World()
     world.run(1)
-    world.kafka.append(Place("invoices", 0), b"k", b"body")
+    world.kafka.append(KafkaPartition("invoices", 0), b"k", b"body")
     world.run(40)
     assert [each.finding for each in world.found() if each.finding == "internal_fault"] == []
 

@@ -20,7 +20,7 @@ from tests.integration.keyed_tools import NAME
 from tests.integration.keyed_tools import key as unique_key
 from tests.simulation.wire import producer_idl
 from upstream.kafka.headers import decode
-from upstream.kafka.link import KafkaFailure, KafkaRecord, Place
+from upstream.kafka.link import KafkaFailure, KafkaPartition, KafkaRecord
 
 YAML = """
 node: {segmentBytes: 1048576, maxMessageBytes: 500000, producerPort: 9613, consumerPort: 9713%s}
@@ -111,7 +111,7 @@ def test_send_to_kafka_is_answered_with_partition_and_offset() -> None:
     assert result.code == OK
     partition = murmur2(b"K") % 3
     assert (result.qid, result.offset) == (f"main_{partition}", 0)
-    [record] = world.main.records[Place("invoices", partition)]
+    [record] = world.main.records[KafkaPartition("invoices", partition)]
     assert (record.key, record.value) == (b"K", b"body")
     assert decode(record) == ("K", "T", {"UNIQ_KEY": result.msgId, "a": "1"})
     assert len(result.msgId) == 32
@@ -553,7 +553,7 @@ def test_other_producers_are_not_held_back_by_a_hole() -> None:
     assert world.send(message("invoices", uniqKey=unique_key(0, name).decode())).code == OK
 
 
-def record_of(records: dict[Place, list[KafkaRecord]]) -> KafkaRecord:
+def record_of(records: dict[KafkaPartition, list[KafkaRecord]]) -> KafkaRecord:
     """The one that there is."""
     [[record]] = records.values()
     return record

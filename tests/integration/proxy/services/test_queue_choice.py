@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 from broker.format.java import queue_of_hash, queue_of_key, string_hash
 from broker.query import at_offset
 from broker.queues.message_queue import queue_names
-from broker.selectors import Outgoing, select_by_hash
+from broker.selectors import SelectedMessage, select_by_hash
 from pyddmq import LocalState, OutgoingMessage
 from pyddmq.testing import SimDisk
 from tests.integration.redrive_tools import dead_lettered, opened, redrive, redrives
@@ -94,7 +94,7 @@ def test_every_way_in_sends_a_key_to_its_queue(tmp_path: Path, queues: int) -> N
     assert found == {key: {str(queue_of_key(key, queues))} for key in KEYS}
     names = queue_names("orders", "b", range(queues))
     assert all(
-        select_by_hash(names, Outgoing("orders", b""), key).queue_id == queue_of_key(key, queues) for key in KEYS
+        select_by_hash(names, SelectedMessage("orders", b""), key).queue_id == queue_of_key(key, queues) for key in KEYS
     )
 
 

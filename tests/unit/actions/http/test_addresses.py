@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from actions.http import edge
+from actions.client_factories import Outside
+from actions.http import checked_sockets
 from actions.http.addresses import looks_numeric, refusal
 from actions.http.callback import UrlRefused, check, parse_origin
-from actions.http.wish import AddressRefused, HttpWish
-from actions.outside import Outside
+from actions.http.connection_options import AddressRefused, HttpWish
 from pyddmq.actions import Unprocessable
 from tests.push_tools import HandContext, HandJob, push, pusher
 
@@ -172,7 +172,9 @@ async def push_to(url: str, names: Names, **callback: Any) -> tuple[object, Hand
     context = HandContext()
     action = pusher(
         context,
-        outside=Outside(http=lambda wish: edge.connector(wish, resolver=None if wish.allowed is None else names)),
+        outside=Outside(
+            http=lambda wish: checked_sockets.connector(wish, resolver=None if wish.allowed is None else names)
+        ),
         urls=["http://127.0.0.1:1/never"],
         callback={"origins": ["http://*:*"], **callback},
     )
@@ -197,10 +199,10 @@ def test_socket_is_not_made_for_a_refused_address(address: str) -> None:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     place = (address, 80, 0, 0) if ":" in address else (address, 80)
     with pytest.raises(AddressRefused):
-        edge.guarded_socket([], (family, socket.SOCK_STREAM, 0, "", place))
+        checked_sockets.guarded_socket([], (family, socket.SOCK_STREAM, 0, "", place))
     if family == socket.AF_INET6:
         with pytest.raises(AddressRefused, match="scope"):
-            edge.guarded_socket([], (family, socket.SOCK_STREAM, 0, "", ("2606:4700::1111", 80, 0, 2)))
+            checked_sockets.guarded_socket([], (family, socket.SOCK_STREAM, 0, "", ("2606:4700::1111", 80, 0, 2)))
 
 
 def test_one_bad_address_among_good_ones_ends_the_attempt() -> None:
@@ -289,8 +291,8 @@ def test_configured_urls_are_trusted_and_those_of_messages_are_not() -> None:
     """The connector for configured URLs looks at no address."""
 
     async def run() -> tuple[Any, Any]:
-        trusted = edge.connector(HttpWish(connections_max=1))
-        guarded = edge.connector(HttpWish(connections_max=1, allowed=()))
+        trusted = checked_sockets.connector(HttpWish(connections_max=1))
+        guarded = checked_sockets.connector(HttpWish(connections_max=1, allowed=()))
         await trusted.close()
         await guarded.close()
         return trusted._socket_factory, guarded._socket_factory

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from actions.http.client import INTERIM_MAX, LARGE_BYTES, Client, PushFailed, Reply
-from actions.http.wish import HttpWish
-from actions.outside import Outside
+from actions.client_factories import Outside
+from actions.http.client import INTERIM_MAX, LARGE_BYTES, Client, HttpReply, PushFailed
+from actions.http.connection_options import HttpWish
 from pyddmq.testing import NetworkFaults, SimNetwork, VirtualLoop
 from tests.fakes.http import SimHttp, forget_connectors
 
@@ -22,7 +22,7 @@ MAX = 1000
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 CLOSE = b""
 CUT = b"\0cut"
-THREE = Reply(200, b"ok!", {})
+THREE = HttpReply(200, b"ok!", {})
 
 
 class Peer(asyncio.Protocol):
@@ -100,7 +100,7 @@ def run(
         forget_connectors()
 
 
-async def post(client: Client, body: bytes = b"body", method: str = "POST", url: URL = HOOK) -> Reply | str:
+async def post(client: Client, body: bytes = b"body", method: str = "POST", url: URL = HOOK) -> HttpReply | str:
     """Send one request; a failure comes back as its text."""
     try:
         reply = await client.send(method, url, [("X-One", "1"), ("X-Two", "2")], body, 1000)
@@ -112,7 +112,7 @@ async def post(client: Client, body: bytes = b"body", method: str = "POST", url:
 def test_request_is_one_text_with_all_that_frames_it() -> None:
     """And two of them take one connection."""
 
-    async def story(client: Client) -> list[Reply | str]:
+    async def story(client: Client) -> list[HttpReply | str]:
         return [
             await post(client),
             await post(client, b"", "GET", URL(f"http://{HOST}:{PORT}")),
@@ -120,7 +120,7 @@ def test_request_is_one_text_with_all_that_frames_it() -> None:
         ]
 
     answers, found = run([OK] * 3, story)
-    assert answers == [Reply(200, b"ok", {})] * 3
+    assert answers == [HttpReply(200, b"ok", {})] * 3
     host = f"Host: {HOST}:{PORT}\r\nX-One: 1\r\nX-Two: 2\r\n"
     assert [each.decode() for each in found.seen] == [
         f"POST /hook?a=1 HTTP/1.1\r\n{host}Content-Length: 4\r\n\r\nbody",
@@ -134,14 +134,14 @@ def test_request_is_one_text_with_all_that_frames_it() -> None:
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n" + OK, Reply(200, b"ok", {})),
-        (b"HTTP/1.1 204 No Content\r\n\r\n", Reply(204, b"", {})),
-        (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", Reply(101, b"", {})),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n" + OK, HttpReply(200, b"ok", {})),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", HttpReply(204, b"", {})),
+        (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", HttpReply(101, b"", {})),
         (
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n1\r\n!\r\n0\r\n\r\n",
             THREE,
         ),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + b"x" * MAX, Reply(200, b"x" * MAX, {})),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + b"x" * MAX, HttpReply(200, b"x" * MAX, {})),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n" + b"x" * 1001, "the reply has more than 1000 bytes"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n", "the reply has more than 1000 bytes"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999999999999\r\n\r\n", "the reply has more than 1000 bytes"),
@@ -150,10 +150,10 @@ def test_request_is_one_text_with_all_that_frames_it() -> None:
         (CLOSE, "ServerDisconnectedError: "),
     ],
 )
-def test_reply_is_read_whole_or_refused(answer: bytes, expected: Reply | str, fragments: float) -> None:
+def test_reply_is_read_whole_or_refused(answer: bytes, expected: HttpReply | str, fragments: float) -> None:
     """In one piece and byte by byte."""
     found, _ = run([answer], post, fragments=fragments)
-    if isinstance(expected, Reply):
+    if isinstance(expected, HttpReply):
         assert found == expected
     else:
         assert isinstance(found, str)
@@ -164,45 +164,45 @@ def test_reply_is_read_whole_or_refused(answer: bytes, expected: Reply | str, fr
 @pytest.mark.parametrize(
     ("answers", "second"),
     [
-        ([OK, CLOSE, OK], Reply(200, b"ok", {})),
+        ([OK, CLOSE, OK], HttpReply(200, b"ok", {})),
         ([OK, b"HTTP/1.1 200 OK\r\nContent-L" + CUT, OK], "ServerDisconnectedError"),
         ([OK, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok" + CUT, OK], "ClientPayloadError"),
         ([OK, CLOSE, CLOSE], "ServerDisconnectedError"),
     ],
 )
 def test_request_is_sent_again_where_a_kept_connection_closed_before_a_byte_of_the_reply(
-    method: str, answers: list[bytes], second: Reply | str
+    method: str, answers: list[bytes], second: HttpReply | str
 ) -> None:
     """The close crossed the request, as between browsers and servers; a connection made now means the server failed."""
 
-    async def story(client: Client) -> list[Reply | str]:
+    async def story(client: Client) -> list[HttpReply | str]:
         return [await post(client, b"", method), await post(client, b"", method)]
 
     found, seen = run(answers, story)
-    assert found[0] == Reply(200, b"ok", {})
-    assert found[1] == second if isinstance(second, Reply) else str(found[1]).startswith(second)
+    assert found[0] == HttpReply(200, b"ok", {})
+    assert found[1] == second if isinstance(second, HttpReply) else str(found[1]).startswith(second)
     assert len(seen.seen) == (3 if answers[1] == CLOSE else 2)
 
 
 def test_reply_that_does_not_come_ends_at_its_time_and_takes_its_connection_along() -> None:
     """What would come late must not be the next one's reply."""
 
-    async def story(client: Client) -> list[Reply | str]:
+    async def story(client: Client) -> list[HttpReply | str]:
         return [await post(client), await post(client)]
 
     answers, found = run([b"HTTP/1.1 200 OK\r\n", OK], story)
-    assert answers == ["no reply within 1000 ms", Reply(200, b"ok", {})]
+    assert answers == ["no reply within 1000 ms", HttpReply(200, b"ok", {})]
     assert found.connections == 2
 
 
 def test_large_body_that_was_answered_before_it_was_sent_takes_its_connection_along() -> None:
     """Its rest would stand before the next request."""
 
-    async def story(client: Client) -> list[Reply | str]:
+    async def story(client: Client) -> list[HttpReply | str]:
         return [await post(client, bytes(20 * LARGE_BYTES)), await post(client)]
 
     answers, found = run([OK] * 50, story)
-    assert answers == [Reply(200, b"ok", {})] * 2
+    assert answers == [HttpReply(200, b"ok", {})] * 2
     assert found.seen[-1].endswith(b"\r\n\r\nbody")
     assert found.connections == 2
 
@@ -210,7 +210,7 @@ def test_large_body_that_was_answered_before_it_was_sent_takes_its_connection_al
 def test_connections_that_are_not_kept_are_said_to_close() -> None:
     """Those to addresses that messages name."""
 
-    async def story(client: Client) -> list[Reply | str]:
+    async def story(client: Client) -> list[HttpReply | str]:
         assert not client._ends
         client._ends = "Connection: close\r\n"
         return [await post(client)]
@@ -246,14 +246,14 @@ def test_heads_of_status_1xx_without_end_are_no_reply() -> None:
     """Sixteen are passed over; a receiver that sends more gets its connection closed."""
     head = b"HTTP/1.1 102 Processing\r\n\r\n"
 
-    async def story(client: Client) -> list[Reply | str]:
+    async def story(client: Client) -> list[HttpReply | str]:
         return [await post(client), await post(client), await post(client)]
 
     answers, found = run([head * INTERIM_MAX + OK, head * 10_000, OK], story)
     assert answers == [
-        Reply(200, b"ok", {}),
+        HttpReply(200, b"ok", {}),
         "more than 16 responses of status 1xx came instead of a reply",
-        Reply(200, b"ok", {}),
+        HttpReply(200, b"ok", {}),
     ]
     assert found.connections == 2
 
@@ -264,24 +264,24 @@ def test_heads_of_status_1xx_without_end_are_no_reply() -> None:
 def test_reply_that_nothing_asked_for_is_not_taken_by_the_next_message(later: bytes) -> None:
     """A kept connection over which anything comes is closed; the next message has a new one."""
 
-    async def story(client: Client) -> list[Reply | str]:
+    async def story(client: Client) -> list[HttpReply | str]:
         first = await post(client)
         await asyncio.sleep(1.0)
         return [first, await post(client)]
 
     answers, found = run([OK, OK], story, later=later)
-    assert answers == [Reply(200, b"ok", {})] * 2
+    assert answers == [HttpReply(200, b"ok", {})] * 2
     assert found.connections == 2
 
 
 def test_reply_behind_a_reply_closes_the_connection() -> None:
     """Two replies to one request: the second belongs to nothing."""
 
-    async def story(client: Client) -> list[Reply | str]:
+    async def story(client: Client) -> list[HttpReply | str]:
         return [await post(client), await post(client)]
 
     answers, found = run([OK + OK, OK], story)
-    assert answers == [Reply(200, b"ok", {})] * 2
+    assert answers == [HttpReply(200, b"ok", {})] * 2
     assert found.connections == 2
 
 

@@ -7,9 +7,9 @@ import zlib
 
 import pytest
 
-from actions.http.reply import Meaning, judge, retry_after_ms
+from actions.http.reply import ReplyMeaning, judge, retry_after_ms
 
-CONSUMED, FAILED, UNREADABLE = Meaning.CONSUMED, Meaning.FAILED, Meaning.UNREADABLE
+CONSUMED, FAILED, UNREADABLE = ReplyMeaning.CONSUMED, ReplyMeaning.FAILED, ReplyMeaning.UNREADABLE
 
 
 @pytest.mark.parametrize(
@@ -30,10 +30,10 @@ CONSUMED, FAILED, UNREADABLE = Meaning.CONSUMED, Meaning.FAILED, Meaning.UNREADA
         (b'{"errno": 0}', CONSUMED),
         (b'{"errno": "0"}', CONSUMED),
         (b'{"errno": 0.0}', CONSUMED),
-        (b'{"errno": 1000000}', Meaning.SLOW_DOWN),
-        (b'{"errno": "1000000"}', Meaning.SLOW_DOWN),
-        (b'{"errno": 1000001}', Meaning.GIVEN_UP),
-        (b'{"errno": 1000002}', Meaning.RETRY),
+        (b'{"errno": 1000000}', ReplyMeaning.SLOW_DOWN),
+        (b'{"errno": "1000000"}', ReplyMeaning.SLOW_DOWN),
+        (b'{"errno": 1000001}', ReplyMeaning.GIVEN_UP),
+        (b'{"errno": 1000002}', ReplyMeaning.RETRY),
         (b'{"err\\u006eo": 7}', FAILED),
         (b'{"errno": 7}', FAILED),
         (b'{"errno": -1}', FAILED),
@@ -67,7 +67,7 @@ CONSUMED, FAILED, UNREADABLE = Meaning.CONSUMED, Meaning.FAILED, Meaning.UNREADA
         (bytes(range(256)), CONSUMED),
     ],
 )
-def test_body_of_a_reply_means(body: bytes, meaning: Meaning) -> None:
+def test_body_of_a_reply_means(body: bytes, meaning: ReplyMeaning) -> None:
     """What the table says; numbers do not wrap at 32 bits as DDMQ's do."""
     assert judge(body).meaning is meaning
 
@@ -95,7 +95,7 @@ def test_body_is_decoded_by_its_charset(charset: str) -> None:
         ("br", b'{"errno": 7}', UNREADABLE),
     ],
 )
-def test_body_is_unpacked_within_its_bound(coding: str, packed: bytes, meaning: Meaning) -> None:
+def test_body_is_unpacked_within_its_bound(coding: str, packed: bytes, meaning: ReplyMeaning) -> None:
     """What cannot be unpacked is an error: whether it is a failure cannot be known."""
     assert judge(packed, coding=coding, bytes_max=65_536).meaning is meaning
 

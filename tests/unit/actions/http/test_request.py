@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from actions.http.options import AsyncHttpOptions
-from actions.http.request import Composer, Request
+from actions.http.request import Composer, HttpRequest
 from pyddmq.actions import Job, Unprocessable
 from tests.push_tools import HandHistory, HandJob
 
@@ -23,7 +23,7 @@ def composer(**options: Any) -> Composer:
     )
 
 
-def compose(job: HandJob, **options: Any) -> Request:
+def compose(job: HandJob, **options: Any) -> HttpRequest:
     """The request for a job."""
     return composer(**options).compose(cast("Job", job))
 
@@ -41,7 +41,7 @@ def test_get_has_the_form_in_its_query() -> None:
     job = HandJob().form(("params", "1"))
     job.outgoing.query.append(("q", "z"))
     request = compose(job, httpMethod="get")
-    assert request == Request("q=z&params=1&carrera_req_cnt=0", request.headers, b"")
+    assert request == HttpRequest("q=z&params=1&carrera_req_cnt=0", request.headers, b"")
 
 
 @pytest.mark.parametrize(

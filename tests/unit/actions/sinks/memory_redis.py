@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from actions.sinks.faults import ServerAway
-from actions.sinks.redis.link import Refused
+from actions.sinks.redis.link import CommandRefused
 from actions.sinks.redis.names import Words
 from actions.sinks.redis.sink import SCRIPT_SUM
 
@@ -72,7 +72,7 @@ class MemoryRedis:
     def _one(self, command: Words) -> Any:
         try:
             return self._run(str(command[0]), [_raw(each) for each in command[1:]])
-        except Refused as error:
+        except CommandRefused as error:
             return error
 
     def _run(self, name: str, args: list[bytes]) -> Any:
@@ -99,7 +99,7 @@ class MemoryRedis:
             try:
                 data[key] = b"%d" % (int(self._text(key) or b"0") + amount)
             except ValueError:
-                raise Refused("ERR value is not an integer or out of range") from None
+                raise CommandRefused("ERR value is not an integer or out of range") from None
         elif name == "APPEND":
             data[key] = (self._text(key) or b"") + args[1]
         elif name == "RPUSH":
@@ -111,13 +111,13 @@ class MemoryRedis:
     def _text(self, key: bytes) -> bytes | None:
         found = self.data.get(key)
         if found is not None and not isinstance(found, bytes):
-            raise Refused(WRONG)
+            raise CommandRefused(WRONG)
         return found
 
     def _of(self, key: bytes, kind: type[Any]) -> Any:
         found = self.data.setdefault(key, kind())
         if not isinstance(found, kind):
-            raise Refused(WRONG)
+            raise CommandRefused(WRONG)
         return found
 
     def _once(self, args: list[bytes]) -> Any:
@@ -128,7 +128,7 @@ class MemoryRedis:
             size = int(args[at])
             if number > done:
                 answer = self._one((args[at + 1].decode(), *args[at + 2 : at + 1 + size]))
-                if isinstance(answer, Refused):
+                if isinstance(answer, CommandRefused):
                     return [number, str(answer).encode()]
                 self.data[marker] = b"%d" % number
             at += 1 + size

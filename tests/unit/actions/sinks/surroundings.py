@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from actions.outside import Outside, OutsideAction
-from actions.sinks.keep import Keep
+from actions.client_factories import Outside, OutsideAction
+from actions.sinks.local_state import Keep
 from pyddmq.actions import Message, Outgoing, Status
 
 T = TypeVar("T")

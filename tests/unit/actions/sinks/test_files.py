@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from actions.outside import Outside
+from actions.client_factories import Outside
 from actions.sinks.files.layout import Layout
 from actions.sinks.files.sink import LOOK_SECONDS, FileSink
 from actions.sinks.files.writer import Writer

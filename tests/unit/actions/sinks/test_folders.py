@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from actions.sinks.faults import MessageRefused, ServerAway, fault_of_disk
+from actions.sinks.faults import ServerAway, ServerRefusedMessage, fault_of_disk
 from actions.sinks.files.arrow import ArrowFolders
-from actions.sinks.files.wish import FolderWish
+from actions.sinks.files.folder_options import FolderWish
 from conf.secrets import Secret
 from pyddmq.testing.sim_disk import SimDisk
 from tests.conftest import need_module
@@ -21,10 +21,10 @@ from tests.unit.actions.sinks.surroundings import InlineKeep
 @pytest.mark.parametrize(
     ("code", "kind", "waits", "is_partial"),
     [
-        (errno.ENAMETOOLONG, MessageRefused, False, False),
-        (errno.ENOTDIR, MessageRefused, False, False),
-        (errno.EACCES, MessageRefused, True, False),
-        (errno.EDQUOT, MessageRefused, True, True),
+        (errno.ENAMETOOLONG, ServerRefusedMessage, False, False),
+        (errno.ENOTDIR, ServerRefusedMessage, False, False),
+        (errno.EACCES, ServerRefusedMessage, True, False),
+        (errno.EDQUOT, ServerRefusedMessage, True, True),
         (errno.ENOSPC, ServerAway, False, False),
         (errno.EIO, ServerAway, False, False),
     ],
@@ -71,7 +71,7 @@ def test_rotated_secret_key_is_read_again(tmp_path: Path, monkeypatch: pytest.Mo
             await folders.put("/a", b"1")
         file.write_text("new")
         await folders.put("/a", b"1")
-        with pytest.raises(MessageRefused):
+        with pytest.raises(ServerRefusedMessage):
             await folders.put("/long", b"1")
 
     asyncio.run(run())

@@ -8,7 +8,7 @@ import pytest
 
 from actions.sinks.files.formats import format_of
 from actions.sinks.files.sequence import header, record, variable
-from actions.transform.exact import decode_exact
+from actions.transform.exact_json import decode_exact
 from pyddmq.actions import Unprocessable
 from tests.unit.actions.sinks.surroundings import FakeJob
 

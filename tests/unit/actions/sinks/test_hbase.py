@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from actions.outside import Outside
+from actions.client_factories import Outside
 from actions.sinks.commands import HBaseAppend, HBaseDelete, HBaseIncrement, HBasePut, RedisCommand
-from actions.sinks.faults import MessageRefused, ServerAway
+from actions.sinks.faults import ServerAway, ServerRefusedMessage
 from actions.sinks.hbase.link import HBaseWish, RealHBase, RowChange, fault_of
 from actions.sinks.hbase.sink import HBaseSink
 from pyddmq.actions import Failed, RetryLater, Status, Unprocessable
@@ -36,7 +36,7 @@ class MemoryHBase:
         if table == "full":
             raise fault_of("org.apache.hadoop.hbase.quotas.SpaceLimitingException: NO_WRITES full")
         if table == "none":
-            raise MessageRefused("TableNotFoundException: none")
+            raise ServerRefusedMessage("TableNotFoundException: none")
 
     def change(self, table: str, changes: Sequence[RowChange], timestamp: int) -> None:
         self._call(table)
@@ -235,7 +235,7 @@ def test_timestamps_by_order_tell_messages_of_one_millisecond_apart() -> None:
 @pytest.mark.parametrize(
     ("raised", "told", "closed"),
     [
-        ("NoSuchColumnFamilyException: none", MessageRefused, 0),
+        ("NoSuchColumnFamilyException: none", ServerRefusedMessage, 0),
         ("NotServingRegionException: orders", ServerAway, 0),
         (OSError("reset"), ServerAway, 1),
     ],
@@ -313,11 +313,11 @@ def test_quota_of_one_table_holds_its_messages_and_no_others() -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "waits"),
     [
-        ("AccessDeniedException: no WRITE on t", MessageRefused, False),
-        ("RetriesExhaustedException: 1 action\n caused by NoSuchColumnFamilyException: x", MessageRefused, False),
-        ("RpcThrottlingException: wait 3sec", MessageRefused, True),
+        ("AccessDeniedException: no WRITE on t", ServerRefusedMessage, False),
+        ("RetriesExhaustedException: 1 action\n caused by NoSuchColumnFamilyException: x", ServerRefusedMessage, False),
+        ("RpcThrottlingException: wait 3sec", ServerRefusedMessage, True),
         ("NotServingRegionException: t,,1", ServerAway, False),
-        ("anything else", MessageRefused, False),
+        ("anything else", ServerRefusedMessage, False),
     ],
 )
 def test_refusals_are_sorted(text: str, kind: type[Exception], waits: bool) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from actions.outside import Outside
+from actions.client_factories import Outside
 from actions.sinks.commands import HBaseDelete, RedisCommand
 from actions.sinks.redis.link import RealRedis, RedisLink, RedisWish
 from actions.sinks.redis.options import RedisOptions

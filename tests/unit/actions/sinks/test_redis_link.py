@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from actions.outside import Outside
+from actions.client_factories import Outside
 from actions.sinks.commands import RedisCommand
 from actions.sinks.redis.link import RedisWish
 from actions.sinks.redis.sink import RedisSink

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,12 @@ from typing import Any
 import pytest
 from aiohttp import BaseConnector
 
-from actions.http.wish import HttpWish
-from actions.outside import Outside, real_connector
-from actions.sinks.faults import MessageRefused, ServerAway
+from actions.client_factories import Outside, real_connector
+from actions.http.connection_options import HttpWish
+from actions.sinks.faults import ServerAway, ServerRefusedMessage
+from actions.sinks.files.folder_options import FolderWish
 from actions.sinks.files.sink import HdfsSink
 from actions.sinks.files.webhdfs import WebHdfs
-from actions.sinks.files.wish import FolderWish
 from conf.secrets import Secret
 from pyddmq.actions import Failed, RetryLater, Status
 from pyddmq.testing.sim_disk import SimDisk
@@ -72,6 +73,39 @@ def test_refused_folder_concerns_its_messages_alone(status: int, name: str, kind
     assert name in str(jobs[1].answered)
     assert not sink.context.counts["server_away"]
     assert sorted(path.split("/")[2] for path in node.files) == ["2020", "2022"]
+
+
+def test_file_with_a_writer_that_is_gone_is_judged_by_its_recovered_length() -> None:
+    """After a kill of both, the name node gives the length without the last block until it has ended the lease."""
+    node, disk = NameNode(), SimDisk()
+    first, second = in_year(1, 2020), in_year(2, 2020)
+
+    async def life(url: str, job: FakeJob) -> Any:
+        given = {"urls": [url], "rootPath": "/orders", "filePath": "orders", "userName": "etl", "flushMs": 1}
+        sink = opened(HdfsSink, {**given, "fileType": "json"}, Outside(keep=InlineKeep(disk, "/data")))
+        while job.answered is not Status.FINISH:
+            job.answers.clear()
+            if (answer := sink.act_many([job])[0]) is not Status.ASYNCHRONIZED:
+                job.answer(answer)
+            while not job.answers:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            sink.context.ahead += 60
+        sink.drain()
+        await sink.close()
+        return sink
+
+    async def lives(url: str) -> Any:
+        node.refuse = lambda request: (403, "SafeModeException") if "RENAME" in str(request.url) else None
+        await life(url, first)
+        node.refuse = lambda _: None
+        [path] = node.files
+        node.under_construction[path], node.files[path] = node.files[path], b""
+        return await life(url, second)
+
+    sink = asyncio.run(asyncio.wait_for(node.run(lives), 30))
+
+    assert not sink.context.counts["file_cut"]
+    assert [json.loads(line)["offset"] for file in node.files.values() for line in file.splitlines()] == [1, 2]
 
 
 def test_safe_mode_is_waited_for() -> None:
@@ -168,7 +202,7 @@ def test_refused_name_is_not_away() -> None:
             client.put("/a:b", b"1"),
             client.truncate("/a", 1),
         ):
-            with pytest.raises(MessageRefused):
+            with pytest.raises(ServerRefusedMessage):
                 await call
 
     tried(node, FolderWish(kind="webhdfs", user="etl"), work)

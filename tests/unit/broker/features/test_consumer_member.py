@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from broker.consumer.counters import LOCKS_LOST, LOCKS_REFUSED
-from broker.consumer.member import LOCK_TRUSTED_SECONDS, REBALANCE_SECONDS, UNBALANCED_SECONDS, Consumer
+from broker.consumer.member import LOCK_TRUSTED_SECONDS, REBALANCE_SECONDS, UNBALANCED_SECONDS, GroupConsumer
 from tests.unit.consumer_world import World
 
 
-def queues(consumer: Consumer) -> list[int]:
+def queues(consumer: GroupConsumer) -> list[int]:
     """Queues that a member has."""
     return [each.name.queue_id for each in consumer.stats()]
 

@@ -9,15 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.deduplication.numbers import first_number
-from broker.deduplication.window import HOLE_MAX, MISSING, OLDER, Producer, Window, WindowLimits
+from broker.deduplication.window import HOLE_MAX, MISSING, OLDER, DeduplicationWindow, ProducerWindow, WindowLimits
 from broker.runtime.metrics import Metrics
 from tests.integration.keyed_tools import FIRST, NAME
 
 
-def window(*, messages: int = 4, producers: int = 3, silence_ms: int = 1000) -> tuple[Window, Metrics]:
+def window(*, messages: int = 4, producers: int = 3, silence_ms: int = 1000) -> tuple[DeduplicationWindow, Metrics]:
     """A small one."""
     metrics = Metrics()
-    return Window(WindowLimits(silence_ms=silence_ms, messages=messages, producers=producers), metrics), metrics
+    return DeduplicationWindow(
+        WindowLimits(silence_ms=silence_ms, messages=messages, producers=producers), metrics
+    ), metrics
 
 
 def test_window_says_what_is_new_stored_older_and_behind_a_gap() -> None:
@@ -98,7 +100,7 @@ def test_numbers_lost_in_a_hole_stay_missing_while_the_window_is_trimmed() -> No
 def test_producer_of_a_checkpoint_goes_on_where_it_was() -> None:
     """It is counted, and forgotten in its turn like one that was heard."""
     known, metrics = window(silence_ms=1000)
-    known.restore(NAME, Producer(FIRST + 5, array("q", [50, 60]), 7))
+    known.restore(NAME, ProducerWindow(FIRST + 5, array("q", [50, 60]), 7))
     assert known.look(NAME, FIRST + 4, 3) == [OLDER, 50, 60]
     assert known.look(NAME, FIRST + 7, 1) == ()
     assert metrics.value("pyddmq_producers_known") == 1

@@ -9,31 +9,37 @@ from typing import Any
 
 import pytest
 
-from broker.deduplication.window import Producer, Window, WindowLimits
-from broker.deduplication.writes import WRITES_MAX, Declaration, Verdict, Writes
+from broker.deduplication.window import DeduplicationWindow, ProducerWindow, WindowLimits
+from broker.deduplication.writes import WRITES_MAX, Declaration, Writes, WriteVerdict
 from broker.runtime.metrics import Metrics
 from tests.integration.keyed_tools import NAME
 
 SILENCE_MS = 1_000
-SEND, SKIP, FORGOTTEN, DIFFERS, WAITS = Verdict.SEND, Verdict.SKIP, Verdict.FORGOTTEN, Verdict.DIFFERS, Verdict.WAITS
+SEND, SKIP, FORGOTTEN, DIFFERS, WAITS = (
+    WriteVerdict.SEND,
+    WriteVerdict.SKIP,
+    WriteVerdict.FORGOTTEN,
+    WriteVerdict.DIFFERS,
+    WriteVerdict.WAITS,
+)
 
 
 class Node:
     """The rules over a window, and declarations in short."""
 
     def __init__(self) -> None:
-        self.window = Window(WindowLimits(silence_ms=SILENCE_MS, producers=2), Metrics())
+        self.window = DeduplicationWindow(WindowLimits(silence_ms=SILENCE_MS, producers=2), Metrics())
         self.writes = Writes(self.window)
         self.now_ms = 0
 
     def says(
         self, run: str, partition: int, rows: int = 3, digest: str = "d", *, batch: int = 7, name: str = "w"
-    ) -> Verdict:
+    ) -> WriteVerdict:
         """A partition is declared."""
         said = Declaration(name, batch, run, partition, rows, digest, False, NAME)
         return self.writes.declare(said, self.now_ms)[0]
 
-    def ends(self, run: str, partitions: int, digest: str = "all", *, batch: int = 7, name: str = "w") -> Verdict:
+    def ends(self, run: str, partitions: int, digest: str = "all", *, batch: int = 7, name: str = "w") -> WriteVerdict:
         """The end is declared."""
         return self.writes.declare(Declaration(name, batch, run, partitions, 0, digest, True, NAME), self.now_ms)[0]
 
@@ -84,7 +90,7 @@ def test_rows_whose_numbers_are_forgotten_are_not_sent_again() -> None:
     assert node.says("two", 0) is SEND, "nothing can be forgotten yet"
     node.now_ms += 1
     assert node.says("two", 0) is FORGOTTEN
-    node.window.restore(NAME, Producer(0, array("q", (1,)), node.now_ms))
+    node.window.restore(NAME, ProducerWindow(0, array("q", (1,)), node.now_ms))
     assert node.says("two", 0) is SEND, "its rows are known"
     node = Node()
     node.now_ms = 5

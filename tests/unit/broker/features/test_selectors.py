@@ -13,12 +13,12 @@ from broker.format.java import queue_of_key
 from broker.options import StoreOptions
 from broker.queues.message_queue import MessageQueue, queue_names
 from broker.runtime.metrics import Metrics
-from broker.selectors import Outgoing, SelectByRandom, java_hash, put_selected, select_by_hash
+from broker.selectors import SelectByRandom, SelectedMessage, java_hash, put_selected, select_by_hash
 from broker.store import Store
 from pyddmq.testing import ManualClock, SimDisk
 
 QUEUES = queue_names("t", "b", range(4))
-MESSAGE = Outgoing("t", b"")
+MESSAGE = SelectedMessage("t", b"")
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def store() -> Store:
 
 def test_a_selector_gets_queues_message_and_argument_and_is_obeyed() -> None:
     """The message lies in the queue that the callable returned, key or not."""
-    seen: list[tuple[int, Outgoing, object]] = []
+    seen: list[tuple[int, SelectedMessage, object]] = []
 
-    def second(queues: object, message: Outgoing, arg: object) -> MessageQueue:
+    def second(queues: object, message: SelectedMessage, arg: object) -> MessageQueue:
         assert isinstance(queues, list)
         seen.append((len(queues), message, arg))
         return MessageQueue("t", "broker-0", 2)
@@ -86,7 +86,7 @@ def test_a_selector_gets_queues_message_and_argument_and_is_obeyed() -> None:
     position = put_selected(store(), "t", b"x", selector=second, arg=7, key="k", tags="a")
 
     assert (position.queue_id, position.offset) == (2, 0)
-    assert seen == [(4, Outgoing("t", b"x", "k", "a", None), 7)]
+    assert seen == [(4, SelectedMessage("t", b"x", "k", "a", None), 7)]
 
 
 def test_a_selector_that_returns_no_queue_of_the_topic_stores_nothing() -> None:

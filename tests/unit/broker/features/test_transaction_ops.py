@@ -10,13 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import DiskFull, StoreError, StoreFailed
-from broker.log.put import Position, Put
+from broker.log.put import LogPosition, Put
 from broker.queues.topics import Topic
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.store import Store
 from broker.transaction.names import OP_TOPIC, Fate
-from broker.transaction.ops import BODY_CHARS_MAX, RETRY_SECONDS, Member, OpPlaces, OpWriter, Told, members_of, op_puts
+from broker.transaction.ops import (
+    BODY_CHARS_MAX,
+    RETRY_SECONDS,
+    HalfReference,
+    OpPlaces,
+    OpWriter,
+    Told,
+    members_of,
+    op_puts,
+)
 from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 
 TOPIC = Topic(OP_TOPIC, system=True)
@@ -35,13 +44,13 @@ class Log:
         self.appends: list[Sequence[Put]] = []
         self.done: list[Callable[[StoreError | None], None]] = []
 
-    def append(self, puts: Sequence[Put], *, done: Callable[[StoreError | None], None], **_: Any) -> list[Position]:
+    def append(self, puts: Sequence[Put], *, done: Callable[[StoreError | None], None], **_: Any) -> list[LogPosition]:
         """Take op records, or raise what was set."""
         if self.failure is not None:
             raise self.failure
         self.appends.append(puts)
         self.done.append(done)
-        return [Position(0, 100 + place, 0, b"") for place in range(len(puts))]
+        return [LogPosition(0, 100 + place, 0, b"") for place in range(len(puts))]
 
 
 class Writer:
@@ -68,8 +77,8 @@ class Writer:
         return [(bytes(put.body), put.properties) for puts in self.log.appends for put in puts]
 
 
-@given(st.lists(st.builds(Member, st.integers(0, 1 << 50), st.none() | st.sampled_from(FATES)), max_size=700))
-def test_members_are_read_back_from_records_that_are_no_longer_than_allowed(members: list[Member]) -> None:
+@given(st.lists(st.builds(HalfReference, st.integers(0, 1 << 50), st.none() | st.sampled_from(FATES)), max_size=700))
+def test_members_are_read_back_from_records_that_are_no_longer_than_allowed(members: list[HalfReference]) -> None:
     """In their order, over as many records as they take."""
     puts = op_puts(TOPIC, members)
     assert [member for put, _ in puts for member in members_of(bytes(put.body), put.properties)] == members
@@ -79,24 +88,32 @@ def test_members_are_read_back_from_records_that_are_no_longer_than_allowed(memb
 
 def test_record_ends_before_the_member_that_would_make_it_too_long() -> None:
     """By a single character."""
-    members = [Member(10**15 + number, None) for number in range(241)]
+    members = [HalfReference(10**15 + number, None) for number in range(241)]
     assert [len(put.body) for put, _ in op_puts(TOPIC, members)] == [240 * 17, 17]
 
 
 @pytest.mark.parametrize(
     ("body", "block", "members"),
     [
-        (b"5", b"TAGS\x01d\x02", [Member(5, None)]),
-        (b"5,6,", b"TAGS\x01d\x02", [Member(5, None), Member(6, None)]),
-        (b"5,6,", b"__PYDDMQ_DECISIONS\x01cr\x02", [Member(5, Fate.COMMITTED), Member(6, Fate.ROLLED_BACK)]),
-        (b"5,6,", b"__PYDDMQ_DECISIONS\x01c\x02", [Member(5, None), Member(6, None)]),
-        (b"5,x,-1,,7,", b"__PYDDMQ_DECISIONS\x01crrrm\x02", [Member(5, Fate.COMMITTED), Member(7, Fate.MOVED)]),
-        (b"5,", b"__PYDDMQ_DECISIONS\x01?\x02", [Member(5, None)]),
+        (b"5", b"TAGS\x01d\x02", [HalfReference(5, None)]),
+        (b"5,6,", b"TAGS\x01d\x02", [HalfReference(5, None), HalfReference(6, None)]),
+        (
+            b"5,6,",
+            b"__PYDDMQ_DECISIONS\x01cr\x02",
+            [HalfReference(5, Fate.COMMITTED), HalfReference(6, Fate.ROLLED_BACK)],
+        ),
+        (b"5,6,", b"__PYDDMQ_DECISIONS\x01c\x02", [HalfReference(5, None), HalfReference(6, None)]),
+        (
+            b"5,x,-1,,7,",
+            b"__PYDDMQ_DECISIONS\x01crrrm\x02",
+            [HalfReference(5, Fate.COMMITTED), HalfReference(7, Fate.MOVED)],
+        ),
+        (b"5,", b"__PYDDMQ_DECISIONS\x01?\x02", [HalfReference(5, None)]),
         (b"", b"", []),
     ],
 )
 def test_record_of_another_writer_is_read_as_far_as_it_says_something(
-    body: bytes, block: bytes, members: list[Member]
+    body: bytes, block: bytes, members: list[HalfReference]
 ) -> None:
     """RocketMQ up to 5.0 wrote one number without a comma; letters that do not fit the numbers are no fates."""
     assert members_of(body, block) == members

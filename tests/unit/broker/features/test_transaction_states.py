@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from broker.queues.topics import Topic
 from broker.transaction import states as module
 from broker.transaction.names import OP_TOPIC, Fate
-from broker.transaction.ops import BODY_CHARS_MAX, Member, OpPlaces, members_of, op_puts
-from broker.transaction.states import HalfStates, Known
+from broker.transaction.ops import BODY_CHARS_MAX, HalfReference, OpPlaces, members_of, op_puts
+from broker.transaction.states import HalfState, HalfStates
 
 STEPS = st.lists(
     st.one_of(
@@ -25,38 +25,38 @@ STEPS = st.lists(
 )
 
 
-@given(st.integers(0, 9), STEPS, st.sampled_from(list(Known)[1:]))
-def test_states_are_those_of_a_plain_model(start: int, steps: list[tuple[str, int]], known: Known) -> None:
+@given(st.integers(0, 9), STEPS, st.sampled_from(list(HalfState)[1:]))
+def test_states_are_those_of_a_plain_model(start: int, steps: list[tuple[str, int]], known: HalfState) -> None:
     """Undecided ones, their count and the lowest are right always; decided ones are told or forgotten, never wrong."""
     states = HalfStates(start)
-    model: dict[int, Known] = {}
+    model: dict[int, HalfState] = {}
     end = start
     for what, number in steps:
         if what == "grow":
-            model.update(dict.fromkeys(range(end, end + number), Known.UNDECIDED))
+            model.update(dict.fromkeys(range(end, end + number), HalfState.UNDECIDED))
             end += number
             states.grow(end)
         elif what == "settle":
-            undecided = model.get(number) is Known.UNDECIDED
+            undecided = model.get(number) is HalfState.UNDECIDED
             assert states.resolve(number, known) is undecided
             if undecided:
                 model[number] = known
         elif what == "begin":
             states.begin_at(number)
             for offset, found in model.items():
-                if offset < number and found is Known.UNDECIDED:
-                    model[offset] = Known.ELSEWHERE
+                if offset < number and found is HalfState.UNDECIDED:
+                    model[offset] = HalfState.ELSEWHERE
         else:
             end = max(start, end - number)
             model = {offset: found for offset, found in model.items() if offset < end}
             states = HalfStates.restored(json.loads(json.dumps(states.saved())), end)
-        undecided_ones = [offset for offset, found in model.items() if found is Known.UNDECIDED]
+        undecided_ones = [offset for offset, found in model.items() if found is HalfState.UNDECIDED]
         assert list(states.waiting(0)) == undecided_ones
         assert states.undecided == len(undecided_ones)
         assert states.position == (undecided_ones[0] if undecided_ones else states.end)
         for offset in range(80):
             assert states.get(offset) in (model.get(offset), None)
-            assert states.is_undecided(offset) is (model.get(offset) is Known.UNDECIDED)
+            assert states.is_undecided(offset) is (model.get(offset) is HalfState.UNDECIDED)
 
 
 def test_bits_far_below_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,8 +66,8 @@ def test_bits_far_below_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     states = HalfStates()
     states.grow(1000)
     for offset in range(1000):
-        states.resolve(offset, Known.COMMITTED)
-    assert states.get(1000 - 64) is Known.COMMITTED
+        states.resolve(offset, HalfState.COMMITTED)
+    assert states.get(1000 - 64) is HalfState.COMMITTED
     assert states.get(100) is None
     assert len(states._bits) <= (64 + 32) // 4 + 1
 
@@ -76,8 +76,8 @@ def test_bits_far_below_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_op_records_say_what_they_were_told(found: list[tuple[int, Fate]]) -> None:
     """Split where a body would be too long; read back as they were."""
     topic = Topic(OP_TOPIC, system=True)
-    members = [Member(offset, fate) for offset, fate in found]
-    read: list[Member] = []
+    members = [HalfReference(offset, fate) for offset, fate in found]
+    read: list[HalfReference] = []
     for put, part in op_puts(topic, members):
         assert len(put.body) <= BODY_CHARS_MAX
         assert members_of(bytes(put.body), put.properties) == list(part)

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from broker.format.message_type import MessageKind, MessageType, Mismatch, mismatch, type_of
+from broker.format.message_type import MessageKind, MessageType, MessageTypeMismatch, mismatch, type_of
 
 PLAIN = MessageKind(half=False, delayed=False, keyed=False, ordered=False)
 KEYED = PLAIN._replace(keyed=True)
@@ -20,25 +20,27 @@ HALF = PLAIN._replace(half=True)
     [
         (MessageType.NORMAL, PLAIN, None),
         (MessageType.NORMAL, KEYED, None),
-        (MessageType.NORMAL, ORDERED, Mismatch.ORDER),
-        (MessageType.NORMAL, DELAYED, Mismatch.DELAY),
-        (MessageType.NORMAL, HALF, Mismatch.HALF),
-        (MessageType.FIFO, PLAIN, Mismatch.NO_KEY),
+        (MessageType.NORMAL, ORDERED, MessageTypeMismatch.ORDER),
+        (MessageType.NORMAL, DELAYED, MessageTypeMismatch.DELAY),
+        (MessageType.NORMAL, HALF, MessageTypeMismatch.HALF),
+        (MessageType.FIFO, PLAIN, MessageTypeMismatch.NO_KEY),
         (MessageType.FIFO, KEYED, None),
         (MessageType.FIFO, ORDERED, None),
-        (MessageType.FIFO, KEYED._replace(delayed=True), Mismatch.DELAY),
-        (MessageType.FIFO, KEYED._replace(half=True), Mismatch.HALF),
-        (MessageType.DELAY, PLAIN, Mismatch.NO_DELAY),
-        (MessageType.DELAY, ORDERED, Mismatch.NO_DELAY),
+        (MessageType.FIFO, KEYED._replace(delayed=True), MessageTypeMismatch.DELAY),
+        (MessageType.FIFO, KEYED._replace(half=True), MessageTypeMismatch.HALF),
+        (MessageType.DELAY, PLAIN, MessageTypeMismatch.NO_DELAY),
+        (MessageType.DELAY, ORDERED, MessageTypeMismatch.NO_DELAY),
         (MessageType.DELAY, DELAYED, None),
-        (MessageType.DELAY, DELAYED._replace(half=True), Mismatch.HALF),
-        (MessageType.TRANSACTION, PLAIN, Mismatch.NO_HALF),
-        (MessageType.TRANSACTION, DELAYED, Mismatch.NO_HALF),
+        (MessageType.DELAY, DELAYED._replace(half=True), MessageTypeMismatch.HALF),
+        (MessageType.TRANSACTION, PLAIN, MessageTypeMismatch.NO_HALF),
+        (MessageType.TRANSACTION, DELAYED, MessageTypeMismatch.NO_HALF),
         (MessageType.TRANSACTION, HALF, None),
         (MessageType.TRANSACTION, HALF._replace(delayed=True), None),
     ],
 )
-def test_kind_fits_type_or_is_told_why(wanted: MessageType, kind: MessageKind, problem: Mismatch | None) -> None:
+def test_kind_fits_type_or_is_told_why(
+    wanted: MessageType, kind: MessageKind, problem: MessageTypeMismatch | None
+) -> None:
     """The table of types and kinds."""
     assert mismatch(wanted, kind) is problem
 

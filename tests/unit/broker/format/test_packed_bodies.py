@@ -11,7 +11,7 @@ from broker.format.properties import encode_properties
 from broker.format.record import split, sys_flag
 from broker.log.put import Put
 from tests.unit.upstream_world import Client, World
-from upstream.job import Reply
+from upstream.job import PartialBatch
 
 ZLIB = 0x301
 UNKNOWN = 0x701
@@ -83,7 +83,7 @@ def test_dead_letter_of_a_packed_body_is_not_handed_out_packed() -> None:
     publish(world, b"packed", UNKNOWN)
     batch = world.pull(Client(), "%DLQ%g")
     assert batch is not None, "a group without actions learns it when the reply is assembled"
-    world.group.settle(Reply([], [], [_unusable(job) for job in batch.jobs], []))
+    world.group.settle(PartialBatch([], [], [_unusable(job) for job in batch.jobs], []))
     world.turn_end()
     assert world.count("pyddmq_skipped_messages_total", "g", "%DLQ%g", "dead_letter_exhausted") == 1
     assert len(world.dead_letters()) == 1

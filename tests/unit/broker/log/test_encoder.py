@@ -22,7 +22,7 @@ from broker.format.record import (
 )
 from broker.format.unique_key import UniqueKeys
 from broker.log.encoder import Encoder, Stamp
-from broker.log.put import Position, Put
+from broker.log.put import LogPosition, Put
 from broker.options import StoreOptions
 from broker.queues.consume_queue import UNIT_BYTES, ConsumeQueue
 from broker.queues.topics import Topic, Topics
@@ -40,7 +40,7 @@ def make_topic(queues: int = 3) -> Topic:
     return Topics("/store", disk=disk, clock=ManualClock(), queue_file_units=100).grow("permits", queues)
 
 
-def encode(puts: list[Put], stamp: Stamp, *, atomic: bool) -> tuple[list[bytes], list[Position]]:
+def encode(puts: list[Put], stamp: Stamp, *, atomic: bool) -> tuple[list[bytes], list[LogPosition]]:
     """Encode as an append at commit-log offset 1000 does; records and positions."""
     encoder = Encoder(OPTIONS, UniqueKeys(bytes(4), Random(1)))
     measured = encoder.measure(puts, stamp, atomic=atomic)
@@ -55,7 +55,7 @@ def encode(puts: list[Put], stamp: Stamp, *, atomic: bool) -> tuple[list[bytes],
     return records, positions
 
 
-def plain(put: Put, position: Position, stamp: Stamp, mark: bytes) -> bytes:
+def plain(put: Put, position: LogPosition, stamp: Stamp, mark: bytes) -> bytes:
     """The record, field by field."""
     if put.unique_key:
         block = put.properties if put.properties.endswith(b"\x02") else put.properties + b"\x02"

@@ -12,12 +12,12 @@ from broker.errors import MessageRefused, StoreForeign
 from broker.format.java import tags_code
 from broker.format.record import HEADER, HEADER_BYTES, MAGIC_V2, split
 from broker.log.put import Put
-from broker.opening.accepted import accept
+from broker.opening.accepted_content import accept
 from broker.opening.foreign import in_layout
 from broker.queues.consume_queue import UNIT
 from broker.runtime.metrics import Metrics
 from broker.runtime.sums import crc32
-from broker.tools.check import Check, Finding, Severity
+from broker.tools.check import Severity, StoreCheck, StoreFinding
 from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 
@@ -143,9 +143,9 @@ def test_rocksdb_beside_the_files_is_opened_once_it_is_accepted(folder: str, kin
         open_store(disk)
 
 
-def check_of(disk: SimDisk) -> list[Finding]:
+def check_of(disk: SimDisk) -> list[StoreFinding]:
     """What the check of a store says of foreign content."""
-    return [each for each in Check(ROOT, disk, ManualClock()).run() if each.kind == "foreign"]
+    return [each for each in StoreCheck(ROOT, disk, ManualClock()).run() if each.kind == "foreign"]
 
 
 def test_many_names_are_shortened() -> None:
@@ -213,7 +213,7 @@ def test_check_of_a_store_names_what_is_foreign() -> None:
     write(disk, "consumequeue/CURRENT", "MANIFEST-000004\n")
     found = {
         finding.file: finding.severity
-        for finding in Check(ROOT, disk, ManualClock()).run()
+        for finding in StoreCheck(ROOT, disk, ManualClock()).run()
         if finding.kind == "foreign"
     }
     assert found == {"config/topicQueueMapping.json": Severity.NOTE, "consumequeue": Severity.DAMAGE}

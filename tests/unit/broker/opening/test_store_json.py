@@ -7,12 +7,12 @@ import struct
 import pytest
 
 from broker.errors import StoreGeometryDiffers, StoreUnreadable
-from broker.opening.store_json import AbortFile, Checkpoint, CheckpointFile, Geometry, check_geometry
+from broker.opening.store_json import AbortFile, CheckpointFile, Geometry, QueueCheckpoint, check_geometry
 from broker.runtime.file_writes import at_once
 from pyddmq.testing import SimDisk
 
 SIZES = Geometry(segment_bytes=4096, queue_file_units=8, index_slots=16, index_entries=64)
-POINT = Checkpoint(log_end=900, last_record=700, store_ms=1234, queues={"t": [[0, 3], [1, 5]]}, index_ms=7)
+POINT = QueueCheckpoint(log_end=900, last_record=700, store_ms=1234, queues={"t": [[0, 3], [1, 5]]}, index_ms=7)
 
 
 def folders() -> SimDisk:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 import pytest
 
 from broker.runtime.async_steps import run_async
-from broker.runtime.steps import Ended, StepRunner, noted, run_now, step
+from broker.runtime.steps import StepRunner, StepsEnd, noted, run_now, step
 from pyddmq.testing import ManualClock, ManualScheduler, VirtualLoop
 
 Work = Generator["Disk | None", None, int]
@@ -60,7 +60,7 @@ def test_step_tells_the_end_from_what_is_yielded() -> None:
     assert step(asked) == "a number"
     assert step(asked, 5) == "5?"
     ended = step(asked, error=ValueError("thrown"))
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, StepsEnd)
     assert ended.result == "thrown"
     other = asking()
     step(other)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.queues.consume_queue import FILLER_BYTES, UNIT, ConsumeQueue
-from broker.scheduled.delay.level_queue import DelayLevel, Ranges, Refused, Waiting
+from broker.scheduled.delay.level_queue import DelayLevel, LevelMessage, Ranges, RefusedDelay
 from pyddmq.testing import ManualClock, SimDisk
 
 DELAY_MS = 10_000
@@ -113,8 +113,8 @@ def test_settling_many_is_settling_each(before: list[int], offsets: set[int], re
         level = DelayLevel(1, 10_000, queue, ManualClock())
         for offset in before:
             level.complete(offset)
-        messages = [Waiting(1, offset, offset * 100, 100, 5) for offset in sorted(offsets)]
-        level.refused = {offset: Refused(messages[0], "refused", 0) for offset in sorted(refused)}
+        messages = [LevelMessage(1, offset, offset * 100, 100, 5) for offset in sorted(offsets)]
+        level.refused = {offset: RefusedDelay(messages[0], "refused", 0) for offset in sorted(refused)}
         if many:
             level.complete_all(messages)
         else:
@@ -131,7 +131,7 @@ def test_message_is_taken_at_its_due_time_and_once() -> None:
     assert offsets(level, 4) == []
     assert offsets(level, 6) == [0, 1, 2]
     assert offsets(level, 6) == []
-    assert level.head() == Waiting(3, 3, 300, 100, 7)
+    assert level.head() == LevelMessage(3, 3, 300, 100, 7)
 
 
 def test_take_is_bounded_but_never_empty_when_something_is_due() -> None:
@@ -166,7 +166,7 @@ def test_held_message_is_passed_over_until_it_is_let_go() -> None:
     """A cancel is about to take its place."""
     level = new_level(5, 5, 5, 5)
     level.held = {0, 2}
-    assert level.head() == Waiting(3, 1, 100, 100, 5)
+    assert level.head() == LevelMessage(3, 1, 100, 100, 5)
     assert offsets(level) == [1, 3]
     level.held.clear()
     level.give_back([0, 1, 2, 3])
@@ -178,8 +178,8 @@ def test_message_given_back_is_taken_again_and_refused_ones_before_it_stay_refus
     """Those from it on are looked at anew, and are refused no more."""
     level = new_level(*[5] * 4)
     offsets(level)
-    message = Waiting(3, 1, 100, 100, 5)
-    level.refused = {1: Refused(message, "refused", 0), 3: Refused(message, "refused", 0)}
+    message = LevelMessage(3, 1, 100, 100, 5)
+    level.refused = {1: RefusedDelay(message, "refused", 0), 3: RefusedDelay(message, "refused", 0)}
     level.give_back([2, 3])
     assert list(level.refused) == [1]
     assert offsets(level) == [2, 3]
@@ -190,7 +190,7 @@ def test_level_begins_within_its_queue_behind_what_is_completed(asked: int, posi
     """A saved position may lie outside of a queue that was made anew; it never goes back."""
     level = new_level(*[5] * 4)
     level.complete(2)
-    level.refused = {0: Refused(Waiting(3, 0, 0, 100, 5), "refused", 0)}
+    level.refused = {0: RefusedDelay(LevelMessage(3, 0, 0, 100, 5), "refused", 0)}
     level.begin_at(asked)
     assert (level.position, level.is_tried(position - 1), level.is_tried(position)) == (position, True, False)
     assert list(level.refused) == ([0] if position == 0 else [])
@@ -231,7 +231,7 @@ def test_what_came_after_a_step_back_does_not_wait_for_what_came_before() -> Non
     level.look()
     clock.set_wall_ms(41_000)
     assert offsets(level, 41_000, count_max=1) == [2]
-    assert level.head() == Waiting(3, 3, 300, 100, 40_001)
+    assert level.head() == LevelMessage(3, 3, 300, 100, 40_001)
     assert offsets(level, 41_000) == [3]
     level.give_back([3])
     assert [level.is_tried(offset) for offset in range(4)] == [False, False, True, False]

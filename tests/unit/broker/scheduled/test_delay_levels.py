@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.feature import Given, unit_code
+from broker.feature import OpenedFeatures, unit_code
 from broker.format.java import tags_code
 from broker.scheduled.delay.levels import DelayLevels, due_ms
 from broker.scheduled.delay.puts import delay_feature
@@ -37,7 +37,7 @@ def test_due_time_is_the_records_own_or_the_lists() -> None:
     assert due_ms(b"DELAY\x012\x02__PYDDMQ_DELAY_MS\x01-7\x02", 5, levels) == -2
     assert due_ms(b"DELAY\x01x\x02", 5, levels) == 1005
     assert due_ms(b"TAGS\x01a\x02", 5, levels) is None
-    codes = Given([delay_feature("3d")]).unit_codes
+    codes = OpenedFeatures([delay_feature("3d")]).unit_codes
     assert unit_code(b"SCHEDULE_TOPIC_XXXX", b"DELAY\x012\x02", 5, codes) == 5 + 3 * 86_400_000
     assert unit_code(b"SCHEDULE_TOPIC_XXXX", b"TAGS\x01a\x02", 5, codes) == tags_code(b"a")
     assert unit_code(b"other", b"TAGS\x01a\x02DELAY\x011\x02", 5, codes) == tags_code(b"a")

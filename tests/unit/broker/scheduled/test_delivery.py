@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from broker.errors import DiskFull, MessageRefused, RecordGone, StoreError
 from broker.log.put import Put
 from broker.queues.topics import Topic
-from broker.scheduled.delivery import Delivery, Due
+from broker.scheduled.delivery import Due, ScheduledDelivery
 from broker.scheduled.release_plain import Plain
 from broker.store import Store
 
@@ -63,7 +63,7 @@ class Room:
 
     def __init__(self) -> None:
         self.log = Log()
-        self.delivery: Delivery[str] = Delivery(cast(Store, self.log), self)
+        self.delivery: ScheduledDelivery[str] = ScheduledDelivery(cast(Store, self.log), self)
         self.refused: list[tuple[str, str]] = []
         self.lost: list[str] = []
         self.waits: list[list[str]] = []
@@ -225,7 +225,7 @@ def test_each_append_is_made_within_what_the_waiter_asked_for() -> None:
         entered.append(len(room.log.appends))
         return nullcontext()
 
-    room.delivery = Delivery(cast(Store, room.log), room, appending=around)
+    room.delivery = ScheduledDelivery(cast(Store, room.log), room, appending=around)
     room.deliver("pVp")
     assert entered == [0, 1, 2]
 

@@ -19,6 +19,7 @@ from hypothesis import settings
 from hypothesis import strategies as some
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from broker.scheduled.timer.log_units import take
 from broker.scheduled.timer.pending.log import (
     BLANK_MAGIC,
     MAGIC_DELETE,
@@ -29,7 +30,6 @@ from broker.scheduled.timer.pending.log import (
     TimersDamaged,
     Unit,
 )
-from broker.scheduled.timer.taking import take
 from pyddmq.testing import PowerCut, SimDisk
 from tests.stopping import end_run
 

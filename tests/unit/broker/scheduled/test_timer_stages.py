@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.runtime.metrics import Metrics
 from broker.scheduled.timer import metrics as counted
-from broker.scheduled.timer.stages import Stage, Stages
+from broker.scheduled.timer.stages import Stages, TimerPipelineStage
 from pyddmq.testing.manual_time import ManualClock
 
 
@@ -14,20 +14,20 @@ def test_time_of_a_stage_within_another_is_its_own() -> None:
     metrics = Metrics()
     stages = Stages(clock, metrics)
     for _ in range(2):
-        with stages.timed(Stage.DEQUEUE_GET_MESSAGE):
+        with stages.timed(TimerPipelineStage.DEQUEUE_GET_MESSAGE):
             clock.advance(1)
-            with stages.timed(Stage.DEQUEUE_PUT_MESSAGE):
+            with stages.timed(TimerPipelineStage.DEQUEUE_PUT_MESSAGE):
                 clock.advance(2)
             clock.advance(4)
-            with stages.timed(Stage.DEQUEUE_PUT_MESSAGE):
+            with stages.timed(TimerPipelineStage.DEQUEUE_PUT_MESSAGE):
                 clock.advance(8)
-    with stages.timed(Stage.ENQUEUE_GET):
+    with stages.timed(TimerPipelineStage.ENQUEUE_GET):
         clock.advance(16)
-    seconds = {stage: metrics.value(counted.STAGE_US, stage.value) / 1e6 for stage in Stage}
+    seconds = {stage: metrics.value(counted.STAGE_US, stage.value) / 1e6 for stage in TimerPipelineStage}
     assert seconds == {
-        Stage.ENQUEUE_GET: 16,
-        Stage.ENQUEUE_PUT: 0,
-        Stage.DEQUEUE_GET: 0,
-        Stage.DEQUEUE_GET_MESSAGE: 10,
-        Stage.DEQUEUE_PUT_MESSAGE: 20,
+        TimerPipelineStage.ENQUEUE_GET: 16,
+        TimerPipelineStage.ENQUEUE_PUT: 0,
+        TimerPipelineStage.DEQUEUE_GET: 0,
+        TimerPipelineStage.DEQUEUE_GET_MESSAGE: 10,
+        TimerPipelineStage.DEQUEUE_PUT_MESSAGE: 20,
     }

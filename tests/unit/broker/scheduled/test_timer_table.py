@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker.runtime.steps import run_now
 from broker.scheduled.timer.names import TimerOptions, slot_of
 from broker.scheduled.timer.pending.log import MAGIC_DELETE, MAGIC_ROLL, MAGIC_TIMER, TimerLog, Unit
-from broker.scheduled.timer.pending.table import CHUNK_UNITS, Entry, TimerTable, key_of
+from broker.scheduled.timer.pending.table import CHUNK_UNITS, PendingTimerRecord, TimerTable, key_of
 from broker.scheduled.timer.pending.wheel import TimerWheel
 from pyddmq.testing import SimDisk
 
@@ -35,10 +35,10 @@ class Table:
         self.table.begin_at(NOW)
         self.physical = 0
 
-    def entry(self, due_ms: int, *, replaces: int = -1, cancel: bool = False) -> Entry:
+    def entry(self, due_ms: int, *, replaces: int = -1, cancel: bool = False) -> PendingTimerRecord:
         """A record of the timer topic, behind all others in the log."""
         self.physical += 300
-        return Entry(self.physical, 300, slot_of(due_ms, SECOND), due_ms, TOPIC, replaces, cancel)
+        return PendingTimerRecord(self.physical, 300, slot_of(due_ms, SECOND), due_ms, TOPIC, replaces, cancel)
 
     def enter(self, *dues: int, now_ms: int = NOW) -> list[int]:
         """Enter timers; return the commit-log offsets of their records."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from lag.acks.log import AckLog, AckLogLimits, read_acks
-from lag.blocks import FileHead, FileKind, Gap, GapKind
+from lag.blocks import BlockGap, FileHead, FileKind, GapKind
 from pyddmq.testing.sim_disk import PowerCut, SimDisk
 from tests.unit.lag.acks.test_acks import batch
 
@@ -22,12 +22,12 @@ def log(disk: SimDisk, limits: AckLogLimits = LIMITS) -> AckLog:
 
 def offsets(disk: SimDisk) -> list[int]:
     """Return the offsets that are read."""
-    return [offset for each in read_acks(disk, FOLDER) if not isinstance(each, Gap) for offset in each[1].offsets]
+    return [offset for each in read_acks(disk, FOLDER) if not isinstance(each, BlockGap) for offset in each[1].offsets]
 
 
 def gaps(disk: SimDisk) -> list[GapKind]:
     """Return what is missing."""
-    return [each.kind for each in read_acks(disk, FOLDER) if isinstance(each, Gap)]
+    return [each.kind for each in read_acks(disk, FOLDER) if isinstance(each, BlockGap)]
 
 
 def test_batches_are_read_with_whose_they_are() -> None:
@@ -35,7 +35,7 @@ def test_batches_are_read_with_whose_they_are() -> None:
     disk = SimDisk()
     log(disk).add(batch(0))
     AckLog(disk, FOLDER, replace(HEAD, epoch=4), LIMITS).add(batch(10))
-    found = [each for each in read_acks(disk, FOLDER) if not isinstance(each, Gap)]
+    found = [each for each in read_acks(disk, FOLDER) if not isinstance(each, BlockGap)]
     assert [(head.epoch, head.group, made) for head, made in found] == [(3, "g", batch(0)), (4, "g", batch(10))]
 
 

@@ -16,9 +16,9 @@ from lag.export.names import ExportFile, parse
 from lag.export.place import ExportFailed, ExportPlace
 from lag.export.tables import ExportUnavailable, arrow
 from lag.journal.columns import QUEUES
-from lag.journal.reader import Wanted
+from lag.journal.reader import JournalQuery
 from lag.journal.tiers import DAY_MS
-from lag.journal.writer import JournalWriter, Origin
+from lag.journal.writer import JournalOrigin, JournalWriter
 from lag.samples import SAMPLE_FIELDS, EventKind, LagEvent, QueueSample, ScheduledSample
 from pyddmq.testing.sim_disk import SimDisk
 from tests.conftest import need_module
@@ -36,7 +36,7 @@ def _pyarrow() -> None:
 def journal(node: str = "n1", *, epoch: int = 1, snapshots: int = 6) -> SimDisk:
     """Return a journal of some snapshots."""
     disk = SimDisk()
-    made = JournalWriter(disk, FOLDER, Origin(cluster="c", node=node, epoch=epoch), LIMITS)
+    made = JournalWriter(disk, FOLDER, JournalOrigin(cluster="c", node=node, epoch=epoch), LIMITS)
     for number, rows in enumerate(fleet(9, 4, snapshots)):
         if number == 2:
             made.note(LagEvent(time_ms=NOW_MS, kind=EventKind.PAUSE, group="g", detail="by hand"))
@@ -101,7 +101,7 @@ def test_days_have_folders_of_their_own(tmp_path: Path) -> None:
     made = writer(disk)
     for time_ms in (DAY - 1, DAY, DAY + 1, DAY + DAY_MS):
         made.write(time_ms, [(("g", "t", 0), QueueSample(time_ms=time_ms))])
-    export(disk, FOLDER, place, Wanted(since_ms=DAY - 1, until_ms=DAY + DAY_MS))
+    export(disk, FOLDER, place, JournalQuery(since_ms=DAY - 1, until_ms=DAY + DAY_MS))
     dates = {name.split("/")[1] for name in place.names("queues")}
     assert dates == {f"date={date_of(DAY - 1)}", f"date={date_of(DAY)}"}
     assert len(samples_of(place)) == 3
@@ -208,7 +208,7 @@ def test_compaction_does_not_close_a_hole(tmp_path: Path) -> None:
     """What is not exported yet still can be."""
     disk, place = journal(), ExportPlace(str(tmp_path))
     for since, until in ((0, 2), (4, 6)):
-        export(disk, FOLDER, place, Wanted(since_ms=NOW_MS + since * 10_000, until_ms=NOW_MS + until * 10_000))
+        export(disk, FOLDER, place, JournalQuery(since_ms=NOW_MS + since * 10_000, until_ms=NOW_MS + until * 10_000))
     assert compact(place, date_of(NOW_MS)) == 0
     export(disk, FOLDER, place)
     assert compact(place, date_of(NOW_MS)) == 1
@@ -233,9 +233,9 @@ def test_damage_of_the_journal_is_told_and_ends_a_file(tmp_path: Path) -> None:
 def test_overlapping_files_give_each_row_once(tmp_path: Path) -> None:
     """As two exports at a time leave them."""
     disk, place = journal(), ExportPlace(str(tmp_path))
-    export(disk, FOLDER, place, Wanted(until_ms=NOW_MS + 40_000))
+    export(disk, FOLDER, place, JournalQuery(until_ms=NOW_MS + 40_000))
     other = ExportPlace(str(tmp_path / "other"))
-    export(disk, FOLDER, other, Wanted(since_ms=NOW_MS + 20_000))
+    export(disk, FOLDER, other, JournalQuery(since_ms=NOW_MS + 20_000))
     (name,) = other.names("queues")
     (tmp_path / "other" / name).rename(tmp_path / name)
     assert samples_of(place) == rows_of(disk)

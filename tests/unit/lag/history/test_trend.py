@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lag.history.reading import gather, span_of
-from lag.history.trend import Line, Trend
+from lag.history.trend import Trend, TrendLine
 from lag.journal.reader import JournalReader
 from lag.samples import LagEvent, QueueSample
 from pyddmq.testing.sim_disk import SimDisk
@@ -55,7 +55,7 @@ def test_part_keeps_its_worst_and_the_ends_are_the_last_of_theirs() -> None:
     """A peak of one sample is seen; the slope is of the ends of the parts."""
     lags = [0, 9, 1, 2, 30, 3, 4, 4, 5]
     found = trend([{("g", "t", 0): sample(each)} for each in lags], parts=3).queues()
-    assert found == {("g", "t", 0): Line(first=1, last=5, slope=2 / 30, parts=[9, 30, 5])}
+    assert found == {("g", "t", 0): TrendLine(first=1, last=5, slope=2 / 30, parts=[9, 30, 5])}
 
 
 def test_group_is_the_sum_of_its_queues() -> None:

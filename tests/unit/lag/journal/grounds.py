@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lag.blocks import Gap
+from lag.blocks import BlockGap
 from lag.journal.columns import Key
-from lag.journal.reader import Item, JournalReader, QueueRow, Wanted
-from lag.journal.writer import JournalWriter, Origin, WriterLimits
+from lag.journal.reader import Item, JournalQuery, JournalReader, QueueRow
+from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
 from lag.samples import QueueSample
 from pyddmq.testing.sim_disk import SimDisk
 
@@ -16,15 +16,15 @@ Rows = list[tuple[Key, QueueSample]]
 
 def writer(disk: SimDisk, *, epoch: int = 1, limits: WriterLimits = LIMITS) -> JournalWriter:
     """Return a writer of a node's start."""
-    return JournalWriter(disk, FOLDER, Origin(cluster="c", node="n1", epoch=epoch), limits)
+    return JournalWriter(disk, FOLDER, JournalOrigin(cluster="c", node="n1", epoch=epoch), limits)
 
 
-def read(disk: SimDisk, wanted: Wanted | None = None) -> list[Item]:
+def read(disk: SimDisk, wanted: JournalQuery | None = None) -> list[Item]:
     """Return all that a reader gives."""
     return list(JournalReader(disk, FOLDER).read(wanted))
 
 
-def rows_of(disk: SimDisk, wanted: Wanted | None = None) -> Rows:
+def rows_of(disk: SimDisk, wanted: JournalQuery | None = None) -> Rows:
     """Return samples, by (group, topic, queue)."""
     return [
         ((each.key.group, each.key.topic, each.key.queue), each.sample)
@@ -33,9 +33,9 @@ def rows_of(disk: SimDisk, wanted: Wanted | None = None) -> Rows:
     ]
 
 
-def gaps_of(disk: SimDisk, wanted: Wanted | None = None) -> list[Gap]:
+def gaps_of(disk: SimDisk, wanted: JournalQuery | None = None) -> list[BlockGap]:
     """Return what is missing."""
-    return [each for each in read(disk, wanted) if isinstance(each, Gap)]
+    return [each for each in read(disk, wanted) if isinstance(each, BlockGap)]
 
 
 def names(disk: SimDisk) -> list[str]:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lag.blocks import VERSION, FileHead, FileKind, Gap, GapKind, encode_block, encode_head, salt_of
-from lag.journal.reader import EventRow, JournalReader, ScheduledRow, Wanted
+from lag.blocks import VERSION, BlockGap, FileHead, FileKind, GapKind, encode_block, encode_head, salt_of
+from lag.journal.reader import EventRow, JournalQuery, JournalReader, ScheduledRow
 from lag.journal.scan import Block
 from lag.journal.writer import FILE_MS
 from lag.samples import EventKind, LagEvent, QueueSample, ScheduledSample
@@ -98,7 +98,7 @@ def test_any_bytes_behind_a_right_sum_are_named(payload: bytes) -> None:
     put(disk, RAW, head + encode_block(salt_of(head), len(head), data) + data)
     found = list(JournalReader(disk, FOLDER).blocks())
     assert len(found) == 1
-    if isinstance(found[0], Gap):
+    if isinstance(found[0], BlockGap):
         assert found[0].kind is GapKind.DAMAGED
         assert found[0].position == len(head)
 
@@ -184,7 +184,7 @@ def test_rows_are_given_by_time_group_and_topic() -> None:
             [ScheduledSample(time_ms=time_ms, kind="timer", topic="t")],
         )
     disk.read_bytes.clear()
-    wanted = Wanted(
+    wanted = JournalQuery(
         since_ms=NOW_MS + 2 * FILE_MS,
         until_ms=NOW_MS + 3 * FILE_MS,
         groups=frozenset("a"),
@@ -193,7 +193,7 @@ def test_rows_are_given_by_time_group_and_topic() -> None:
     assert rows_of(disk, wanted) == [(("a", "t", 0), QueueSample(time_ms=NOW_MS + 2 * FILE_MS))]
     assert not [each for each in read(disk, wanted) if isinstance(each, EventRow)]
     assert len([each for each in read(disk, wanted) if isinstance(each, ScheduledRow)]) == 1
-    assert len(rows_of(disk, Wanted(since_ms=NOW_MS + FILE_MS, until_ms=NOW_MS + FILE_MS + 1))) == 4
+    assert len(rows_of(disk, JournalQuery(since_ms=NOW_MS + FILE_MS, until_ms=NOW_MS + FILE_MS + 1))) == 4
 
 
 def test_gaps_outside_of_the_time_are_not_told() -> None:
@@ -202,9 +202,9 @@ def test_gaps_outside_of_the_time_are_not_told() -> None:
     journal = writer(disk)
     for time_ms in (0, 1_000_000, 1_010_000, 2_000_000, 2_010_000, 3_000_000):
         journal.write(NOW_MS + time_ms, [(("g", "t", 0), QueueSample(time_ms=NOW_MS + time_ms))])
-    wanted = Wanted(since_ms=NOW_MS + 1_500_000, until_ms=NOW_MS + 2_500_000)
+    wanted = JournalQuery(since_ms=NOW_MS + 1_500_000, until_ms=NOW_MS + 2_500_000)
     assert [gap.to_ms for gap in gaps_of(disk, wanted)] == [NOW_MS + 2_000_000, NOW_MS + 3_000_000]
-    wanted = Wanted(since_ms=NOW_MS + 1_005_000, until_ms=NOW_MS + 1_500_000)
+    wanted = JournalQuery(since_ms=NOW_MS + 1_005_000, until_ms=NOW_MS + 1_500_000)
     assert [gap.to_ms for gap in gaps_of(disk, wanted)] == [NOW_MS + 2_000_000]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lag.blocks import Gap, GapKind
+from lag.blocks import BlockGap, GapKind
 from lag.journal.columns import queue_sample
 from lag.journal.snapshots import SnapshotDecoder, SnapshotEncoder, decode_events, encode_events
 from lag.samples import EventKind, LagEvent, QueueSample
@@ -35,8 +35,8 @@ def test_moment_sequence_and_epoch_come_back() -> None:
 def test_what_is_missing_comes_back() -> None:
     """With and without its moments."""
     gaps = [
-        Gap(GapKind.TORN, "/f", 17, "it ends", NOW_MS, None),
-        Gap(GapKind.SILENT, "", 0, "nothing", None, NOW_MS + 5),
+        BlockGap(GapKind.TORN, "/f", 17, "it ends", NOW_MS, None),
+        BlockGap(GapKind.SILENT, "", 0, "nothing", None, NOW_MS + 5),
     ]
     encoder, decoder = SnapshotEncoder(), SnapshotDecoder()
     encoder.begin(NOW_MS, 0)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lag.blocks import GapKind
 from lag.journal.columns import Key
 from lag.journal.files import JournalFile, Tier, live_files, parse
-from lag.journal.reader import EventRow, QueueRow, ScheduledSummaryRow, SummaryRow, Wanted
+from lag.journal.reader import EventRow, JournalQuery, QueueRow, ScheduledSummaryRow, SummaryRow
 from lag.journal.summaries import QueueSummary
 from lag.journal.tiers import DAY_MS, HOUR_MS, TierLimits, Tiers, TierWork
 from lag.samples import EventKind, LagEvent, QueueSample, ScheduledSample
@@ -121,7 +121,7 @@ def expected(samples: list[QueueSample]) -> QueueSummary:
 def summaries(disk: SimDisk, finest: Tier) -> dict[Key, list[QueueSummary]]:
     """Return the summaries by queue, in order."""
     found = defaultdict(list)
-    for each in read(disk, Wanted(finest=finest)):
+    for each in read(disk, JournalQuery(finest=finest)):
         if isinstance(each, SummaryRow):
             assert each.tier is finest
             found["g", "t", each.key.queue].append(each.summary)
@@ -163,9 +163,9 @@ def test_events_waiting_and_gaps_are_kept() -> None:
     missing = [gap for gap in gaps_of(disk) if gap.kind is GapKind.DAMAGED]
     assert len(missing) == 1
     run(disk, DAY + DAY_MS, limits=FOR_EVER)
-    found = read(disk, Wanted(finest=Tier.HOUR))
+    found = read(disk, JournalQuery(finest=Tier.HOUR))
     assert [each.event for each in found if isinstance(each, EventRow)] == before
-    assert [gap.reason for gap in gaps_of(disk, Wanted(finest=Tier.HOUR)) if gap.kind is GapKind.DAMAGED] == [
+    assert [gap.reason for gap in gaps_of(disk, JournalQuery(finest=Tier.HOUR)) if gap.kind is GapKind.DAMAGED] == [
         missing[0].reason
     ]
     waiting = [each.summary for each in found if isinstance(each, ScheduledSummaryRow)]

@@ -9,7 +9,7 @@ import pytest
 
 from lag.blocks import GapKind
 from lag.journal.reader import EventRow, QueueRow
-from lag.journal.writer import EVENTS_MAX, FILE_MS, JournalWriter, Origin, WriterLimits
+from lag.journal.writer import EVENTS_MAX, FILE_MS, JournalOrigin, JournalWriter, WriterLimits
 from lag.samples import EventKind, LagEvent, QueueSample
 from pyddmq.testing.manual_time import ManualClock, ManualScheduler
 from pyddmq.testing.sim_disk import PowerCut, SimDisk
@@ -212,7 +212,7 @@ def test_file_that_ended_is_synced_beside_the_loop() -> None:
     clock = ManualClock()
     scheduler = ManualScheduler(clock)
     syncs = SimSyncs(disk, scheduler, Random(1))
-    journal = JournalWriter(disk, FOLDER, Origin(cluster="c", node="n", epoch=1), LIMITS, syncs=syncs)
+    journal = JournalWriter(disk, FOLDER, JournalOrigin(cluster="c", node="n", epoch=1), LIMITS, syncs=syncs)
     journal.write(HOUR_MS, one(HOUR_MS))
     journal.write(HOUR_MS + FILE_MS, one(HOUR_MS + FILE_MS))
     assert disk.synced_files == 0

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 
 from lag.report.data import (
     AgeBin,
+    EventMark,
     GroupPart,
     HeatMap,
     HeatRow,
     Incident,
-    Line,
-    Mark,
+    LagReportData,
+    LagSeries,
     Objective,
     QueueFigures,
-    Report,
-    Span,
+    StatusSpan,
 )
 from lag.report.findings import findings_of, worst_open
-from lag.report.options import Window
+from lag.report.options import ReportWindow
 from lag.report.summary import summary_of
 
 FROM_MS = 1_714_950_000_000
@@ -38,9 +38,9 @@ def group_part(name: str, status: str = "OK", *, queues: int = 8, height: int = 
     ]
     seconds = [None if each is None else each / 40 for each in lag]
     bad = status not in ("OK", "PAUSED", "CATCHING_UP")
-    spans = [Span(from_ms=FROM_MS, to_ms=FROM_MS + 8 * HOUR_MS, status="OK")]
-    spans.append(Span(from_ms=FROM_MS + 8 * HOUR_MS, to_ms=FROM_MS + 16 * HOUR_MS, status=status))
-    spans.append(Span(from_ms=FROM_MS + 16 * HOUR_MS, to_ms=TO_MS, status="CATCHING_UP" if height else "OK"))
+    spans = [StatusSpan(from_ms=FROM_MS, to_ms=FROM_MS + 8 * HOUR_MS, status="OK")]
+    spans.append(StatusSpan(from_ms=FROM_MS + 8 * HOUR_MS, to_ms=FROM_MS + 16 * HOUR_MS, status=status))
+    spans.append(StatusSpan(from_ms=FROM_MS + 16 * HOUR_MS, to_ms=TO_MS, status="CATCHING_UP" if height else "OK"))
     return GroupPart(
         cluster="main",
         group=name,
@@ -68,7 +68,7 @@ def group_part(name: str, status: str = "OK", *, queues: int = 8, height: int = 
             earlier_coverage=0.92,
         ),
         spans=spans,
-        line=Line(times_ms=times, lag=lag, seconds=seconds, produced=[20.0] * BUCKETS, consumed=[19.0] * BUCKETS),
+        line=LagSeries(times_ms=times, lag=lag, seconds=seconds, produced=[20.0] * BUCKETS, consumed=[19.0] * BUCKETS),
         heat=HeatMap(
             times_ms=times,
             rows=[
@@ -129,10 +129,10 @@ def _queue(queue: int, status: str, height: int) -> QueueFigures:
     )
 
 
-def report(groups: Sequence[GroupPart], *, gaps: Sequence[str] = (), marks: Sequence[Mark] = ()) -> Report:
+def report(groups: Sequence[GroupPart], *, gaps: Sequence[str] = (), marks: Sequence[EventMark] = ()) -> LagReportData:
     """Make a report of groups, with the findings that the engines' reports have."""
     findings, left_out = findings_of(groups)
-    return Report(
+    return LagReportData(
         title="Consumption lag of main",
         from_ms=FROM_MS,
         to_ms=TO_MS,
@@ -141,7 +141,7 @@ def report(groups: Sequence[GroupPart], *, gaps: Sequence[str] = (), marks: Sequ
         samples=8_640 * len(groups),
         gaps=gaps,
         groups=groups,
-        summary=summary_of(groups, Window(from_ms=FROM_MS, to_ms=TO_MS), "UTC"),
+        summary=summary_of(groups, ReportWindow(from_ms=FROM_MS, to_ms=TO_MS), "UTC"),
         level=worst_open(groups),
         findings=findings,
         findings_left_out=left_out,
@@ -149,14 +149,14 @@ def report(groups: Sequence[GroupPart], *, gaps: Sequence[str] = (), marks: Sequ
     )
 
 
-def mark(kind: str, hour: int, group: str = "", *, count: int = 1, detail: str = "") -> Mark:
+def mark(kind: str, hour: int, group: str = "", *, count: int = 1, detail: str = "") -> EventMark:
     """Make an event at an hour of the window."""
-    return Mark(
+    return EventMark(
         time_ms=FROM_MS + hour * HOUR_MS, kind=kind, node="node-1", group=group, topic="", count=count, detail=detail
     )
 
 
-def troubled() -> Report:
+def troubled() -> LagReportData:
     """Make a report with one of each kind of trouble."""
     return report(
         [

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from lag.report.data import HeatMap, HeatRow, Span
+from lag.report.data import HeatMap, HeatRow, StatusSpan
 from tests.unit.lag.report.examples import FROM_MS, HOUR_MS, TO_MS
 
 pytest.importorskip("jinja2")
@@ -51,7 +51,7 @@ def test_what_is_not_known_is_a_line_and_no_box() -> None:
 def test_boxes_are_at_their_moments() -> None:
     """Of statuses, in thousandths of the window; one path for each shade."""
     spans = [
-        Span(from_ms=FROM_MS + begin * HOUR_MS, to_ms=FROM_MS + end * HOUR_MS, status=status)
+        StatusSpan(from_ms=FROM_MS + begin * HOUR_MS, to_ms=FROM_MS + end * HOUR_MS, status=status)
         for begin, end, status in ((0, 6, "OK"), (6, 12, "STOP"), (12, 24, "OK"))
     ]
     drawn = bands.status_bands([("billing", spans)], FROM_MS, TO_MS)

@@ -17,10 +17,10 @@ from lag.journal.files import Tier
 from lag.report.column_rules import Judge, text_of
 from lag.report.column_samples import TEXTS, SampleColumns, Samples, ordered
 from lag.report.judged import JudgedSamples, listed
-from lag.report.options import Window
+from lag.report.options import ReportWindow
 from lag.rules import causes, quantities, statuses
 from lag.rules.facts import WINDOW_FACTS, rows_of
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.rules.queue_rules import figures_of
 from lag.rules.topic_rules import beside
 from lag.samples import QueueSample
@@ -44,9 +44,9 @@ def samples_of(queues: Queues) -> Samples:
     return ordered(*gatherer.samples())[1]
 
 
-def judged(queues: Queues, limits: Limits, resets: Mapping[tuple[str, int], int]) -> tuple[JudgedSamples, Judge]:
+def judged(queues: Queues, limits: LagLimits, resets: Mapping[tuple[str, int], int]) -> tuple[JudgedSamples, Judge]:
     """Judge all samples of queues, as columns, with the causes of all."""
-    window = Window(from_ms=BEGIN - 100_000_000, to_ms=BEGIN + 100_000_000)
+    window = ReportWindow(from_ms=BEGIN - 100_000_000, to_ms=BEGIN + 100_000_000)
     found = JudgedSamples.of(
         samples_of(queues), window, limits, [[resets[key]] if key in resets else [] for key in queues]
     )
@@ -59,7 +59,7 @@ def values(judge: Judge, name: str, count: int) -> list[Any]:
     return listed(judge.facts[name], count, text_of if name in ("status", "cause", "time_lag_method") else None)
 
 
-def plain(queues: Queues, limits: Limits, resets: Mapping[tuple[str, int], int]) -> list[dict[str, Any]]:
+def plain(queues: Queues, limits: LagLimits, resets: Mapping[tuple[str, int], int]) -> list[dict[str, Any]]:
     """Judge each sample of each queue alone, in the order of queues and moments, without causes."""
     found = []
     for key, samples in queues.items():
@@ -73,7 +73,7 @@ def plain(queues: Queues, limits: Limits, resets: Mapping[tuple[str, int], int])
     return found
 
 
-def hold_equal(queues: Queues, limits: Limits, resets: Mapping[tuple[str, int], int]) -> set[Any]:
+def hold_equal(queues: Queues, limits: LagLimits, resets: Mapping[tuple[str, int], int]) -> set[Any]:
     """Hold that both ways come to the same; return the statuses that were seen."""
     found, judge = judged(queues, limits, resets)
     wanted = plain(queues, limits, resets)
@@ -92,7 +92,7 @@ def test_random_windows(seed: int) -> None:
     random = Random(4711 + seed)
     queues = {(f"t{number:03}", 0): wild_queue(random) for number in range(60)}
     resets = {key: BEGIN + random.randint(0, 400_000) for key in queues if random.random() < 0.5}
-    limits = Limits(samples_min=2, target_ms=30_000) if seed % 2 else Limits()
+    limits = LagLimits(samples_min=2, target_ms=30_000) if seed % 2 else LagLimits()
     assert len(hold_equal(queues, limits, resets)) > 10
 
 
@@ -125,9 +125,9 @@ def test_queues_of_a_topic_stand_beside_each_other() -> None:
         # The second queue was read twice within the last moment.
         last = queues[f"t{number}", 1][-1]
         queues[f"t{number}", 1].append(replace(last, time_ms=last.time_ms + 1, end=(last.end or 0) + 5))
-        found, judge = judged(queues, Limits(), {})
+        found, judge = judged(queues, LagLimits(), {})
         ends = np.flatnonzero(found.last).tolist()
-        facts = plain(queues, Limits(), {})
+        facts = plain(queues, LagLimits(), {})
         others = beside({row: facts[row] for row in ends})
         names = (*others[ends[0]], *quantities.TOPIC_QUANTITIES, "status", "cause")
         lists = {name: values(judge, name, found.count) for name in names}
@@ -146,7 +146,7 @@ def test_texts_stay_with_their_samples() -> None:
     sample = QueueSample(time_ms=BEGIN, start=0, end=9, committed=3)
     queues = {("t", 0): [sample, replace(sample, time_ms=BEGIN + 10_000, held_reason="it broke", out_client="a")],
               ("t", 1): [replace(sample, held_reason="late")]}  # fmt: skip
-    found, _ = judged(queues, Limits(), {})
+    found, _ = judged(queues, LagLimits(), {})
     rows = list(found.told(np.arange(found.count)))
     assert [(row["held_reason"], row["out_client"]) for row in rows] == [
         (None, None),

@@ -12,13 +12,13 @@ from broker.runtime.disk import RealDisk
 from lag.export.export import export
 from lag.export.names import parse
 from lag.export.place import ExportFailed, ExportPlace
-from lag.journal.reader import Wanted
-from lag.journal.writer import JournalWriter, Origin, WriterLimits
-from lag.report.data import Report
+from lag.journal.reader import JournalQuery
+from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
+from lag.report.data import LagReportData
 from lag.report.exported import exported_at_most
 from lag.report.local import make_locally
-from lag.report.options import Input, ReportOptions, Window
-from lag.rules.limits import Limits
+from lag.report.options import Input, ReportOptions, ReportWindow
+from lag.rules.limits import LagLimits
 from lag.samples import EventKind, LagEvent, QueueSample
 from tests.conftest import need_module
 from tests.unit.lag.rules.cases import BEGIN
@@ -35,14 +35,14 @@ def _pyarrow() -> None:
 
 def options(given: Input, rounds: int) -> ReportOptions:
     """Return options of a window over some rounds."""
-    window = Window(from_ms=BEGIN, to_ms=BEGIN + rounds * EVERY_MS)
-    return ReportOptions(given=given, window=window, limits=Limits(), compared=False)
+    window = ReportWindow(from_ms=BEGIN, to_ms=BEGIN + rounds * EVERY_MS)
+    return ReportOptions(given=given, window=window, limits=LagLimits(), compared=False)
 
 
 def exported(tmp_path: Path, rounds: int, without: range = range(0), until: int | None = None) -> ExportPlace:
     """Write a journal in which some rounds are missing, and export it."""
     writer = JournalWriter(
-        RealDisk(), f"{tmp_path}/j", Origin(cluster="c", node="n 1", epoch=7), WriterLimits(free_bytes_min=0)
+        RealDisk(), f"{tmp_path}/j", JournalOrigin(cluster="c", node="n 1", epoch=7), WriterLimits(free_bytes_min=0)
     )
     for number in range(rounds):
         now = BEGIN + number * EVERY_MS
@@ -51,11 +51,11 @@ def exported(tmp_path: Path, rounds: int, without: range = range(0), until: int 
             assert writer.write(now, [(("g", "t", 3), sample)])
     writer.close(BEGIN + rounds * EVERY_MS)
     place = ExportPlace(f"{tmp_path}/e")
-    export(DISK, f"{tmp_path}/j", place, Wanted(until_ms=until))
+    export(DISK, f"{tmp_path}/j", place, JournalQuery(until_ms=until))
     return place
 
 
-def report_of(place: ExportPlace, rounds: int) -> Report:
+def report_of(place: ExportPlace, rounds: int) -> LagReportData:
     """Return the report of exported files."""
     return make_locally(DISK, options(Input(exported=[place.url]), rounds))
 
@@ -65,7 +65,7 @@ def test_report_is_that_of_the_journal(tmp_path: Path) -> None:
     random, rounds = Random(4714), 90
     queues = {("g", f"t{number % 3}", number): wild_queue(random) for number in range(30)}
     writer = JournalWriter(
-        RealDisk(), f"{tmp_path}/j", Origin(cluster="c", node="n", epoch=7), WriterLimits(free_bytes_min=0)
+        RealDisk(), f"{tmp_path}/j", JournalOrigin(cluster="c", node="n", epoch=7), WriterLimits(free_bytes_min=0)
     )
     writer.note(LagEvent(time_ms=BEGIN + 25_000, kind=EventKind.RESET, group="g", topic="t1", detail="by hand"))
     for number in range(rounds):
@@ -100,7 +100,7 @@ def test_snapshots_that_were_not_exported_are_gaps(tmp_path: Path) -> None:
     late = file._replace(first=15, last=18)
     Path(place.url, late.name).write_bytes(b"not Parquet")
     later = ExportPlace(f"{tmp_path}/later")
-    export(DISK, f"{tmp_path}/j", later, Wanted(since_ms=BEGIN + 30 * EVERY_MS))
+    export(DISK, f"{tmp_path}/j", later, JournalQuery(since_ms=BEGIN + 30 * EVERY_MS))
     for each in later.names("queues"):
         Path(later.url, each).rename(Path(place.url, each))
     assert report_of(place, 40).gaps == [

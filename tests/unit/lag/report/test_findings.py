@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from lag.report.data import GroupPart, Incident, Span
+from lag.report.data import GroupPart, Incident, StatusSpan
 from lag.report.findings import FINDINGS_MAX, findings_of, marks_of, worst_open
-from lag.report.options import Window
+from lag.report.options import ReportWindow
 from lag.report.summary import summary_of
 from tests.unit.lag.report.examples import FROM_MS, TO_MS, group_part
 
-WINDOW = Window(from_ms=FROM_MS, to_ms=TO_MS)
+WINDOW = ReportWindow(from_ms=FROM_MS, to_ms=TO_MS)
 MINUTE_MS = 60_000
 
 
@@ -76,7 +76,7 @@ def test_one_reason_for_many_groups_is_one_finding() -> None:
 
 def test_open_finding_of_a_group_that_was_recorded_no_longer_says_until_when() -> None:
     """Whether it has ended is not known."""
-    ended = Span(from_ms=FROM_MS + 5 * MINUTE_MS, to_ms=TO_MS, status="UNKNOWN")
+    ended = StatusSpan(from_ms=FROM_MS + 5 * MINUTE_MS, to_ms=TO_MS, status="UNKNOWN")
     went = replace(part("a", "UNKNOWN", incident("STOP", 1, None)), spans=[ended])
     [[finding], _] = findings_of([went])
     assert (finding.to_ms, finding.seen_ms) == (None, ended.from_ms)

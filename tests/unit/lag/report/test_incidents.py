@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from lag.report import incidents
-from lag.report.incidents import Entry, Ledger, longest, make_ledger
+from lag.report.incidents import IncidentLedger, LedgerIncident, longest, make_ledger
 from lag.report.local import reduce_locally
-from lag.report.options import Input, ReportOptions, Window
-from lag.rules.limits import Limits
+from lag.report.options import Input, ReportOptions, ReportWindow
+from lag.rules.limits import LagLimits
 from lag.samples import EventKind, LagEvent, QueueSample
 from pyddmq.testing.sim_disk import SimDisk
 from tests.unit.lag.report.test_local import EVERY_MS, Rounds, sample, write
@@ -22,10 +22,10 @@ from tests.unit.lag.samples import NOW_MS
 PLACE = ("g", "t", 0)
 
 
-def ledger(disk: SimDisk, rounds: int, **given: Any) -> Ledger:
+def ledger(disk: SimDisk, rounds: int, **given: Any) -> IncidentLedger:
     """Return the ledger of some rounds."""
-    window = Window(from_ms=NOW_MS, to_ms=NOW_MS + rounds * EVERY_MS)
-    options = ReportOptions(given=Input(journals=["j"]), window=window, limits=Limits())
+    window = ReportWindow(from_ms=NOW_MS, to_ms=NOW_MS + rounds * EVERY_MS)
+    options = ReportOptions(given=Input(journals=["j"]), window=window, limits=LagLimits())
     return make_ledger(disk, options, reduce_locally, **given)
 
 
@@ -133,7 +133,7 @@ def test_pieces_have_the_incidents_of_the_whole(monkeypatch: pytest.MonkeyPatch,
     disk, random = SimDisk(), Random(seed)
     write(disk, "j", wild(random, 600))
 
-    def plain(made: Ledger) -> list[Entry]:
+    def plain(made: IncidentLedger) -> list[LedgerIncident]:
         return [replace(each, changes=()) for each in made.incidents]
 
     whole = plain(ledger(disk, 600))
@@ -181,8 +181,8 @@ def test_days_with_many_samples_are_read_in_shorter_pieces(monkeypatch: pytest.M
     """And none is shorter than its lead; together they are the window."""
     disk = SimDisk()
     write(disk, "j", rounds_of([ok(number) for number in range(4_000)]))
-    window = Window(from_ms=NOW_MS, to_ms=NOW_MS + 90_000_000)
-    options = ReportOptions(given=Input(journals=["j"]), window=window, limits=Limits())
+    window = ReportWindow(from_ms=NOW_MS, to_ms=NOW_MS + 90_000_000)
+    options = ReportOptions(given=Input(journals=["j"]), window=window, limits=LagLimits())
     day = [(each.counted_ms, each.to_ms) for each in incidents.pieces_of(disk, options)]
     assert day == [(NOW_MS, NOW_MS + 86_400_000)], "the second day has no samples"
     monkeypatch.setattr(incidents, "SAMPLES_MAX", 100)

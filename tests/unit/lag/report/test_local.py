@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from lag.journal.columns import Key
-from lag.journal.writer import JournalWriter, Origin, WriterLimits
+from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
 from lag.report import column_facts, column_samples, local
-from lag.report.data import GroupPart, Report
+from lag.report.data import GroupPart, LagReportData
 from lag.report.local import make_locally
-from lag.report.options import Input, ReportOptions, Window
-from lag.rules.limits import Limits
+from lag.report.options import Input, ReportOptions, ReportWindow
+from lag.rules.limits import LagLimits
 from lag.samples import EventKind, LagEvent, QueueSample
 from pyddmq.testing.sim_disk import SimDisk
 from tests.unit.lag.samples import NOW_MS, fleet
@@ -26,7 +26,7 @@ Rounds = Sequence[Sequence[tuple[Key, QueueSample]]]
 def write(disk: SimDisk, folder: str, rounds: Rounds, events: Sequence[LagEvent] = (), node: str = "n") -> None:
     """Write a node's rounds, and events before the first round that is not earlier."""
     limits = WriterLimits(free_bytes_min=0)
-    journal = JournalWriter(disk, folder, Origin(cluster="c", node=node, epoch=len(folder)), limits)
+    journal = JournalWriter(disk, folder, JournalOrigin(cluster="c", node=node, epoch=len(folder)), limits)
     rest = sorted(events, key=lambda event: event.time_ms)
     for rows in rounds:
         now = rows[0][1].time_ms
@@ -51,16 +51,16 @@ def rounds_of(count: int, key: Key = ("g", "t", 0), **known: Any) -> list[list[t
     return [[(key, sample(NOW_MS + number * EVERY_MS, **known))] for number in range(count)]
 
 
-def made(disk: SimDisk, *folders: str, rounds: int, **given: Any) -> Report:
+def made(disk: SimDisk, *folders: str, rounds: int, **given: Any) -> LagReportData:
     """Make the report over some rounds."""
-    window = Window(from_ms=NOW_MS, to_ms=NOW_MS + rounds * EVERY_MS)
+    window = ReportWindow(from_ms=NOW_MS, to_ms=NOW_MS + rounds * EVERY_MS)
     options = ReportOptions(
-        given=Input(journals=folders), window=window, limits=Limits(), **{"compared": False, **given}
+        given=Input(journals=folders), window=window, limits=LagLimits(), **{"compared": False, **given}
     )
     return make_locally(disk, options)
 
 
-def part(report: Report, name: str) -> GroupPart:
+def part(report: LagReportData, name: str) -> GroupPart:
     """Return a group."""
     return next(each for each in report.groups if each.group == name)
 
@@ -192,8 +192,8 @@ def test_coverage_stands_beside_the_share() -> None:
         [(key, replace(each, time_ms=each.time_ms + 100 * EVERY_MS))] for [(key, each)] in rounds_of(100)
     ]
     write(disk, "j", rounds)
-    window = Window(from_ms=NOW_MS + 100 * EVERY_MS, to_ms=NOW_MS + 200 * EVERY_MS)
-    options = ReportOptions(given=Input(journals=["j"]), window=window, limits=Limits())
+    window = ReportWindow(from_ms=NOW_MS + 100 * EVERY_MS, to_ms=NOW_MS + 200 * EVERY_MS)
+    options = ReportOptions(given=Input(journals=["j"]), window=window, limits=LagLimits())
     found = part(make_locally(disk, options), "g").objective
     assert (found.samples, found.coverage) == (100, 1.0)
     assert (found.earlier_samples, found.earlier_samples_share) == (3, 1.0)
@@ -218,7 +218,8 @@ def test_messages_lost_before_the_first_kept_one_are_not_finished_later() -> Non
     write(disk, "j", rows)
     assert made(disk, "j", rounds=3).groups[0].lost == 350
     reduced = local.reduce_locally(disk, ReportOptions(
-        given=Input(journals=["j"]), window=Window(from_ms=NOW_MS, to_ms=NOW_MS + 3 * EVERY_MS), limits=Limits()
+        given=Input(journals=["j"]), window=ReportWindow(from_ms=NOW_MS, to_ms=NOW_MS + 3 * EVERY_MS),
+        limits=LagLimits()
     ))  # fmt: skip
     assert [row["ended"] for row in reduced.objectives if row["group"] == "g"] == [350 + 100]
 

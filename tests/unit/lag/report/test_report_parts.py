@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from lag.report.options import Input, Reduced, ReportOptions, Window
+from lag.report.options import Input, Reduced, ReportOptions, ReportWindow
 from lag.report.parts import GAPS_MAX, assemble
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.rules.statuses import SEVERITY
 from tests.unit.lag.report.examples import FROM_MS, HOUR_MS, TO_MS
 
-OPTIONS = ReportOptions(given=Input(journals=["j"]), window=Window(from_ms=FROM_MS, to_ms=TO_MS), limits=Limits())
+OPTIONS = ReportOptions(
+    given=Input(journals=["j"]), window=ReportWindow(from_ms=FROM_MS, to_ms=TO_MS), limits=LagLimits()
+)
 
 
 def reduced(**given: Any) -> Reduced:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lag.journal.writer import JournalWriter, Origin, WriterLimits
+from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
 from lag.report.markdown import render_markdown
 from lag.samples import ScheduledSample
 from pyddmq.testing.sim_disk import SimDisk
@@ -15,7 +15,7 @@ from tests.unit.lag.samples import NOW_MS
 def waited(disk: SimDisk) -> None:
     """Write ten rounds in which a delay level was late, a transaction is undecided, and timers are in time."""
     limits = WriterLimits(free_bytes_min=0)
-    journal = JournalWriter(disk, "j", Origin(cluster="c", node="n", epoch=1), limits)
+    journal = JournalWriter(disk, "j", JournalOrigin(cluster="c", node="n", epoch=1), limits)
     for number in range(10):
         now = NOW_MS + number * EVERY_MS
         is_late = number == 4

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.samples import QueueSample
 
 BEGIN: Final = 1_700_000_000_000
@@ -62,7 +62,7 @@ class Case:
     evidence: str | None = None
     now_s: int | None = None
     reset_s: int | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: LagLimits = field(default_factory=LagLimits)
 
     @property
     def now_ms(self) -> int:
@@ -201,7 +201,7 @@ CASES: Final = (
     Case(
         name="late, by another target in time",
         samples=_full(end=_by(2000, 10), committed=_by(1000, 10), committed_ms=_before(120), **_LIVE),
-        limits=Limits(target_ms=120_000),
+        limits=LagLimits(target_ms=120_000),
         status="OK",
     ),
     Case(
@@ -671,7 +671,7 @@ CASES: Final = (
         status="WARN",
         cause="slow_consumer",
         figures={"time_lag_ms": 5000.0, "time_lag_low_ms": 0},
-        limits=Limits(target_ms=4_000, floor_messages=0, floor_ms=0),
+        limits=LagLimits(target_ms=4_000, floor_messages=0, floor_ms=0),
     ),
     Case(
         name="older than the window",

@@ -6,7 +6,7 @@ import pytest
 
 from lag.rules import causes, statuses
 from lag.rules.expression import (
-    Expression,
+    RuleExpression,
     Value,
     all_of,
     any_of,
@@ -22,7 +22,7 @@ from lag.rules.expression import (
     surely,
 )
 from lag.rules.facts import WINDOW_FACTS, facts_of, rows_of
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.rules.quantities import QUANTITIES
 from lag.rules.topic_rules import ALONE
 from tests.unit.lag.rules.cases import window
@@ -76,7 +76,7 @@ GIVEN: dict[str, Value] = {"a": 7, "b": 2, "n": None, "t": True, "f": False, "ze
     ],
     ids=str,
 )
-def test_plain_value(expression: Expression, value: Value) -> None:
+def test_plain_value(expression: RuleExpression, value: Value) -> None:
     """Null is not known; nothing is computed from it, and `or` and `and` need it no more where the other decides."""
     found = compiled(expression)(GIVEN)
     assert found == value
@@ -96,7 +96,7 @@ def test_plain_value(expression: Expression, value: Value) -> None:
         (constant(True), "true"),
     ],
 )
-def test_formula(expression: Expression, text: str) -> None:
+def test_formula(expression: RuleExpression, text: str) -> None:
     """People read it without knowing how it is made."""
     assert str(expression) == text
 
@@ -110,7 +110,7 @@ def test_a_fact_that_was_not_given_is_an_error() -> None:
 def test_rules_name_nothing_but_facts_figures_and_limits() -> None:
     """And every fact of the window is looked at by one of them, or told by a cause."""
     samples = window(1, start=0, end=0)
-    facts = facts_of(rows_of(samples), samples[0], 0, Limits()).keys() | ALONE.keys() | QUANTITIES.keys()
+    facts = facts_of(rows_of(samples), samples[0], 0, LagLimits()).keys() | ALONE.keys() | QUANTITIES.keys()
     named = {name for each in QUANTITIES.values() for name in names_in(each.rule)}
     named |= names_in(statuses.RULE) | names_in(causes.RULE)
     assert named <= facts | {"hot", "status"}

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from tools.rules_doc import meanings_of_limits
 
 BAD = {
@@ -34,20 +34,20 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(Limits)])
+@pytest.mark.parametrize("name", [field.name for field in fields(LagLimits)])
 def test_each_limit_has_a_bound(name: str) -> None:
     """The text names the limit and the value."""
     with pytest.raises(ValueError, match=rf"{name} .*{BAD[name]}"):
-        Limits(**{name: BAD[name]})  # type: ignore[arg-type]
+        LagLimits(**{name: BAD[name]})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("name", "value"), [("stop_ms", 1.5), ("stop_ms", True), ("dead_band", "0.1")])
 def test_limit_of_another_type_is_refused(name: str, value: object) -> None:
     """A share is no text, and a count no yes."""
     with pytest.raises(ValueError, match=f"{name} must be an? (integer|number), got {value!r}"):
-        Limits(**{name: value})  # type: ignore[arg-type]
+        LagLimits(**{name: value})  # type: ignore[arg-type]
 
 
 def test_each_limit_is_described() -> None:
     """By the docstring, from which the page is made."""
-    assert list(meanings_of_limits()) == [field.name for field in fields(Limits)]
+    assert list(meanings_of_limits()) == [field.name for field in fields(LagLimits)]

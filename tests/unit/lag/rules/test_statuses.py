@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.rules.queue_rules import judge
 from lag.rules.statuses import BY_NAME, SEVERITY, STATUSES, Level, level, worst
 from lag.samples import QueueSample
@@ -89,7 +89,7 @@ def test_missing_data_never_gives_ok(samples: list[QueueSample], name: str) -> N
     blind = [*samples[:-1], without(samples[-1], name)]
     assert judge(blind, now).status not in ("OK", "CATCHING_UP")
     assert judge(samples[-2:], now).status not in ("OK", "CATCHING_UP")
-    assert judge(samples, now + Limits().stale_ms + 1).status not in (
+    assert judge(samples, now + LagLimits().stale_ms + 1).status not in (
         "OK",
         "CATCHING_UP",
         "WARN",

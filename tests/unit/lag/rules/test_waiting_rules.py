@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.rules.waiting_rules import WAITING, judge_waiting
 from lag.samples import ScheduledSample
 
@@ -79,6 +79,6 @@ def test_row_is_judged_by_itself(name: str) -> None:
 def test_limits_are_those_of_the_rules_and_time_goes_on() -> None:
     """An old row is judged as of now where that is asked for."""
     sample = row("timer", pending=1, overdue=1, oldest_due_ms=NOW - 10)
-    assert judge_waiting(sample, NOW, Limits(late_ms=10)).status == "LATE"
+    assert judge_waiting(sample, NOW, LagLimits(late_ms=10)).status == "LATE"
     assert judge_waiting(sample, NOW + 3_000).status == "LATE"
     assert judge_waiting(sample, NOW - 10_000).figures["lateness_ms"] == 10

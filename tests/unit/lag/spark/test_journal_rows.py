@@ -8,9 +8,9 @@ import pytest
 
 from broker.runtime.disk import RealDisk
 from lag.journal.files import Tier
-from lag.journal.reader import JournalReader, QueueRow, SummaryRow, Wanted
+from lag.journal.reader import JournalQuery, JournalReader, QueueRow, SummaryRow
 from lag.journal.tiers import TierLimits, Tiers
-from lag.journal.writer import JournalWriter, Origin, WriterLimits
+from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
 from lag.samples import SAMPLE_FIELDS
 from tests.conftest import need_module
 from tests.unit.lag.samples import NOW_MS, fleet
@@ -27,7 +27,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> str:
     snapshots = fleet(5, 60, SNAPSHOTS)
     for epoch, some in ((1, snapshots[:25]), (2, snapshots[25:])):
         writer = JournalWriter(
-            RealDisk(), folder, Origin(cluster="c", node="n", epoch=epoch), WriterLimits(free_bytes_min=0)
+            RealDisk(), folder, JournalOrigin(cluster="c", node="n", epoch=epoch), WriterLimits(free_bytes_min=0)
         )
         for number, rows in enumerate(some):
             there = rows[1:] if number % 5 == 1 else rows[:-1] if number % 7 == 3 else rows
@@ -50,7 +50,7 @@ def by_source(folder: str, names: list[str], **options: str) -> list[dict[str, A
     return [row for part in source.partitions() for batch in source.read(part) for row in batch.to_pylist()]
 
 
-def expected(folder: str, wanted: Wanted) -> list[dict[str, Any]]:
+def expected(folder: str, wanted: JournalQuery) -> list[dict[str, Any]]:
     """Return what the journal's reader has of it."""
     found = []
     for row in JournalReader(RealDisk(read_only=True), folder).read(wanted):
@@ -73,17 +73,17 @@ def expected(folder: str, wanted: Wanted) -> list[dict[str, Any]]:
 
 
 CASES = {
-    "all": ({}, Wanted()),
-    "minutes": ({"finest": "minute"}, Wanted(finest=Tier.MINUTE)),
+    "all": ({}, JournalQuery()),
+    "minutes": ({"finest": "minute"}, JournalQuery(finest=Tier.MINUTE)),
     "a time": (
         {"since": str(NOW_MS + 50_001), "until": str(NOW_MS + 120_001)},
-        Wanted(since_ms=NOW_MS + 50_001, until_ms=NOW_MS + 120_001),
+        JournalQuery(since_ms=NOW_MS + 50_001, until_ms=NOW_MS + 120_001),
     ),
-    "a topic": ({"topic": "orders-3,orders-4"}, Wanted(topics=frozenset({"orders-3", "orders-4"}))),
-    "a group that is not there": ({"group": "nobody"}, Wanted(groups=frozenset({"nobody"}))),
+    "a topic": ({"topic": "orders-3,orders-4"}, JournalQuery(topics=frozenset({"orders-3", "orders-4"}))),
+    "a group that is not there": ({"group": "nobody"}, JournalQuery(groups=frozenset({"nobody"}))),
     "both": (
         {"topic": "orders-1", "since": str(NOW_MS + 333_001)},
-        Wanted(topics=frozenset({"orders-1"}), since_ms=NOW_MS + 333_001),
+        JournalQuery(topics=frozenset({"orders-1"}), since_ms=NOW_MS + 333_001),
     ),
 }
 

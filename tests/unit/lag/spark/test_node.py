@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from lag.spark.sources.node import CODES, PASSING, NodeClient, NodeFailed, NodeRefused, Standing, number_of
+from lag.spark.sources.node import CODES, PASSING, NodeClient, NodeFailed, NodeRefused, QueueOffsets, number_of
 from lag.spark.sources.options import OptionRefused
 from proxy.wire.call import BINARY, parse_call
 from proxy.wire.generic.calls import encode_reply
@@ -105,7 +105,7 @@ def test_lost_connection_and_starting_node_are_waited_out() -> None:
         return encode_reply(call, {"success": [{**stats, "startOffsets": {"q_0": 1}}]})
 
     with peer(answer) as address, NodeClient(address, patience=PATIENCE_SECONDS) as client:
-        assert client.standings("g") == {"t": {"q_0": Standing(1, 2, 5)}}
+        assert client.standings("g") == {"t": {"q_0": QueueOffsets(1, 2, 5)}}
         assert len(calls) == 3
 
 

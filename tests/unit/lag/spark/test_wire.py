@@ -93,7 +93,7 @@ def test_refusals_and_faults_are_told_apart() -> None:
     assert answered("pull", {"error": {"code": 1, "message": "no"}}) == {1: {1: 1, 2: b"no"}}
     assert answered("ack", {"success": False}) == {0: False}
     frame = encode_application_exception(Call(BINARY, "ack", 3, 0, b""), 1, "no such method")
-    with pytest.raises(wire.Fault, match="no such method"):
+    with pytest.raises(wire.ThriftFault, match="no such method"):
         wire.reply(frame[4:], "ack", 3)
 
 
@@ -110,7 +110,7 @@ def test_what_is_no_reply_is_malformed() -> None:
         changed[chance.randrange(len(changed))] = chance.randrange(256)
         try:
             wire.reply(bytes(changed), "fetch", 7)
-        except (wire.Malformed, wire.Fault):
+        except (wire.Malformed, wire.ThriftFault):
             continue
     for wrong, sentence in (
         (lambda: wire.reply(frame + b"\0", "fetch", 7), "1 bytes behind its end"),

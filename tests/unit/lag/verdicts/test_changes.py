@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from lag.rules.queue_rules import QueueLag
+from lag.rules.queue_rules import QueueVerdict
 from lag.rules.statuses import BY_NAME
 from lag.samples import QueueSample
-from lag.verdicts.changes import REMOVED, SETTLED_MS, SILENT, Verdict, VerdictChange, Verdicts
-from lag.verdicts.windows import Judged
+from lag.verdicts.changes import REMOVED, SETTLED_MS, SILENT, GroupVerdict, VerdictChange, Verdicts
+from lag.verdicts.windows import JudgedQueue
 
 EVERY_MS = 10_000
 
 
-def queue(status: str, *, group: str = "g", topic: str = "t", number: int = 0, lag: int | None = 5) -> Judged:
+def queue(status: str, *, group: str = "g", topic: str = "t", number: int = 0, lag: int | None = 5) -> JudgedQueue:
     """A queue that the rules gave this status."""
-    verdict = QueueLag(
+    verdict = QueueVerdict(
         time_ms=0,
         now_ms=0,
         figures={"lag": lag, "time_lag_low_ms": 1500.4},
@@ -25,7 +25,7 @@ def queue(status: str, *, group: str = "g", topic: str = "t", number: int = 0, l
         evidence=f"{number}",
         advice="",
     )
-    return Judged((group, topic, number), verdict, QueueSample(time_ms=0))
+    return JudgedQueue((group, topic, number), verdict, QueueSample(time_ms=0))
 
 
 def told(statuses: list[str], verdicts: Verdicts | None = None) -> list[tuple[int, str | None, str]]:
@@ -132,7 +132,7 @@ def test_silent_node_is_worse_than_one_that_records() -> None:
     verdicts = Verdicts()
     rounds = ["OK", SILENT, SILENT] + ["OK"] * 7
     made = [
-        verdicts.note("", Verdict(status=status, since_ms=number * EVERY_MS), number * EVERY_MS)
+        verdicts.note("", GroupVerdict(status=status, since_ms=number * EVERY_MS), number * EVERY_MS)
         for number, status in enumerate(rounds)
     ]
     assert [(each.before, each.verdict.status) for each in made if each] == [("OK", SILENT), (SILENT, "OK")]

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from lag.rules.facts import WindowRow
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.samples import EventKind, LagEvent, QueueKey, QueueSample
-from lag.verdicts.windows import QUEUE_SAMPLES, Windows
+from lag.verdicts.windows import QUEUE_SAMPLES, NodeWindows
 
 PLACE = ("g", "t", 0)
 
 
-def usual(_group: str, _topic: str) -> Limits:
+def usual(_group: str, _topic: str) -> LagLimits:
     """Return the rules' own thresholds."""
-    return Limits()
+    return LagLimits()
 
 
-def samples(windows: Windows) -> list[WindowRow]:
+def samples(windows: NodeWindows) -> list[WindowRow]:
     """Return what is kept of the queue."""
     return list(windows._rows[PLACE])
 
 
 def test_window_reaches_back_five_minutes_and_one_sample_further() -> None:
     """What lies further back is forgotten."""
-    windows = Windows(300_000)
+    windows = NodeWindows(300_000)
     for number in range(100):
         windows.add(PLACE, QueueSample(time_ms=number * 10_000, start=0, end=0, committed=0))
     kept = samples(windows)
@@ -32,7 +32,7 @@ def test_window_reaches_back_five_minutes_and_one_sample_further() -> None:
 
 def test_quick_rounds_keep_samples_apart_and_the_newest() -> None:
     """A sample a second does not make the window longer in memory."""
-    windows = Windows(300_000)
+    windows = NodeWindows(300_000)
     for number in range(1_000):
         windows.add(PLACE, QueueSample(time_ms=number * 1_000))
     kept = samples(windows)
@@ -42,7 +42,7 @@ def test_quick_rounds_keep_samples_apart_and_the_newest() -> None:
 
 def test_clock_that_goes_back_begins_the_window_anew() -> None:
     """Rules take samples in the order of their times."""
-    windows = Windows(300_000)
+    windows = NodeWindows(300_000)
     for time_ms in (10_000, 20_000, 5_000, 15_000):
         windows.add(PLACE, QueueSample(time_ms=time_ms))
     assert [each.time_ms for each in samples(windows)] == [5_000, 15_000]
@@ -50,7 +50,7 @@ def test_clock_that_goes_back_begins_the_window_anew() -> None:
 
 def test_queue_that_is_in_no_round_any_more_is_forgotten() -> None:
     """Nothing alarms about what is gone."""
-    windows = Windows()
+    windows = NodeWindows()
     key = QueueKey(cluster="c", node="n", group="g", topic="t", queue=0)
     windows.round([(key, QueueSample(time_ms=1))])
     assert len(windows) == 1
@@ -62,7 +62,7 @@ def test_reset_by_an_operator_is_no_rewind() -> None:
     """The same fall of the committed offset, with and without an event that says who did it."""
 
     def status(*events: LagEvent) -> str:
-        windows = Windows()
+        windows = NodeWindows()
         for number, committed in enumerate((50, 60, 70, 10, 12)):
             sample = QueueSample(
                 time_ms=number * 10_000, start=0, end=70, committed=committed, committed_ms=0, moved_ms=number * 10_000

@@ -11,7 +11,7 @@ from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from conf.sections.admin import AdminConfig
 from proxy.access.audit import Audit, AuditUnwritable, Who
-from proxy.access.trail import LINES, LOST
+from proxy.access.audit_file import LINES, LOST
 from pyddmq.testing import ManualClock, SimDisk
 
 ANNA = Who("anna", "token", "5f0c9a1b2c3d4e5f", "192.0.2.7")

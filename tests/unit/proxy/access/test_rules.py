@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from conf.sections.access import AccessConfig, AccessRule
 from proxy.access.rights import KNOWN_MAX, Rights
-from proxy.access.rules import NODE, Action, Patterns, Rules
+from proxy.access.rules import NODE, Patterns, Permission, Rules
 
 NAMES = st.text("ab|%-_", max_size=8)
 
@@ -57,30 +57,30 @@ def test_first_line_that_gives_is_named() -> None:
         {"principals": ["a*"], "produce": ["x", "y*"]},
         {"principals": ["b"], "administer": True},
     )
-    assert found.decide("a", Action.PRODUCE, "x") == (True, 0, "a is granted produce on x")
-    assert found.decide("a", Action.PRODUCE, "yes") == (True, 1, "a* is granted produce on y*")
-    denied = found.decide("a", Action.CONSUME, "x")
+    assert found.decide("a", Permission.PRODUCE, "x") == (True, 0, "a is granted produce on x")
+    assert found.decide("a", Permission.PRODUCE, "yes") == (True, 1, "a* is granted produce on y*")
+    denied = found.decide("a", Permission.CONSUME, "x")
     assert (denied.allowed, denied.rule) == (False, None)
     assert found.naming("a") == [0, 1]
-    assert found.decide("b", Action.ADMINISTER, NODE).allowed
-    assert found.decide("nobody", Action.PRODUCE, "x").text == "no rule names nobody"
+    assert found.decide("b", Permission.ADMINISTER, NODE).allowed
+    assert found.decide("nobody", Permission.PRODUCE, "x").text == "no rule names nobody"
 
 
 def test_anonymous_is_matched_by_no_pattern() -> None:
     """A star means everybody who is known; who is nobody has to be written out."""
     found = rules({"principals": ["*", "anon*"], "produce": ["*"]}, {"principals": ["anonymous"], "produce": ["open"]})
-    assert not found.decide("anonymous", Action.PRODUCE, "x").allowed
-    assert found.decide("anonymous", Action.PRODUCE, "open").rule == 1
-    assert found.decide("somebody", Action.PRODUCE, "x").allowed
+    assert not found.decide("anonymous", Permission.PRODUCE, "x").allowed
+    assert found.decide("anonymous", Permission.PRODUCE, "open").rule == 1
+    assert found.decide("somebody", Permission.PRODUCE, "x").allowed
 
 
 def test_retry_and_dead_letter_topics_go_with_their_group() -> None:
     """Where a group may be meant; nobody gets the right to send to them by a group's name."""
     found = rules({"principals": ["a"], "consume": ["g"], "readBodies": ["g"], "produce": ["g"]})
-    for action in (Action.CONSUME, Action.READ_BODIES):
+    for action in (Permission.CONSUME, Permission.READ_BODIES):
         assert all(found.decide("a", action, name).allowed for name in ("g", "%DLQ%g", "%RETRY%g"))
         assert not found.decide("a", action, "%DLQ%h").allowed
-    assert not found.decide("a", Action.PRODUCE, "%DLQ%g").allowed
+    assert not found.decide("a", Permission.PRODUCE, "%DLQ%g").allowed
 
 
 def test_connection_keeps_a_bounded_number_of_decisions() -> None:
@@ -97,4 +97,4 @@ def test_connection_keeps_a_bounded_number_of_decisions() -> None:
 def test_rights_without_rules_allow_nothing() -> None:
     """Those of a connection that failed to sign in."""
     rights = Rights("", None, way="denied")
-    assert not any((rights.may_produce(b"t"), rights.may_consume("g"), rights.may(Action.VIEW, "g")))
+    assert not any((rights.may_produce(b"t"), rights.may_consume("g"), rights.may(Permission.VIEW, "g")))

@@ -10,7 +10,7 @@ from broker.runtime.rate_limited_log import RateLimitedLog
 from conf.sections.access import AccessConfig, AccessRule
 from conf.sections.access_files import AccessFiles, Signature, StoredToken
 from proxy.access.access import Access, Policy
-from proxy.access.rules import Action
+from proxy.access.rules import Permission
 from proxy.access.sessions import IDLE_SECONDS, OPEN, PRINCIPAL_MAX, SECONDS_MAX, SESSIONS_MAX, Sessions
 from proxy.access.tokens import made
 from pyddmq.testing import ManualClock
@@ -130,7 +130,7 @@ def test_session_ends_with_its_token() -> None:
     world.sessions.review(before)
     rights = world.sessions.find(stays, is_use=True)
     assert rights is not None
-    assert not rights.may(Action.VIEW, "orders")
+    assert not rights.may(Permission.VIEW, "orders")
 
 
 def test_session_ends_when_its_owner_signs_out() -> None:

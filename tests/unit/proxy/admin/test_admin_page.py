@@ -15,7 +15,7 @@ from proxy.operate.attention.findings import judged
 from proxy.operate.text import age, amount, byte_size
 from proxy.operate.views.node import ConnectionView, StoreView
 from tests.admin_node import NOW_MS, PlainNode, busy_node, findings
-from upstream.state import State
+from upstream.state import JobState
 from upstream.views import WHEREABOUTS, Delivery, GroupView
 
 _VOID = {"meta"}
@@ -237,8 +237,8 @@ def test_figures_read_like_a_person_would_write_them() -> None:
 
 def test_every_place_of_a_held_message_has_words() -> None:
     """No state of a job that may stand first of its key is shown as a bare word."""
-    passing = {State.READ, State.WAITING, State.OUT, State.FINISHED, State.ABANDONED}
-    assert {state.value for state in State if state not in passing} <= set(WHEREABOUTS)
+    passing = {JobState.READ, JobState.WAITING, JobState.OUT, JobState.FINISHED, JobState.ABANDONED}
+    assert {state.value for state in JobState if state not in passing} <= set(WHEREABOUTS)
 
 
 def test_page_names_ports_that_are_open_to_anybody() -> None:

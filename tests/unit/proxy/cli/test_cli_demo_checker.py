@@ -9,24 +9,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.demo.checker import EXAMPLES_MAX, Checker, Tamper
-from proxy.demo.events import Event, Seen, load_events, read_body
+from proxy.demo.checker import EXAMPLES_MAX, DemoChecker, Tamper
+from proxy.demo.events import DemoEvent, Seen, load_events, read_body
 from proxy.demo.report import checks_of
 
 EVENTS = load_events(400)
 
 
-def seen(event: Event) -> Seen:
+def seen(event: DemoEvent) -> Seen:
     """Return what a message says of an event."""
     return Seen(run="r", sequence=event.sequence, case=event.case, case_sequence=event.case_sequence)
 
 
-def verdict(checker: Checker) -> dict[str, bool]:
+def verdict(checker: DemoChecker) -> dict[str, bool]:
     """Name of each check to whether it passed."""
     return {check.name: check.passed for check in checks_of(checker)}
 
 
-def play_honestly(observer: Checker | Tamper, events: list[Event]) -> None:
+def play_honestly(observer: DemoChecker | Tamper, events: list[DemoEvent]) -> None:
     """Deliver every event in order, and again at once as long as the observer wants it failed."""
     for event in events:
         while True:
@@ -36,9 +36,9 @@ def play_honestly(observer: Checker | Tamper, events: list[Event]) -> None:
                 break
 
 
-def case_of(length: int, events: list[Event]) -> list[Event]:
+def case_of(length: int, events: list[DemoEvent]) -> list[DemoEvent]:
     """Events of a case with at least `length` events, none of which is failed on purpose."""
-    cases: dict[str, list[Event]] = {}
+    cases: dict[str, list[DemoEvent]] = {}
     for event in events:
         cases.setdefault(event.case, []).append(event)
     return next(
@@ -76,11 +76,11 @@ def test_body_tells_where_it_belongs() -> None:
 def test_honest_node_passes_in_any_interleaving(seed: int) -> None:
     """Cases may overtake each other freely, retries and the latest event's repeats included."""
     draw = random.Random(seed)
-    checker = Checker(EVENTS)
-    cases: dict[str, list[Event]] = {}
+    checker = DemoChecker(EVENTS)
+    cases: dict[str, list[DemoEvent]] = {}
     for event in EVENTS:
         cases.setdefault(event.case, []).append(event)
-    out: dict[str, tuple[Event, bool]] = {}
+    out: dict[str, tuple[DemoEvent, bool]] = {}
     while cases or out:
         case = draw.choice(sorted({*cases, *out}))
         if case in out:
@@ -100,7 +100,7 @@ def test_honest_node_passes_in_any_interleaving(seed: int) -> None:
 
 def test_event_that_never_comes_fails_delivery() -> None:
     """The missing event is named."""
-    checker = Checker(EVENTS)
+    checker = DemoChecker(EVENTS)
     victim = case_of(1, EVENTS[::-1])[0]
     play_honestly(checker, [event for event in EVENTS if event is not victim])
     assert not checker.complete
@@ -110,7 +110,7 @@ def test_event_that_never_comes_fails_delivery() -> None:
 
 def test_events_of_a_case_in_the_wrong_order_fail_order() -> None:
     """Second before first is a violation, however it goes on."""
-    checker = Checker(EVENTS)
+    checker = DemoChecker(EVENTS)
     first, second = case_of(2, EVENTS)[:2]
     play_honestly(checker, [second, first])
     assert verdict(checker)["order"] is False
@@ -119,7 +119,7 @@ def test_events_of_a_case_in_the_wrong_order_fail_order() -> None:
 def test_two_events_of_a_case_out_at_once_fail_order() -> None:
     """Never two in flight, even if they come in order; the same event after a timeout is a repeat."""
     first, second = case_of(2, EVENTS)[:2]
-    checker = Checker(EVENTS)
+    checker = DemoChecker(EVENTS)
     checker.deliver(seen(first))
     checker.deliver(seen(first))
     assert (checker.repeats, checker.order.count) == (1, 0)
@@ -135,7 +135,7 @@ def test_later_event_before_the_retry_fails_retry() -> None:
         if event.failures and any(e.case == event.case and e.sequence > event.sequence for e in EVENTS)
     )
     later = next(event for event in EVENTS if event.case == failing.case and event.sequence > failing.sequence)
-    checker = Checker(EVENTS)
+    checker = DemoChecker(EVENTS)
     for event in EVENTS:
         if event.case == failing.case and event.sequence < failing.sequence:
             play_honestly(checker, [event])
@@ -149,7 +149,7 @@ def test_later_event_before_the_retry_fails_retry() -> None:
 
 def test_examples_are_bounded() -> None:
     """A run in which everything is missing still prints a few lines."""
-    checker = Checker(EVENTS)
+    checker = DemoChecker(EVENTS)
     findings = checks_of(checker)[0].findings
     assert (findings.count, len(findings.examples)) == (len(EVENTS), EXAMPLES_MAX)
 
@@ -157,7 +157,7 @@ def test_examples_are_bounded() -> None:
 @pytest.mark.parametrize(("kind", "failed"), [("loss", "delivery"), ("order", "order"), (None, None)])
 def test_tampering_fails_the_check_it_names_and_no_other(kind: str | None, failed: str | None) -> None:
     """--break shows that a check can fail; the node has been answered honestly all the same."""
-    checker = Checker(EVENTS)
+    checker = DemoChecker(EVENTS)
     tamper = Tamper(kind, EVENTS, checker)
     play_honestly(tamper, EVENTS)
     assert tamper.done_count == len(EVENTS)
@@ -167,4 +167,4 @@ def test_tampering_fails_the_check_it_names_and_no_other(kind: str | None, faile
 def test_tampering_needs_a_victim() -> None:
     """A run too short for --break says so."""
     with pytest.raises(ValueError, match="more --events"):
-        Tamper("order", EVENTS[:1], Checker(EVENTS[:1]))
+        Tamper("order", EVENTS[:1], DemoChecker(EVENTS[:1]))

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from broker.runtime.seams import SystemClock
-from proxy.demo.events import Event, load_events, read_body
-from proxy.demo.report import Report
+from proxy.demo.events import DemoEvent, load_events, read_body
+from proxy.demo.report import DemoReport
 from proxy.demo.run import GROUP, TOPIC, DemoOptions, DemoRun
 from pyddmq import Unreachable, idl
 from pyddmq.testing.client import HANG_UP, ScriptedNode
@@ -43,7 +43,7 @@ class MiniNode:
         self.victim = next(event.case for event in EVENTS if self.length(event) > 2)
 
     @staticmethod
-    def length(event: Event) -> int:
+    def length(event: DemoEvent) -> int:
         """Count the events of the event's case."""
         return sum(each.case == event.case for each in EVENTS)
 
@@ -135,7 +135,7 @@ def running(mini: MiniNode, *, spoil: str | None = None) -> Iterator[DemoRun]:
         yield DemoRun(EVENTS, options, clock=Hurried(mini), progress=lambda _sent, _done: None)
 
 
-def failed(report: Report) -> set[str]:
+def failed(report: DemoReport) -> set[str]:
     """Names of the checks that failed."""
     return {check.name for check in report.checks if not check.passed}
 

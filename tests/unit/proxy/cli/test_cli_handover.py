@@ -22,9 +22,9 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.state_file import SealedFile
 from broker.runtime.steps import run_now
-from broker.scheduled.cancelling import CancelOutcome
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.delay.delays import Delays
-from broker.scheduled.popped import TIMER_TOPIC
+from broker.scheduled.pop_records import TIMER_TOPIC
 from broker.scheduled.recurring.loops import Loops
 from broker.scheduled.recurring.occurrence import LOOP, Occurrence
 from broker.scheduled.timer.timers import Timers
@@ -146,7 +146,7 @@ def test_what_waits_is_counted(data: Path, capsys: pytest.CaptureFixture[str]) -
     timers = run_now(Timers.opening(store, **seams))
     timers.start()
     seams["scheduler"].run_until_idle()
-    assert timers.cancel("t", key.decode()) is CancelOutcome.CANCELLED
+    assert timers.cancel("t", key.decode()) is CancelEffect.CANCELLED
     timers.close()
     store.put("t", b"level", delay_level=9)
     progress = progress_of(data, store)

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from proxy.cli.errors import CliError
-from proxy.cli.input_lines import Line, lines_of
+from proxy.cli.input_lines import InputLine, lines_of
 
 
 def bodies(data: bytes) -> list[bytes]:
@@ -44,4 +44,4 @@ def test_other_encodings_are_refused_with_what_to_do(encoding: str) -> None:
 def test_bytes_read_count_the_mark() -> None:
     """The progress bar ends at the size of the file."""
     lines = [line for line in lines_of(io.BytesIO(b"\xef\xbb\xbfone\ntwo")) if line is not None]
-    assert lines == [Line(1, b"one", 7), Line(2, b"two", 10)]
+    assert lines == [InputLine(1, b"one", 7), InputLine(2, b"two", 10)]

@@ -13,7 +13,7 @@ from proxy.access.access import DENIED_WAY
 from proxy.access.rights import Rights
 from proxy.limits import limiter as limiters
 from proxy.limits.limiter import HELD, REFUSED, Limiter
-from proxy.limits.quota import Over, Quota, unpark
+from proxy.limits.quota import LimitExceeded, Quota, unpark
 from pyddmq.testing import ManualClock
 
 
@@ -187,7 +187,7 @@ def test_what_is_held_and_refused_is_counted_without_names() -> None:
         meter = world.quota(principal=name).principal
         assert meter is not None
         world.limiter.held(meter, "requestsPerSecond")
-        world.limiter.refused(Over(meter, "requestsPerSecond", 5), 2 if name == "b" else 1)
+        world.limiter.refused(LimitExceeded(meter, "requestsPerSecond", 5), 2 if name == "b" else 1)
     assert world.metrics.value(HELD, "principal", "requestsPerSecond") == 2
     assert world.metrics.value(REFUSED, "principal", "requestsPerSecond") == 3
     assert [(each.name, each.waited, each.refused) for each in world.limiter.held_now()] == [("b", 1, 2), ("a", 1, 1)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conf.sections.limits import AddressLimits, PrincipalLimits
-from proxy.limits.meter import QUIET_SECONDS, Meter, Pending, Rates
+from proxy.limits.meter import QUIET_SECONDS, Meter, Rates, WaitingTimes
 from pyddmq.testing import ManualClock
 
 
@@ -114,7 +114,7 @@ def test_holding_is_over_after_a_quiet_minute() -> None:
 
 def test_pending_messages_count_until_they_are_due_or_cancelled() -> None:
     """Whoever delivers them need not tell."""
-    pending = Pending()
+    pending = WaitingTimes()
     for due_ms in (300, 100, 200):
         pending.add(due_ms)
     assert (pending.count(99), pending.next_ms()) == (3, 100)
@@ -127,7 +127,7 @@ def test_pending_messages_count_until_they_are_due_or_cancelled() -> None:
 
 def test_cancel_of_what_was_never_counted_frees_no_more_than_there_is() -> None:
     """Of a message that was stored before the start."""
-    pending = Pending()
+    pending = WaitingTimes()
     pending.end(1000)
     assert pending.count(0) == 0
     pending.add(500)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from upstream.kafka.all_groups import GroupNames, Standing, Surveyed
-from upstream.kafka.link import KafkaFailure, Place
+from upstream.kafka.all_groups import CommittedPosition, GroupNames, Surveyed
+from upstream.kafka.link import KafkaFailure, KafkaPartition
 
 
 class SetSurvey:
     """`upstream.kafka.all_groups.Survey`, of what stands in its attributes."""
 
     def __init__(self) -> None:
-        self.committed: dict[str, dict[Place, Standing]] = {}
-        self.members: dict[str, dict[Place, list[str]]] = {}
-        self.bounds: dict[Place, tuple[int, int]] = {}
-        self.times: dict[tuple[Place, int], int] = {}
+        self.committed: dict[str, dict[KafkaPartition, CommittedPosition]] = {}
+        self.members: dict[str, dict[KafkaPartition, list[str]]] = {}
+        self.bounds: dict[KafkaPartition, tuple[int, int]] = {}
+        self.times: dict[tuple[KafkaPartition, int], int] = {}
         self.silent: set[str] = set()
         self.unlisted: set[str] = set()
         self.failure: KafkaFailure | None = None
-        self.read: list[tuple[Place, int]] = []
+        self.read: list[tuple[KafkaPartition, int]] = []
 
     def cluster_id(self) -> str:
         """Say one."""
@@ -40,11 +40,11 @@ class SetSurvey:
             if name not in self.silent
         }
 
-    def ends(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
+    def ends(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, tuple[int, int]]:
         """What is set."""
         return {each: self.bounds[each] for each in places if each in self.bounds}
 
-    def moments(self, wanted: Mapping[Place, int], seconds: float) -> dict[Place, int]:
+    def moments(self, wanted: Mapping[KafkaPartition, int], seconds: float) -> dict[KafkaPartition, int]:
         """What is set."""
         assert seconds > 0
         self.read += wanted.items()

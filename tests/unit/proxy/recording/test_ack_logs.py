@@ -12,7 +12,7 @@ from lag.acks.acks import AckBatch, Outcome
 from proxy.recording import ack_logs
 from proxy.recording.ack_logs import DROPPED, OPEN_MAX, ROWS, ROWS_MAX, SECONDS, GroupAckLog
 from pyddmq.testing import ManualClock
-from upstream.figures.endings import Ending
+from upstream.figures.endings import MessageEnding
 
 
 class _Log:
@@ -71,7 +71,7 @@ def delivery(jobs: Sequence[Any]) -> Any:
 
 def test_outcomes_are_the_endings() -> None:
     """By name and number: one is what a group says, the other what is written."""
-    assert {each.name: each.value for each in Ending} == {each.name: each.value for each in Outcome}
+    assert {each.name: each.value for each in MessageEnding} == {each.name: each.value for each in Outcome}
 
 
 def test_what_ends_within_a_second_is_written_together() -> None:
@@ -80,7 +80,7 @@ def test_what_ends_within_a_second_is_written_together() -> None:
     batch = delivery([job(offset) for offset in range(5)])
     log.handed_out(batch)
     log.finished(batch, [3, 1])
-    log.ended(job(9, queue=1, deliveries=0), Ending.SKIPPED)
+    log.ended(job(9, queue=1, deliveries=0), MessageEnding.SKIPPED)
     assert [delay for delay, _ in loop.calls] == [SECONDS]
     loop.run()
     assert [(each.queue, list(each.offsets)) for each in files.batches] == [(0, [1, 3])]
@@ -94,10 +94,10 @@ def test_many_are_written_at_once_and_too_many_dropped() -> None:
     """A step that does not come costs memory up to a bound."""
     log, files, loop, metrics = made()
     for offset in range(ROWS):
-        log.ended(job(offset), Ending.SUCCEEDED)
+        log.ended(job(offset), MessageEnding.SUCCEEDED)
     assert [delay for delay, _ in loop.calls] == [0]
     for offset in range(ROWS, ROWS_MAX + 7):
-        log.ended(job(offset), Ending.SUCCEEDED)
+        log.ended(job(offset), MessageEnding.SUCCEEDED)
     assert metrics.value(DROPPED, "g") == 7
     while loop.calls:
         loop.run()
@@ -119,8 +119,8 @@ def test_hand_outs_that_never_end_are_forgotten_at_last(monkeypatch: Any) -> Non
 def test_nothing_is_recorded_after_the_end() -> None:
     """What waited was written; a group that ends later is let be."""
     log, files, loop, _ = made()
-    log.ended(job(0), Ending.SUCCEEDED)
+    log.ended(job(0), MessageEnding.SUCCEEDED)
     log.close()
-    log.ended(job(1), Ending.SUCCEEDED)
+    log.ended(job(1), MessageEnding.SUCCEEDED)
     assert [list(each.offsets) for each in files.batches] == [[0]]
     assert not loop.calls

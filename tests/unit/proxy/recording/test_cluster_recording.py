@@ -5,24 +5,24 @@ from __future__ import annotations
 import pytest
 
 from lag.journal.files import Tier, parse
-from lag.journal.reader import EventRow, JournalReader, QueueRow, Wanted
-from lag.journal.writer import Origin
+from lag.journal.reader import EventRow, JournalQuery, JournalReader, QueueRow
+from lag.journal.writer import JournalOrigin
 from proxy.recording.cluster_recording import ClusterRecording, JournalOfOthers
 from proxy.recording.cluster_samples import ClusterSampler
 from pyddmq.testing.manual_time import ManualClock
 from pyddmq.testing.sim_disk import SimDisk
 from tests.unit.proxy.recording.cluster_survey import SetSurvey
-from upstream.kafka.all_groups import Standing
-from upstream.kafka.link import KafkaFailure, Place
+from upstream.kafka.all_groups import CommittedPosition
+from upstream.kafka.link import KafkaFailure, KafkaPartition
 
-A = Place("orders", 0)
+A = KafkaPartition("orders", 0)
 FOLDER = "journal"
 
 
 def survey_of(offset: int) -> SetSurvey:
     """One group with one row."""
     survey = SetSurvey()
-    survey.committed = {"billing": {A: Standing(offset, "")}}
+    survey.committed = {"billing": {A: CommittedPosition(offset, "")}}
     survey.bounds = {A: (0, 10)}
     return survey
 
@@ -34,14 +34,14 @@ def recording(disk: SimDisk, time: ManualClock, survey: SetSurvey, node: str = "
         disk=disk,
         folder=FOLDER,
         clock=time,
-        origin=Origin(cluster="main", node=node, epoch=epoch),
+        origin=JournalOrigin(cluster="main", node=node, epoch=epoch),
         every_ms=10_000,
     )
 
 
 def rows(disk: SimDisk) -> list[QueueRow]:
     """All samples."""
-    return [each for each in JournalReader(disk, FOLDER).read(Wanted()) if isinstance(each, QueueRow)]
+    return [each for each in JournalReader(disk, FOLDER).read(JournalQuery()) if isinstance(each, QueueRow)]
 
 
 def test_round_that_nobody_answers_is_written_as_not_known() -> None:
@@ -55,7 +55,7 @@ def test_round_that_nobody_answers_is_written_as_not_known() -> None:
         time.advance(10)
     found.close()
     assert [(each.sample.end, each.sample.committed) for each in rows(disk)] == [(10, 3), (None, None), (10, 3)]
-    events = [each for each in JournalReader(disk, FOLDER).read(Wanted()) if isinstance(each, EventRow)]
+    events = [each for each in JournalReader(disk, FOLDER).read(JournalQuery()) if isinstance(each, EventRow)]
     assert [each.event.kind.value for each in events] == ["start", "stop"]
 
 

@@ -9,12 +9,12 @@ from proxy.recording import cluster_samples as module
 from proxy.recording.cluster_samples import ClusterSampler
 from pyddmq.testing.manual_time import ManualClock
 from tests.unit.proxy.recording.cluster_survey import SetSurvey
-from upstream.kafka.all_groups import Standing
+from upstream.kafka.all_groups import CommittedPosition
 from upstream.kafka.commits.metadata import encode
-from upstream.kafka.link import Place
-from upstream.progress.tracker import Failure
+from upstream.kafka.link import KafkaPartition
+from upstream.progress.tracker import AttemptFailures
 
-A, B = Place("orders", 0), Place("orders", 1)
+A, B = KafkaPartition("orders", 0), KafkaPartition("orders", 1)
 NOW_MS = ManualClock().wall_ms()
 
 
@@ -31,7 +31,7 @@ def samples(sampler: ClusterSampler) -> dict[tuple[str, str, int], QueueSample]:
 def test_rows_are_those_that_were_committed_or_are_assigned() -> None:
     """With both ends; a position that was never committed is not known, and no 0."""
     survey = SetSurvey()
-    survey.committed = {"billing": {A: Standing(3, "")}, "empty": {}}
+    survey.committed = {"billing": {A: CommittedPosition(3, "")}, "empty": {}}
     survey.members = {"billing": {B: ["c"]}}
     survey.bounds = {A: (1, 10), B: (0, 0)}
     found = samples(made(survey))
@@ -45,7 +45,10 @@ def test_rows_are_those_that_were_committed_or_are_assigned() -> None:
 def test_moments_are_read_once_and_where_something_is_behind() -> None:
     """At the committed offset, or the first that is kept, and of the last record; not again while that stands."""
     survey = SetSurvey()
-    survey.committed = {"billing": {A: Standing(3, ""), B: Standing(7, "")}, "other": {A: Standing(5, "")}}
+    survey.committed = {
+        "billing": {A: CommittedPosition(3, ""), B: CommittedPosition(7, "")},
+        "other": {A: CommittedPosition(5, "")},
+    }
     survey.bounds = {A: (5, 10), B: (0, 7)}
     survey.times = {(A, 5): NOW_MS - 2, (A, 9): NOW_MS - 1}
     sampler = made(survey)
@@ -63,8 +66,8 @@ def test_moments_are_read_once_and_where_something_is_behind() -> None:
 def test_reads_are_bounded_and_everyone_has_a_turn() -> None:
     """What found no room in a round comes first in the next one, and is not known until then."""
     survey = SetSurvey()
-    places = [Place("t", each) for each in range(module.READS_MAX + 50)]
-    survey.committed = {"g": {each: Standing(0, "") for each in places}}
+    places = [KafkaPartition("t", each) for each in range(module.READS_MAX + 50)]
+    survey.committed = {"g": {each: CommittedPosition(0, "") for each in places}}
     survey.bounds = dict.fromkeys(places, (0, 1))
     survey.times = {(each, 0): NOW_MS for each in places}
     sampler = made(survey)
@@ -78,7 +81,7 @@ def test_reads_are_bounded_and_everyone_has_a_turn() -> None:
 def test_group_that_is_not_told_is_not_known() -> None:
     """Its rows stay, without figures; so with all rows where nobody answers."""
     survey = SetSurvey()
-    survey.committed = {"billing": {A: Standing(3, "")}}
+    survey.committed = {"billing": {A: CommittedPosition(3, "")}}
     survey.bounds = {A: (0, 10)}
     sampler = made(survey)
     samples(sampler)
@@ -97,7 +100,7 @@ def test_group_that_is_not_told_is_not_known() -> None:
 def test_group_whose_broker_does_not_list_it_is_unknown_and_not_deleted() -> None:
     """Its rows have no figures, it is named, and the round says that the list is not complete."""
     survey = SetSurvey()
-    survey.committed = {"billing": {A: Standing(3, "")}, "reports": {A: Standing(4, "")}}
+    survey.committed = {"billing": {A: CommittedPosition(3, "")}, "reports": {A: CommittedPosition(4, "")}}
     survey.bounds = {A: (0, 10)}
     sampler = made(survey)
     samples(sampler)
@@ -118,7 +121,7 @@ def test_group_whose_broker_does_not_list_it_is_unknown_and_not_deleted() -> Non
 def test_timestamp_of_a_producer_that_is_not_plausible_is_unknown(age_ms: int, is_known: bool) -> None:
     """An age follows neither from a timestamp ahead of the clock nor from one of years ago, also when time passes."""
     survey, time = SetSurvey(), ManualClock()
-    survey.committed = {"billing": {A: Standing(9, "")}}
+    survey.committed = {"billing": {A: CommittedPosition(9, "")}}
     survey.bounds = {A: (0, 10)}
     moment = time.wall_ms() - age_ms
     survey.times = {(A, 9): moment}
@@ -133,7 +136,7 @@ def test_timestamp_of_a_producer_that_is_not_plausible_is_unknown(age_ms: int, i
 def test_what_was_deleted_before_the_recording_began_is_lost() -> None:
     """It counts once, also when the recorder is restarted after a round without figures."""
     survey, time = SetSurvey(), ManualClock()
-    survey.committed = {"billing": {A: Standing(3, "")}}
+    survey.committed = {"billing": {A: CommittedPosition(3, "")}}
     survey.bounds = {A: (8, 10)}
     sampler = made(survey, time)
     lost = samples(sampler)["billing", "orders", 0]
@@ -149,7 +152,7 @@ def test_what_was_deleted_before_the_recording_began_is_lost() -> None:
 def test_row_that_left_is_told() -> None:
     """A group that was deleted, or a partition of it."""
     survey = SetSurvey()
-    survey.committed = {"billing": {A: Standing(3, ""), B: Standing(1, "")}}
+    survey.committed = {"billing": {A: CommittedPosition(3, ""), B: CommittedPosition(1, "")}}
     survey.bounds = {A: (0, 10), B: (0, 1)}
     sampler = made(survey)
     samples(sampler)
@@ -162,12 +165,12 @@ def test_row_that_left_is_told() -> None:
 def test_progress_is_seen_between_two_rounds() -> None:
     """When the offset rose; what retention took unfinished adds up, also behind a restart."""
     survey, time = SetSurvey(), ManualClock()
-    survey.committed = {"billing": {A: Standing(3, "")}}
+    survey.committed = {"billing": {A: CommittedPosition(3, "")}}
     survey.bounds = {A: (0, 10)}
     sampler = made(survey, time)
     assert samples(sampler)["billing", "orders", 0].moved_ms is None
     time.advance(10)
-    survey.committed["billing"][A] = Standing(5, "")
+    survey.committed["billing"][A] = CommittedPosition(5, "")
     moved = samples(sampler)["billing", "orders", 0]
     assert moved.moved_ms == moved.answered_ms == moved.time_ms
     time.advance(10)
@@ -179,16 +182,16 @@ def test_progress_is_seen_between_two_rounds() -> None:
     survey.bounds[A] = (9, 10)
     time.advance(10)
     assert samples(again)["billing", "orders", 0].expired == 4
-    survey.committed["billing"][A] = Standing(10, "")
+    survey.committed["billing"][A] = CommittedPosition(10, "")
     assert samples(again)["billing", "orders", 0].expired == 4
 
 
 def test_text_of_a_node_says_what_is_finished_above() -> None:
     """A text of other programs says nothing."""
     survey = SetSurvey()
-    failure = Failure(fails=1, errors=0, timeouts=0, due_wall_ms=0)
+    failure = AttemptFailures(fails=1, errors=0, timeouts=0, due_wall_ms=0)
     text, _ = encode(3, [(5, 8)], {3: failure}, clean=False)
-    survey.committed = {"ours": {A: Standing(3, text)}, "theirs": {A: Standing(3, "p1;4;R=")}}
+    survey.committed = {"ours": {A: CommittedPosition(3, text)}, "theirs": {A: CommittedPosition(3, "p1;4;R=")}}
     survey.bounds = {A: (0, 10)}
     found = samples(made(survey))
     assert (found["ours", "orders", 0].finished, found["ours", "orders", 0].retrying) == (3, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.runtime.steps import Ended, step
+from broker.runtime.steps import StepsEnd, step
 from proxy.recording.jobs import REASON_CHARS_MAX, STEP_JOBS, JobFigures, look_at_jobs, one_line
 from tests.unit.upstream_world import Client, World
 
@@ -11,7 +11,7 @@ def run(world: World) -> tuple[int, JobFigures]:
     """Look at all jobs of the only queue; in how many steps but the last, and what they say."""
     steps = look_at_jobs([world.group_queue()])
     taken = 0
-    while not isinstance(made := step(steps), Ended):
+    while not isinstance(made := step(steps), StepsEnd):
         taken += 1
     return taken, made.result
 

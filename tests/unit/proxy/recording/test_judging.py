@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from broker.runtime.steps import run_now
-from lag.rules.limits import Limits
+from lag.rules.limits import LagLimits
 from lag.samples import QueueKey, QueueSample
-from lag.verdicts.windows import Judged, Place, Windows
+from lag.verdicts.windows import JudgedQueue, NodeWindows, Place
 from proxy.operate.lookups.lag import lag_queues
 from proxy.recording.judging import LEISURELY_SHARE, QUIET_MS, REUSE_MS, SECONDS_MAX, SHARE, QueueJudge
 from pyddmq.testing import ManualClock
@@ -22,7 +22,7 @@ BEGIN_MS = 1_700_000_000_000
 EVERY_MS = 10_000
 
 
-class Counted(Windows):
+class Counted(NodeWindows):
     """Counts the queues that are judged; each takes some time."""
 
     def __init__(self, clock: ManualClock) -> None:
@@ -31,7 +31,7 @@ class Counted(Windows):
         self.seconds = 0.0
         self.judgements = 0
 
-    def judging_topic(self, group: str, topic: str, numbers, now_ms: int, limits: Limits):  # type: ignore[no-untyped-def]
+    def judging_topic(self, group: str, topic: str, numbers, now_ms: int, limits: LagLimits):  # type: ignore[no-untyped-def]
         for each in super().judging_topic(group, topic, numbers, now_ms, limits):
             if each is not None:
                 self.judgements += 1
@@ -71,7 +71,7 @@ class Fleet:
 
     def judged(self, *, leisurely: bool = False) -> dict[Place, str]:
         """Judge now; the statuses are those of the rules."""
-        found: list[Judged] = run_now(self.judge.judging(self.now_ms, leisurely=leisurely)).judged
+        found: list[JudgedQueue] = run_now(self.judge.judging(self.now_ms, leisurely=leisurely)).judged
         return {each.place: each.verdict.status for each in found}
 
     def asked(self, *, leisurely: bool = False) -> int:
@@ -114,10 +114,10 @@ def test_what_changed_is_judged_at_once_and_as_by_the_rules_alone(change: Callab
     fleet.round(30)
     fleet.judged()
     fleet.round(1, change)
-    alone = {each.place: each.verdict.status for each in fleet.windows.judged(fleet.now_ms, lambda *_: Limits())}
+    alone = {each.place: each.verdict.status for each in fleet.windows.judged(fleet.now_ms, lambda *_: LagLimits())}
     assert fleet.judged() == alone
     fleet.round(8)
-    alone = {each.place: each.verdict.status for each in fleet.windows.judged(fleet.now_ms, lambda *_: Limits())}
+    alone = {each.place: each.verdict.status for each in fleet.windows.judged(fleet.now_ms, lambda *_: LagLimits())}
     assert fleet.judged() == alone
 
 
@@ -128,7 +128,7 @@ def test_samples_that_grow_old_are_judged_again() -> None:
     fleet.judged()
     fleet.now_ms += REUSE_MS - 1
     assert fleet.asked() == 0
-    fleet.now_ms += Limits().stale_ms
+    fleet.now_ms += LagLimits().stale_ms
     assert set(fleet.judged().values()) == {"UNKNOWN"}
 
 
@@ -192,7 +192,7 @@ def test_queue_that_was_never_written_to_is_counted_and_not_judged() -> None:
     fleet.round(30, lambda sample: replace(sample, end=0, committed=0, started=0))
     found = run_now(fleet.judge.judging(fleet.now_ms))
     assert ([each.place[2] for each in found.judged], found.empty) == ([0, 1], {"g": 1})
-    fleet.now_ms += Limits().stale_ms + 1
+    fleet.now_ms += LagLimits().stale_ms + 1
     assert fleet.judged() == dict.fromkeys((("g", "t", queue) for queue in range(3)), "UNKNOWN")
 
 

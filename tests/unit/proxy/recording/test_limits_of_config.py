@@ -10,7 +10,7 @@ import pytest
 
 from conf import Config, GroupConfig, LagRules, SubscriptionConfig
 from conf.durations import duration_ms
-from lag.rules.limits import NAMES, NO_LIMIT, Limits, limits_from, values_of
+from lag.rules.limits import NAMES, NO_LIMIT, LagLimits, limits_from, values_of
 from proxy.cli.lag.lag_objective_command import slo
 from proxy.cli.lag.lag_report_command import report_lag
 from proxy.recording.limits import limits_of_config, window_ms_of
@@ -27,9 +27,9 @@ def test_thresholds_of_a_subscription_are_its_limits() -> None:
             ],
         }
     )
-    assert limits_of_config(group, "a") == Limits(target_ms=500, target_messages=70, floor_ms=500)
+    assert limits_of_config(group, "a") == LagLimits(target_ms=500, target_messages=70, floor_ms=500)
     assert limits_of_config(group, "b").target_messages == NO_LIMIT
-    assert limits_of_config(group, "other") == limits_of_config(None, "a") == Limits()
+    assert limits_of_config(group, "other") == limits_of_config(None, "a") == LagLimits()
 
 
 def test_defaults_are_those_of_the_rules() -> None:
@@ -37,11 +37,11 @@ def test_defaults_are_those_of_the_rules() -> None:
     rules = LagRules()
     written = {str(info.alias): getattr(rules, name) for name, info in LagRules.model_fields.items()}
     assert written.keys() == NAMES.keys()
-    assert limits_from({name: value for name, value in written.items() if value is not None}) == Limits()
+    assert limits_from({name: value for name, value in written.items() if value is not None}) == LagLimits()
     for model in (GroupConfig, SubscriptionConfig):
-        assert model.model_fields["delay_time_threshold"].default == Limits().target_ms
-    assert inspect.signature(report_lag).parameters["target"].default * 1000 == Limits().target_ms
-    assert duration_ms(inspect.signature(slo).parameters["objective"].default) == Limits().target_ms
+        assert model.model_fields["delay_time_threshold"].default == LagLimits().target_ms
+    assert inspect.signature(report_lag).parameters["target"].default * 1000 == LagLimits().target_ms
+    assert duration_ms(inspect.signature(slo).parameters["objective"].default) == LagLimits().target_ms
 
 
 def group_of(**settings: Any) -> GroupConfig:
@@ -53,9 +53,9 @@ def group_of(**settings: Any) -> GroupConfig:
 def test_what_is_nearer_to_a_subscription_goes_first() -> None:
     """The subscription's threshold, the group's, `lagRules` of the group, `lag.rules`, the default."""
     rules = LagRules.model_validate({"target": "10s", "stop": "4m", "deadBand": 0.2})
-    assert limits_of_config(None, "t", rules) == Limits(target_ms=10_000, stop_ms=240_000, dead_band=0.2)
+    assert limits_of_config(None, "t", rules) == LagLimits(target_ms=10_000, stop_ms=240_000, dead_band=0.2)
     group = group_of(lagRules={"target": "20s", "stop": "2m"})
-    assert limits_of_config(group, "t", rules) == Limits(target_ms=20_000, stop_ms=120_000, dead_band=0.2)
+    assert limits_of_config(group, "t", rules) == LagLimits(target_ms=20_000, stop_ms=120_000, dead_band=0.2)
     group = group_of(lagRules={"target": "20s", "targetMessages": 7}, delayTimeThreshold=30_000)
     assert limits_of_config(group, "t", rules).target_ms == 30_000
     assert limits_of_config(group, "t", rules).target_messages == 7
@@ -92,7 +92,7 @@ def test_wrong_limit_is_refused_with_what_would_be_right(given: dict[str, str], 
 def test_limits_are_read_from_texts_and_numbers() -> None:
     """In the units of the rules; the others stay."""
     found = limits_from(
-        {"stop": "90s", "lossEtaLimit": "2h", "surge": "2", "floorMessages": 5}, Limits(window_ms=90_000, stop_ms=1)
+        {"stop": "90s", "lossEtaLimit": "2h", "surge": "2", "floorMessages": 5}, LagLimits(window_ms=90_000, stop_ms=1)
     )
-    assert found == Limits(window_ms=90_000, stop_ms=90_000, loss_eta_limit_s=7_200.0, surge=2.0, floor_messages=5)
+    assert found == LagLimits(window_ms=90_000, stop_ms=90_000, loss_eta_limit_s=7_200.0, surge=2.0, floor_messages=5)
     assert values_of({}) == {}

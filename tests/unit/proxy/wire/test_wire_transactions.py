@@ -15,7 +15,7 @@ from proxy.wire.scanning.scan import scan_send
 from proxy.wire.transactions import (
     CheckCall,
     CheckRow,
-    Ending,
+    EndRequest,
     encode_checks_reply,
     encode_half_reply,
     scan_end,
@@ -43,7 +43,7 @@ def test_absent_fields_have_their_defaults(protocol: int) -> None:
     """What a client leaves out is judged by the service and never by chance."""
     half = scan_half(call(protocol, "sendHalfSync", {"message": {}}))
     assert (half.group, half.timeout_ms, half.message.topic, half.message.partition_id) == ("", None, b"", -1)
-    assert scan_end(call(protocol, "endTransaction", {"decision": {}})) == Ending("", "", 0, False, "")
+    assert scan_end(call(protocol, "endTransaction", {"decision": {}})) == EndRequest("", "", 0, False, "")
     assert scan_fetch_checks(call(protocol, "fetchChecks", {"request": {}})) == CheckCall("", None, None, [])
 
 
@@ -51,9 +51,9 @@ def test_absent_fields_have_their_defaults(protocol: int) -> None:
 def test_endings_are_scanned_alone_and_as_answers(protocol: int) -> None:
     """An answer to a check is the same struct, and answers keep their order."""
     ending = {"producerGroup": "g", "handle": "h", "state": 8, "fromCheck": True, "remark": "why"}
-    assert scan_end(call(protocol, "endTransaction", {"decision": ending})) == Ending("g", "h", 8, True, "why")
+    assert scan_end(call(protocol, "endTransaction", {"decision": ending})) == EndRequest("g", "h", 8, True, "why")
     request = {"producerGroup": "g", "maxBatchSize": 7, "maxLingerTime": 500, "answers": [ending, {"state": 12}]}
-    expected = [Ending("g", "h", 8, True, "why"), Ending("", "", 12, False, "")]
+    expected = [EndRequest("g", "h", 8, True, "why"), EndRequest("", "", 12, False, "")]
     assert scan_fetch_checks(call(protocol, "fetchChecks", {"request": request})) == CheckCall("g", 7, 500, expected)
 
 

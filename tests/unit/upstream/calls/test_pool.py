@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from upstream.calls.pool import CallPool, Line, Work
+from upstream.calls.pool import CallPool, CallQueue, Work
 
 
 class Threads:
@@ -34,7 +34,7 @@ class Asker:
         return Work(lambda: None, lambda _: None)
 
 
-def asked(pool: CallPool, line: Line, count: int) -> Asker:
+def asked(pool: CallPool, line: CallQueue, count: int) -> Asker:
     """Ask for that many threads."""
     asker = Asker(count)
     pool.ask(line, asker)

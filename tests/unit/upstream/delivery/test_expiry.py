@@ -13,8 +13,8 @@ from broker.runtime.bundle import runtime_of
 from pyddmq.testing import ManualClock, PowerCut
 from tests.unit.upstream_world import Client, World
 from upstream.embedded.expiry import Expiry
-from upstream.losses import MESSAGES_EXPIRED
-from upstream.state import State
+from upstream.retention_losses import MESSAGES_EXPIRED
+from upstream.state import JobState
 
 SEGMENT_BYTES = 4096
 BODY = b'"' + b"x" * 800 + b'"'
@@ -113,7 +113,7 @@ def test_message_that_is_out_goes_to_the_dead_letters_and_keeps_its_key() -> Non
     assert sorted(jobs) == [0, 1, 2, 3, 5]
     world.expire()
     assert [letter["DLQ_ORIGIN_OFFSET"] for letter in world.dead_letters()] == ["0", "1", "2", "3"]
-    assert jobs[0].state is State.HELD
+    assert jobs[0].state is JobState.HELD
     assert world.pull_all(client) == []
     assert world.answer(client, jobs[0]).repeated == 1
     assert [job.offset for job in world.pull_all(client)] == [4]

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from broker.log.awaited import AwaitedSteps
+from broker.log.durability import AwaitedSteps
 from broker.retention import RetentionLimits
 from pyddmq.testing import SimSyncs
 from tests.integration.waiting_tools import drive, flush_in_background
 from tests.unit.upstream.delivery.test_expiry import SEGMENT_BYTES, Aging, lost, ordered
 from tests.unit.upstream_world import Client
 from upstream.job import UpstreamJob
-from upstream.state import State
+from upstream.state import JobState
 
 
 def given(world: Aging, client: Client) -> dict[int, UpstreamJob]:
@@ -91,7 +91,7 @@ def test_message_that_succeeds_meanwhile_is_finished() -> None:
     answer(world, client, jobs[0], fail=False)
     assert [job.offset for job in world.pull_all(client)] == [4]
     end(world, steps)
-    assert jobs[0].state is State.FINISHED
+    assert jobs[0].state is JobState.FINISHED
     assert origins(world) == ["0", "1", "2", "3"]
     world.kill()
     assert [job.offset for job in world.pull_all(Client())] == [4]

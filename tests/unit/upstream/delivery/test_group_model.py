@@ -23,8 +23,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.unit.upstream_world import Client, World
 from upstream.job import UpstreamJob
 from upstream.operate import heads
-from upstream.state import State
-from upstream.waiting.buffer import Batch
+from upstream.state import JobState
+from upstream.waiting.buffer import PulledBatch
 
 TIMEOUT_SECONDS = 10.0
 KEYS = ("a", "b", "a", None)
@@ -70,7 +70,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.handed: list[tuple[int, UpstreamJob]] = []
         self.deliveries: dict[int, int] = {}
         self.old: set[int] = set()
-        self.batches: list[tuple[Batch, Client]] = []
+        self.batches: list[tuple[PulledBatch, Client]] = []
         self.calls = 0
         for queue in range(queues):
             self.publish(["a", "b", "a", None, "b", "a"], queue)
@@ -108,7 +108,7 @@ class GroupMachine(RuleBasedStateMachine):
         del self.flights[number]
         return True
 
-    def delivered(self, batch: Batch, client: Client) -> None:
+    def delivered(self, batch: PulledBatch, client: Client) -> None:
         """Check a batch against the model and note it."""
         self.end_turn()
         dead = self.dead()
@@ -222,10 +222,14 @@ class GroupMachine(RuleBasedStateMachine):
         """Take back the last batch as if its reply never left; what is still out of it comes again at once."""
         batch, client = self.batches.pop()
         for job in batch.jobs:
-            if job.state in (State.OUT, State.HELD) and job.delivery is not None and job.delivery.jobs is batch.jobs:
+            if (
+                job.state in (JobState.OUT, JobState.HELD)
+                and job.delivery is not None
+                and job.delivery.jobs is batch.jobs
+            ):
                 number = self.number(job)
                 self.flights.pop(number, None)
-                if job.state is State.OUT:
+                if job.state is JobState.OUT:
                     # No client ever saw this delivery, so none can answer it.
                     self.deliveries[number] -= 1
                     last = max(place for place, (mark, _) in enumerate(self.handed) if mark == number)
@@ -252,7 +256,7 @@ class GroupMachine(RuleBasedStateMachine):
         # What the action frees may be handed to a parked pull inside the call, so the model goes first.
         flight = self.flights.pop(number, None) if force else None
         ends = force or not was_out
-        added = action == "skip" and ends and state is not State.WAITING and number not in self.acked
+        added = action == "skip" and ends and state is not JobState.WAITING and number not in self.acked
         if added:
             self.skipped.add(number)
         try:
@@ -273,7 +277,7 @@ class GroupMachine(RuleBasedStateMachine):
             assert job.state is state
         else:
             assert force or not was_out, "an action without force touched what is in flight"
-            if action == "retry" and state is State.OUT and flight is not None:
+            if action == "retry" and state is JobState.OUT and flight is not None:
                 self.owed[flight.client, number] += 1
         self.end_turn()
 

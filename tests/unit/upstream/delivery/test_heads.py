@@ -16,9 +16,9 @@ from upstream.figures.counters import DEAD_LETTERS, SKIPPED
 from upstream.job import UpstreamJob
 from upstream.operate import heads
 from upstream.operate.heads import Handled, HeadRefused
-from upstream.state import State
+from upstream.state import JobState
 from upstream.views import StuckMessage
-from upstream.waiting.buffer import Batch
+from upstream.waiting.buffer import PulledBatch
 
 KEYED = {
     "topic": "t",
@@ -128,7 +128,7 @@ def test_message_that_is_out_is_left_alone_unless_forced(action: str) -> None:
     [out] = world.pull_all(client)
     with pytest.raises(HeadRefused, match=r"in flight with 10\.0\.0\.1:1"):
         act(world, action, 0)
-    assert out.state is State.OUT
+    assert out.state is JobState.OUT
     assert world.pull_all(other) == []
 
     assert act(world, action, 0, force=True).changed
@@ -159,7 +159,7 @@ def test_wrong_head_is_refused_and_nothing_is_done() -> None:
     ]:
         with pytest.raises(HeadRefused, match=sentence):
             act(world, "skip", offset, key=key)
-    assert offsets([job for job in world.group_queue().live.values() if job.state is State.RETRYING]) == [0]
+    assert offsets([job for job in world.group_queue().live.values() if job.state is JobState.RETRYING]) == [0]
     assert world.count(SKIPPED) == 0
     world.group.begin_drain()
     with pytest.raises(HeadRefused, match="starts, drains or has ended"):
@@ -193,7 +193,7 @@ def test_message_without_a_permit_gives_none_back() -> None:
     world.publish(None, None, None, None)
     subscription = world.group._slots["t"].subscription
     assert subscription is not None
-    assert world.group_queue().live[1].state is State.READY
+    assert world.group_queue().live[1].state is JobState.READY
     act(world, "skip", 1)
     act(world, "dead-letter", 2)
     assert subscription.permits.used == 1
@@ -232,7 +232,7 @@ def test_dead_letter_under_way_is_left_to_itself() -> None:
     for action in ("skip", "retry", "dead-letter"):
         with pytest.raises(HeadRefused, match="dead letter"):
             act(world, action, 0)
-        assert job.state is State.BURYING
+        assert job.state is JobState.BURYING
     world.settle()
     assert len(world.dead_letters()) == 1
 
@@ -294,7 +294,7 @@ def test_power_cut_at_every_change_keeps_order_and_the_answered_decision(action:
         world = keyed()
         client = failed_head(world)
         world.settle()
-        got: list[Batch] = []
+        got: list[PulledBatch] = []
         world.group.park(None, None, client, got.append)
         world.sim.stop_after(changes)
         decided = False

@@ -14,7 +14,7 @@ from pyddmq.actions import Action, Job, Status
 from pyddmq.testing import ManualClock, PowerCut, SimDisk
 from tests.unit.upstream_world import ROOT, Client, World
 from upstream.delivery.pauses import PauseConflict, Pauses
-from upstream.waiting.buffer import Batch
+from upstream.waiting.buffer import PulledBatch
 
 KEYED = {"topic": "t", "orderKey": "KEY", "timeout": 10_000, "retryIntervals": [1000], "maxPullBatchSize": 10}
 
@@ -25,7 +25,7 @@ def test_paused_group_hands_out_nothing_and_takes_answers() -> None:
     client = Client()
     world.publish("a", "b", "a")
     first, second = world.pull_all(client)
-    got: list[Batch] = []
+    got: list[PulledBatch] = []
     world.group.park(None, None, client, got.append)
     assert world.pause()
     assert not world.pause()

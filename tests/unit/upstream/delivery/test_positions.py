@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from pyddmq.testing import ManualScheduler, PowerCut
 from tests.unit.upstream_world import QID, Client, World
 from upstream.embedded.queues import EmbeddedQueues
-from upstream.operate.positions import Target, TargetRefused, plan_move, positions
-from upstream.state import State
+from upstream.operate.positions import PositionTarget, TargetRefused, plan_move, positions
+from upstream.state import JobState
 from upstream.views import Move, Position
-from upstream.waiting.buffer import Batch
+from upstream.waiting.buffer import PulledBatch
 
 UNORDERED = {"topic": "t", "timeout": 60_000, "maxPullBatchSize": 100}
 KEYED = {**UNORDERED, "orderKey": "KEY"}
@@ -73,7 +73,7 @@ def test_reset_keeps_order_per_key_and_answers_parked_pulls() -> None:
         seen.append((job.queue_id, job.offset))
         world.answer(client, job)
     assert seen == [(0, 0), (1, 0), (0, 1), (1, 1)]
-    got: list[Batch] = []
+    got: list[PulledBatch] = []
     world.group.park(None, None, client, got.append)
     reset(world, {0: 0, 1: 1})
     [batch] = got
@@ -193,7 +193,7 @@ def test_targets_mean_what_they_say() -> None:
     group_queue.tracker.finish_range(0, 2)
 
     def resolved(**target: object) -> int:
-        return Target(**target).resolve(group_queue.tracker, group_queue.queue, EmbeddedQueues(world.store))  # type: ignore[arg-type]
+        return PositionTarget(**target).resolve(group_queue.tracker, group_queue.queue, EmbeddedQueues(world.store))  # type: ignore[arg-type]
 
     assert resolved(offset=4) == 4
     assert resolved(time_ms=moment) == 2
@@ -201,8 +201,8 @@ def test_targets_mean_what_they_say() -> None:
     assert (resolved(end="earliest"), resolved(end="latest")) == (0, 4)
     with pytest.raises(TargetRefused, match=r"can be set to 0 .* up to 4"):
         resolved(offset=5)
-    assert not Target().is_one
-    assert not Target(offset=1, end="latest").is_one
+    assert not PositionTarget().is_one
+    assert not PositionTarget(offset=1, end="latest").is_one
 
 
 def held_key(world: World) -> tuple[Client, Client]:
@@ -213,7 +213,7 @@ def held_key(world: World) -> tuple[Client, Client]:
     world.advance(60)
     assert world.pull_all(present) == [job]
     world.answer(slow, job)
-    assert job.state is State.HELD
+    assert job.state is JobState.HELD
     return slow, present
 
 

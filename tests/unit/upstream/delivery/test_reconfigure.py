@@ -11,8 +11,8 @@ from pyddmq.actions import Action, Job, Status
 from tests.unit.upstream_world import QID, Client, World
 from upstream.group_parts import GroupLimits
 from upstream.job import UpstreamJob
-from upstream.state import State
-from upstream.waiting.buffer import Batch
+from upstream.state import JobState
+from upstream.waiting.buffer import PulledBatch
 
 
 class Refuses(Action):
@@ -97,7 +97,7 @@ def test_other_topic_and_parked_pulls_are_not_disturbed() -> None:
     client, waiting = Client(), Client()
     world.publish(None, topic="b")
     [job] = world.pull_all(client)
-    woken: list[Batch] = []
+    woken: list[PulledBatch] = []
     world.group.park(None, None, waiting, woken.append)
     world.group.reconfigure(world.config({"topic": "a", "tags": ["x"]}, {"topic": "b"}))
     world.publish(None, topic="a", tag="x")
@@ -208,7 +208,7 @@ def held(world: World) -> tuple[UpstreamJob, Client, Client]:
     world.advance(3600)
     assert world.pull_all(present) == [job]
     world.answer(slow, job)
-    assert job.state is State.HELD
+    assert job.state is JobState.HELD
     return job, slow, present
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker.format.java import string_hash
 from broker.format.record import split, strip_own
 from tests.unit.upstream_world import QID, ROOT, Client, World
-from upstream.job import Reply
+from upstream.job import PartialBatch
 
 
 @settings(max_examples=25)
@@ -124,7 +124,7 @@ def test_record_damaged_after_it_was_read_is_dropped_from_the_reply() -> None:
     client = Client()
     batch = world.pull(client)
     assert batch is not None
-    world.group.settle(Reply([], batch.jobs, [], []))
+    world.group.settle(PartialBatch([], batch.jobs, [], []))
     assert [world.body(job) for job in world.pull_all(client)] == [2]
     assert world.count("pyddmq_skipped_messages_total", "g", "t", "damaged") == 1
 

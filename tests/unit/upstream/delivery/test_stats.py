@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.unit.upstream_world import Client, World
 from upstream.delivery.stats import KEYS_MAX, StatsReader, TopicOffsets, subscription_view
-from upstream.losses import NONE, Loss
+from upstream.retention_losses import NONE, Loss
 from upstream.views import Delivery, QueueLag, SubscriptionView
 
 ORDERED: dict[str, Any] = {

@@ -10,7 +10,7 @@ import pytest
 from pyddmq.codes import PullCode
 from tests.unit.upstream_world import World
 from upstream.fetch.fetchers import EXPIRY_SECONDS, FETCHERS_MAX
-from upstream.fetch.fetching import Fetched, Fetching, FetchOrder, FetchRefused
+from upstream.fetch.fetching import Fetching, FetchOrder, FetchRefused, FetchResult
 
 LOW = {"topic": "t", "actions": ["LowLevel"], "maxPullBatchSize": 4}
 ROOM = 1 << 20
@@ -33,7 +33,7 @@ class Fetches(World):
         given = {"only_named": False, "count_max": None, "bytes_max": ROOM, "times": False, **how}
         return FetchOrder(consumer=consumer, positions=asked, **given)
 
-    def fetch(self, consumer: str = "c", positions: Mapping[Any, int] | None = None, **how: Any) -> Fetched:
+    def fetch(self, consumer: str = "c", positions: Mapping[Any, int] | None = None, **how: Any) -> FetchResult:
         """Fetch once."""
         order = self.order(consumer, positions, **how)
         return self.fetching.fetch(order, self.fetching.seen(order, "10.0.0.1:5000"))
@@ -49,12 +49,12 @@ class Fetches(World):
         return {row.qid for row in self.fetch(consumer).rows}
 
 
-def offsets(fetched: Fetched) -> list[int]:
+def offsets(fetched: FetchResult) -> list[int]:
     """Offsets of all messages."""
     return [offset for row in fetched.rows for offset, _ in row.messages]
 
 
-def bodies(fetched: Fetched) -> list[bytes]:
+def bodies(fetched: FetchResult) -> list[bytes]:
     """Bodies of all messages."""
     return [bytes(view[start:end]) for row in fetched.rows for _, (view, start, end, _, _) in row.messages]
 

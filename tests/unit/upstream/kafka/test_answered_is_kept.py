@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from tests.contract.grounds import ClassicKafkaGround, KafkaGround, Taken
 from tests.unit.upstream_world import Client
 from upstream.kafka.commits.commits import LAST_TELL_SECONDS, SAID_MAX
-from upstream.kafka.link import Place
+from upstream.kafka.link import KafkaPartition
 from upstream.kafka.partitions import MemberSettings
 
 KEYED = {"topic": "t", "orderKey": "KEY", "retryIntervals": [2000], "timeout": 60_000, "maxPullBatchSize": 8}
@@ -155,7 +155,7 @@ def test_group_that_was_set_back_meanwhile_gets_it_all_again() -> None:
     [member] = ground.client.members
     ground.cluster().expel(member)
     for number in range(6):
-        ground.cluster().group("g").committed[Place("t", number)] = (0, "")
+        ground.cluster().group("g").committed[KafkaPartition("t", number)] = (0, "")
     ground.advance(15)
     assert set(ground.drain(client, 2)) == set(taken)
 
@@ -178,6 +178,6 @@ def test_records_that_are_gone_finish_none_of_those_that_come_in_their_place() -
     [member] = ground.client.members
     ground.cluster().expel(member)
     ground.advance(15)
-    ground.cluster().append(Place("t", 0), b"k", b"another", gap=0)
+    ground.cluster().append(KafkaPartition("t", 0), b"k", b"another", gap=0)
     ground.advance(0.5)
     assert list(ground.drain(client, 1).values()) == [b"another"]

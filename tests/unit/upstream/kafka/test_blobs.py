@@ -14,9 +14,9 @@ from tests.contract.grounds import KafkaGround
 from tests.unit.upstream_world import Client
 from upstream.kafka.commits.blobs import NAME_MAX, Blobs, Named
 from upstream.kafka.commits.metadata import TEXT_MAX, decode, decode_blob, encode, encode_named
-from upstream.kafka.link import Headers, Place, Produced, RecordsRead
+from upstream.kafka.link import Headers, KafkaPartition, Produced, RecordsRead
 from upstream.kafka.partitions import MemberSettings
-from upstream.progress.tracker import Failure
+from upstream.progress.tracker import AttemptFailures
 
 TOPIC = MemberSettings().commit_topic
 FAILING = {"topic": "t", "retryIntervals": [900_000] * 3, "timeout": 900_000, "maxPullBatchSize": 100}
@@ -25,14 +25,14 @@ NAMED = Named(0, 7, "0123456789abcdef" * 2, "00112233445566aa-1")
 
 
 def _committed(ground: KafkaGround) -> tuple[int, str]:
-    return ground.cluster().group("g").committed[Place("t", 0)]
+    return ground.cluster().group("g").committed[KafkaPartition("t", 0)]
 
 
 def _failing(**how: object) -> tuple[KafkaGround, list[tuple[str, int]]]:
     """A node with more failed messages than a text has room for."""
     ground = KafkaGround(FAILING, queues=1, **how)  # type: ignore[arg-type]
     for number in range(MANY):
-        ground.cluster().append(Place("t", 0), None, b"%d" % number, gap=0)
+        ground.cluster().append(KafkaPartition("t", 0), None, b"%d" % number, gap=0)
     ground.advance(1)
     client = Client()
     taken = ground.drain(client, 1)
@@ -121,7 +121,7 @@ def test_blob_that_is_not_what_the_text_says_counts_for_nothing(fault: str) -> N
             from upstream.kafka.commits import blobs
 
             told = named._replace(sum=blobs._sum(changed))
-            first.cluster().group("g").committed[Place("t", 0)] = (offset, text.replace(str(named), str(told)))
+            first.cluster().group("g").committed[KafkaPartition("t", 0)] = (offset, text.replace(str(named), str(told)))
     first.client.kill()
     second = KafkaGround(FAILING, queues=1, beside=first)
     first.advance(14)
@@ -136,7 +136,7 @@ def test_without_the_topic_commits_go_on_and_say_what_they_leave_out() -> None:
     ground = KafkaGround(FAILING, queues=1)
     ground.cluster().missing.add(TOPIC)
     for number in range(MANY):
-        ground.cluster().append(Place("t", 0), None, b"%d" % number, gap=0)
+        ground.cluster().append(KafkaPartition("t", 0), None, b"%d" % number, gap=0)
     ground.advance(1)
     client = Client()
     ground.ack(client, *ground.drain(client, 1), fail=True)
@@ -151,7 +151,7 @@ def test_commit_waits_for_its_blob() -> None:
     """It names only what is acknowledged: while it is not, the commit before stands."""
     ground = KafkaGround(FAILING, queues=1)
     for number in range(MANY):
-        ground.cluster().append(Place("t", 0), None, b"%d" % number, gap=0)
+        ground.cluster().append(KafkaPartition("t", 0), None, b"%d" % number, gap=0)
     ground.advance(1)
     before = _committed(ground)
     client = Client()
@@ -178,7 +178,9 @@ def test_name_of_a_blob_has_room_and_is_read() -> None:
     assert len(str(largest)) <= NAME_MAX
     assert Named.read(str(largest)) == largest
     drawn = Random(3)
-    failures = {each: Failure(fails=drawn.randrange(9), due_wall_ms=1_700_000_000_000 + each) for each in range(3000)}
+    failures = {
+        each: AttemptFailures(fails=drawn.randrange(9), due_wall_ms=1_700_000_000_000 + each) for each in range(3000)
+    }
     text = encode_named(0, [], failures, clean=False, blob=largest)
     assert len(text) <= TEXT_MAX
     assert decode(text, 0).blob == largest
@@ -191,7 +193,7 @@ def test_fifty_thousand_scattered_ranges_have_room_in_a_blob() -> None:
     """And come back as they were."""
     drawn = Random(4)
     ranges = [(each, each + 1) for each in range(1, 200_000, 2) if drawn.random() < 0.5]
-    failures = {each: Failure(fails=1, due_wall_ms=1_700_000_000_000) for each in range(0, 20_000, 2)}
+    failures = {each: AttemptFailures(fails=1, due_wall_ms=1_700_000_000_000) for each in range(0, 20_000, 2)}
     text, whole = encode(0, ranges, failures, clean=False, room=900_000)
     assert whole
     known = decode_blob(text, 0)
@@ -205,7 +207,7 @@ def test_slot_that_a_commit_names_is_not_the_next_ones() -> None:
     ground = KafkaGround(FAILING, queues=1)
     ground.advance(1)
     blobs = vars(ground.member.partitions)["_blobs"]
-    place, told = Place("t", 0), list[Named | None]()
+    place, told = KafkaPartition("t", 0), list[Named | None]()
     blobs.own(place, None)
     for _ in range(2):
         blobs.write(place, 5, "text", told.append, seconds=2)
@@ -224,7 +226,7 @@ def test_slot_that_a_commit_names_is_not_the_next_ones() -> None:
 class _Silent:
     """Neither answers a read nor a write."""
 
-    def fetch(self, place: Place, offsets: Sequence[int], there: RecordsRead) -> None:
+    def fetch(self, place: KafkaPartition, offsets: Sequence[int], there: RecordsRead) -> None:
         """Say nothing."""
 
     def produce(  # noqa: PLR0917 - as the protocol says
@@ -255,7 +257,7 @@ def test_topic_that_does_not_answer_is_waited_for_within_bounds() -> None:
     scheduler = ManualScheduler(clock)
     runtime = runtime_of(SimDisk(), clock, metrics=Metrics(), scheduler=scheduler)
     blobs = Blobs("g", TOPIC, reader=_Silent(), producer=_Silent(), runtime=runtime)
-    place = Place("t", 0)
+    place = KafkaPartition("t", 0)
     blobs.own(place, None)
     told: list[object] = []
     blobs.write(place, 5, "text", told.append, seconds=2)

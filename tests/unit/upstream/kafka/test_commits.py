@@ -6,7 +6,7 @@ import pytest
 
 from tests.contract.grounds import KafkaGround
 from tests.unit.upstream_world import Client
-from upstream.kafka.link import Place
+from upstream.kafka.link import KafkaPartition
 
 
 def _ground() -> tuple[KafkaGround, list[bool]]:
@@ -25,7 +25,7 @@ def test_who_waits_is_told_once_it_is_committed() -> None:
     assert told == []
     ground.advance(0.06)
     assert told == [True]
-    assert ground.cluster().group("g").committed[Place("t", 0)][0] == ground.cluster().topics["t"][0].high
+    assert ground.cluster().group("g").committed[KafkaPartition("t", 0)][0] == ground.cluster().topics["t"][0].high
     ground.member.settle(told.append)
     ground.advance(0.06)
     assert told == [True, True]
@@ -42,7 +42,7 @@ def test_who_waits_is_told_by_a_commit_that_began_afterwards() -> None:
     ground.member.settle(told.append)
     while not told:
         ground.advance(0.001)
-    assert ground.cluster().group("g").committed[Place("t", 0)][0] == ground.cluster().topics["t"][0].high
+    assert ground.cluster().group("g").committed[KafkaPartition("t", 0)][0] == ground.cluster().topics["t"][0].high
 
 
 def test_commit_that_fails_for_a_while_is_waited_for_and_one_that_is_lost_is_not() -> None:
@@ -78,7 +78,7 @@ def test_text_that_the_brokers_refuse_stops_no_commit(limit: int) -> None:
     ground.ack(client, *taken[1::3])
     ground.ack(client, *taken[2::3], fail=True)
     ground.advance(20)
-    offset, text = ground.cluster().group("g").committed[Place("t", 0)]
+    offset, text = ground.cluster().group("g").committed[KafkaPartition("t", 0)]
     assert offset == held[1]
     assert len(text) <= limit
     assert (";T" in text) == (limit == 200)

@@ -30,7 +30,7 @@ class Mailbag:
     def __init__(self) -> None:
         self.sent: list[tuple[bytes | None, Produced]] = []
 
-    def produce(  # noqa: PLR0917 - as `upstream.kafka.link.Producer` has it
+    def produce(  # noqa: PLR0917 - as `upstream.kafka.link.KafkaProducer` has it
         self,
         topic: str,
         partition: int | None,

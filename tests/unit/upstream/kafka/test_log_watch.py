@@ -6,11 +6,11 @@ import pytest
 
 from tests.contract.grounds import ClassicKafkaGround, KafkaGround
 from tests.unit.upstream_world import Client
-from upstream.kafka.link import Place
+from upstream.kafka.link import KafkaPartition
 from upstream.kafka.log_watch import UNREAD_SECONDS, Unread
 from upstream.kafka.partitions import MemberSettings
 
-T = Place("t", 0)
+T = KafkaPartition("t", 0)
 SETTINGS = MemberSettings(session_seconds=10, revoke_seconds=2)
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.contract.grounds import KafkaGround
 from tests.unit.upstream_world import Client
-from upstream.kafka.link import Place
+from upstream.kafka.link import KafkaPartition
 from upstream.kafka.partitions import MemberSettings
 
-T = Place("t", 0)
+T = KafkaPartition("t", 0)
 
 
 def _expired(ground: KafkaGround) -> int:
@@ -187,7 +187,7 @@ def test_gap_under_dropped_bodies_is_seen_in_one_read(by: str) -> None:
     asked: list[int] = []
     read_again = ground.member._ways.reader.fetch
 
-    def fetch(place: Place, offsets: Sequence[int], there: Any) -> None:
+    def fetch(place: KafkaPartition, offsets: Sequence[int], there: Any) -> None:
         asked.extend(each for each in offsets if each < 1_900)
         read_again(place, offsets, there)
 

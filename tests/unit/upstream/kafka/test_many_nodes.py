@@ -13,7 +13,7 @@ import pytest
 
 from tests.contract.grounds import KafkaGround
 from tests.unit.upstream_world import Client
-from upstream.kafka.link import Place
+from upstream.kafka.link import KafkaPartition
 from upstream.kafka.partitions import MemberSettings
 
 QUEUES = 4
@@ -41,7 +41,7 @@ class _Ledger:
         self.again_early = 0
 
     def handed_out(self, node: KafkaGround, key: str, body: bytes, queue: int) -> None:
-        owner = node.cluster().group("g").owners.get(Place("t", queue))
+        owner = node.cluster().group("g").owners.get(KafkaPartition("t", queue))
         assert owner is node.client.members[0], f"{body!r} is handed out by one who has not its partition"
         for earlier in self.sent[key]:
             if earlier == body:
@@ -139,7 +139,7 @@ def _run(seed: int) -> _Ledger:
             key = f"k{drawn.randrange(KEYS)}"
             body = b"%d" % sent
             ledger.sent.setdefault(key, []).append(body)
-            cluster.append(Place("t", sum(key.encode()) % QUEUES), key.encode(), body)
+            cluster.append(KafkaPartition("t", sum(key.encode()) % QUEUES), key.encode(), body)
             sent += 1
         step(faults=True, answers=0.3)
     fault("wake")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upstream.kafka.commits.metadata import TEXT_MAX, Known, Ranges, decode, encode
-from upstream.progress.tracker import Failure
+from upstream.kafka.commits.metadata import TEXT_MAX, CommitMetadata, Ranges, decode, encode
+from upstream.progress.tracker import AttemptFailures
 
 
 @st.composite
@@ -25,7 +25,7 @@ def _ranges(draw: st.DrawFn) -> tuple[int, Ranges]:
 _FAILURES = st.dictionaries(
     st.integers(0, 9999),
     st.builds(
-        Failure,
+        AttemptFailures,
         st.integers(0, 99),
         st.integers(0, 99),
         st.integers(0, 99),
@@ -37,7 +37,7 @@ _FAILURES = st.dictionaries(
 
 
 @given(_ranges(), _FAILURES, st.booleans())
-def test_what_is_written_is_read(made: tuple[int, Ranges], failed: dict[int, Failure], clean: bool) -> None:
+def test_what_is_written_is_read(made: tuple[int, Ranges], failed: dict[int, AttemptFailures], clean: bool) -> None:
     """All of it where it has room; else the lowest part of the ranges, and it is said."""
     offset, ranges = made
     failures = {offset + distance: failure for distance, failure in failed.items()}
@@ -70,7 +70,7 @@ def test_what_has_no_room_is_cut_from_above() -> None:
     """Of 100,000 offsets the lowest part is kept; of 10,000 failures, too."""
     drawn = Random(6)
     ranges = [(each, each + 1) for each in range(1, 200_000, 2) if drawn.random() < 0.5]
-    failures = {each: Failure(fails=3, due_wall_ms=1_700_000_000_000 + each) for each in range(0, 20_000, 2)}
+    failures = {each: AttemptFailures(fails=3, due_wall_ms=1_700_000_000_000 + each) for each in range(0, 20_000, 2)}
     text, whole = encode(0, ranges, failures, clean=False)
     known = decode(text, 0)
     assert not whole
@@ -104,7 +104,7 @@ def test_what_has_no_room_is_cut_from_above() -> None:
 )
 def test_foreign_text_is_as_none(text: str) -> None:
     """The offset wins, and that it was foreign is said, to be counted."""
-    assert decode(text, 5) == Known(foreign=True)
+    assert decode(text, 5) == CommitMetadata(foreign=True)
 
 
 @given(st.text(max_size=60), st.integers(0, 100))
@@ -116,4 +116,4 @@ def test_no_text_does_harm(tail: str, offset: int) -> None:
 
 def test_no_text_says_nothing() -> None:
     """As a plain consumer commits: neither clean nor foreign."""
-    assert decode("", 7) == Known()
+    assert decode("", 7) == CommitMetadata()

@@ -6,14 +6,14 @@ from pyddmq.actions import Action, Job, Status
 from tests.contract.grounds import KafkaGround
 from tests.unit.upstream_world import Client
 from upstream.kafka.commits.metadata import decode
-from upstream.kafka.link import Place
+from upstream.kafka.link import KafkaPartition
 from upstream.kafka.partitions import WAITING, MemberSettings
 
 KEYED = {"topic": "t", "orderKey": "KEY", "retryIntervals": [2000, 4000], "timeout": 30_000, "maxPullBatchSize": 8}
 
 
 def _committed(ground: KafkaGround, queue: int = 0) -> tuple[int, str]:
-    return ground.cluster().group("g").committed[Place("t", queue)]
+    return ground.cluster().group("g").committed[KafkaPartition("t", queue)]
 
 
 def _second(first: KafkaGround) -> KafkaGround:
@@ -113,7 +113,7 @@ def test_node_that_wakes_after_its_session_hands_nothing_out() -> None:
     first.advance(14)
     assert list(second.take(client).values()) == [b"one"]
     assert first.pull(client) is None, "before it has heard anything"
-    first.cluster().append(Place("t", 0), b"k2", b"two")
+    first.cluster().append(KafkaPartition("t", 0), b"k2", b"two")
     member.wake()
     assert first.pull(client) is None
     first.advance(2)
@@ -161,7 +161,7 @@ def test_text_of_a_plain_consumer_counts_for_nothing_but_its_offset() -> None:
     client = Client()
     taken = sorted(ground.drain(client, 1))
     ground.client.kill()
-    ground.cluster().group("g").committed[Place("t", 0)] = (taken[3][1], "their own text")
+    ground.cluster().group("g").committed[KafkaPartition("t", 0)] = (taken[3][1], "their own text")
     ground.kill()
     assert sorted(ground.drain(client, 1)) == taken[3:]
     assert ground.count("pyddmq_kafka_commit_texts_foreign_total", "g") == 1
@@ -202,7 +202,7 @@ def test_exception_of_an_action_leaves_no_offset_and_no_permit_behind() -> None:
 def test_header_that_no_property_can_be_named_after_is_counted() -> None:
     """It is left out, and that is told; once for each record."""
     ground = KafkaGround({"topic": "t"}, queues=1)
-    ground.cluster().append(Place("t", 0), None, b"x", [("", b"1"), ("a\x01b", b"2"), ("c", b"3")])
+    ground.cluster().append(KafkaPartition("t", 0), None, b"x", [("", b"1"), ("a\x01b", b"2"), ("c", b"3")])
     ground.advance(0.5)
     assert list(ground.take(Client()).values()) == [b"x"]
     assert ground.count("pyddmq_kafka_headers_left_out_total", "g", "t") == 2
@@ -243,9 +243,9 @@ def test_bodies_that_wait_behind_a_key_are_dropped_and_read_again() -> None:
         return ground.source().held_bytes  # type: ignore[attr-defined,no-any-return]
 
     for number in range(1_000):
-        ground.cluster().append(Place("t", 0), b"hung", b"%05d" % number + bytes(size))
+        ground.cluster().append(KafkaPartition("t", 0), b"hung", b"%05d" % number + bytes(size))
     for number in range(20):
-        ground.cluster().append(Place("t", 0), b"other%d" % number, b"other")
+        ground.cluster().append(KafkaPartition("t", 0), b"other%d" % number, b"other")
     ground.advance(5)
     taken = ground.drain(client, 3)
     assert sum(body == b"other" for body in taken.values()) == 20
@@ -302,7 +302,7 @@ def test_dead_letter_that_kafka_does_not_take_keeps_its_message() -> None:
 def test_gap_of_any_size_costs_nothing_and_stops_nothing() -> None:
     """Above an unfinished message it is passed over once that is finished; below it the group goes on."""
     ground = KafkaGround({"topic": "t"}, {"topic": "u"}, queues=1)
-    client, place = Client(), Place("t", 0)
+    client, place = Client(), KafkaPartition("t", 0)
     ground.put("below")
     partition = ground.cluster().partition(place)
     [below] = ground.take(client)

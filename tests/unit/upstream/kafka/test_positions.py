@@ -8,9 +8,9 @@ import pytest
 
 from tests.contract.grounds import ClassicKafkaGround, KafkaGround
 from tests.unit.upstream_world import Client
-from upstream.kafka.link import Place
+from upstream.kafka.link import KafkaPartition
 
-T = Place("t", 0)
+T = KafkaPartition("t", 0)
 
 
 def _append(ground: KafkaGround, *bodies: str, transaction: str | None = None) -> None:
@@ -123,7 +123,9 @@ def test_what_appears_while_the_group_exists_is_read_from_its_first_record(appea
     assert T in ground.cluster().group("g").committed
     if node != "running":
         ground.client.kill()
-    place = {"partition added": Place("t", 1), "topic of an expression": Place("t-b", 0)}.get(appears, T)
+    place = {"partition added": KafkaPartition("t", 1), "topic of an expression": KafkaPartition("t-b", 0)}.get(
+        appears, T
+    )
     if appears == "topic created again":
         ground.cluster().delete("t")
         ground.advance(2)
@@ -145,7 +147,7 @@ def test_new_group_over_several_nodes_begins_as_configured() -> None:
     first.client.kill()
     first.cluster().group("g").committed.clear()
     for queue in range(2):
-        first.cluster().append(Place("t", queue), None, b"old", gap=0)
+        first.cluster().append(KafkaPartition("t", queue), None, b"old", gap=0)
     nodes = [KafkaGround(*first.subscriptions, beside=first, queues=2) for _ in range(2)]
     first.advance(15)
     assert [[each.start for each in node.member.partitions.owned] for node in nodes] == [[1], [1]]
@@ -155,7 +157,7 @@ def test_topic_that_a_group_subscribes_anew_is_no_new_topic() -> None:
     """It was there before: the group begins in it as configured."""
     entry = {"topic": "t", "consumeFromWhere": "last"}
     ground = KafkaGround(entry, queues=1)
-    ground.cluster().append(Place("other", 0), None, b"old", gap=0)
+    ground.cluster().append(KafkaPartition("other", 0), None, b"old", gap=0)
     config = ground.config()
     other = config.topics[0].model_copy(update={"topic": "other"})
     ground.member.configure(config.model_copy(update={"topics": [*config.topics, other]}))

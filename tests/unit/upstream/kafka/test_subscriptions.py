@@ -11,7 +11,7 @@ import pytest
 from conf.models import GroupConfig
 from tests.contract.grounds import KafkaGround
 from tests.unit.upstream_world import Client
-from upstream.kafka.link import Place
+from upstream.kafka.link import KafkaPartition
 from upstream.kafka.partitions import NO_TOPIC
 from upstream.kafka.subscriptions import Subscriptions, fits
 
@@ -86,7 +86,7 @@ def _ground(**entry: Any) -> KafkaGround:
 
 
 def _append(ground: KafkaGround, topic: str, body: bytes) -> None:
-    ground.cluster().append(Place(topic, 0), b"k", body)
+    ground.cluster().append(KafkaPartition(topic, 0), b"k", body)
 
 
 def _pulled(ground: KafkaGround, client: Client) -> list[tuple[str, bytes]]:
@@ -115,7 +115,7 @@ def test_each_topic_that_fits_is_read_also_one_that_comes_later() -> None:
     ground.advance(1)
     committed = ground.cluster().group("g").committed
     assert {place.topic for place in committed} == {"t-a", "t-b"}
-    assert committed[Place("t-b", 0)][0] == ground.cluster().topics["t-b"][0].high
+    assert committed[KafkaPartition("t-b", 0)][0] == ground.cluster().topics["t-b"][0].high
     assert [each.topic for each in ground.group.config.topics] == ["^t-.*", "t-a", "t-b"]
     assert ground.group.config.topics[2].max_pull_batch_size == 3
 

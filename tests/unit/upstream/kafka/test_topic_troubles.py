@@ -6,7 +6,7 @@ import pytest
 
 from tests.contract.grounds import KafkaGround
 from tests.unit.upstream_world import Client
-from upstream.kafka.link import KafkaFailure, Place
+from upstream.kafka.link import KafkaFailure, KafkaPartition
 
 DENIED = KafkaFailure("TOPIC_AUTHORIZATION_FAILED", "not authorized")
 LEADERLESS = KafkaFailure("LEADER_NOT_AVAILABLE", "no leader")
@@ -61,5 +61,5 @@ def test_partition_that_vanishes_and_comes_back_is_another_log() -> None:
     ground.advance(2)
     ground.cluster().make_again("t")
     for number in range(9):
-        ground.cluster().append(Place("t", 0), None, b"new %d" % number)
+        ground.cluster().append(KafkaPartition("t", 0), None, b"new %d" % number)
     assert len(ground.drain(client, 3)) == 9

@@ -10,7 +10,7 @@ from tests.conftest import need_module
 from tests.fakes.kafka.raw import MockKafka
 from tests.kafka_world import Clients
 from upstream.kafka.headers import decode
-from upstream.kafka.link import KafkaFailure, KafkaRecord, Place
+from upstream.kafka.link import KafkaFailure, KafkaPartition, KafkaRecord
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_member_and_reader_go_on_over_names_that_are_not_utf8(kafka: MockKafka, 
     def take(records: Sequence[KafkaRecord], _gaps: Sequence[tuple[int, int]]) -> None:
         again.append([each.headers for each in records])
 
-    reader.fetch(Place("t", 0), [1], take)
+    reader.fetch(KafkaPartition("t", 0), [1], take)
     clients.until(lambda: again, "the record again")
     assert again == [[heard.got[1].headers]]
     reader.close()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import need_module
 from tests.kafka_world import Clients, Heard
-from upstream.kafka.link import Commit, Gap, KafkaFailure, KafkaRecord, Place
+from upstream.kafka.link import Commit, Gap, KafkaFailure, KafkaPartition, KafkaRecord
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_member_reads_commits_and_finds_it_again(clients: Clients) -> None:
     """Offset and text of the commit come back with the assignment; the end is told."""
     clients.send("t", [b"a", None, b"b"])
     member, heard = clients.joined("g", ["t"])
-    clients.ended(heard, Place("t", 0), 4)
+    clients.ended(heard, KafkaPartition("t", 0), 4)
     assert heard.values(0) == [b"first", b"a", None, b"b"]
     assert clients.commit(member, Commit("t", 0, 3, "text"), Commit("t", 1, 0, "")) is None
     assert clients.commit(member) is None
@@ -40,14 +40,14 @@ def test_member_reads_commits_and_finds_it_again(clients: Clients) -> None:
     assert heard.loud[-1][0] == "revoked"
     _, again = clients.joined("g", ["t"])
     clients.until(lambda: again.got, "the record that is left")
-    assert (again.given[Place("t", 0)].committed, again.given[Place("t", 0)].metadata) == (3, "text")
+    assert (again.given[KafkaPartition("t", 0)].committed, again.given[KafkaPartition("t", 0)].metadata) == (3, "text")
     assert again.values() == [b"b"]
 
 
 def test_pause_and_reading_from_elsewhere(clients: Clients) -> None:
     """Nothing is told before `read_from`, nor while paused; reading goes back."""
     member, heard = clients.joined("g", ["t"], Heard(reads=False))
-    place = Place("t", 0)
+    place = KafkaPartition("t", 0)
     member.pause([place])
     member.read_from(place, 0)
     assert clients.commit(member, Commit("t", 0, 0, "")) is None
@@ -83,7 +83,7 @@ def test_reader_reads_again(clients: Clients) -> None:
     def there(records: Sequence[KafkaRecord], gaps: Sequence[Gap]) -> None:
         found.append(([each.value for each in records], list(gaps)))
 
-    reader.fetch(Place("t", 0), [0, 2, 9], there)
+    reader.fetch(KafkaPartition("t", 0), [0, 2, 9], there)
     clients.until(lambda: found, "records")
     assert found == [([b"first", b"b"], [(9, 10)])]
     reader.close()

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.conftest import need_module
-from upstream.kafka.link import LogBounds, Place, Subscribed
+from upstream.kafka.link import KafkaPartition, LogBounds, TopicSubscription
 from upstream.kafka.new_partitions import NewPartitions
 from upstream.kafka_client.lookups import assignments_of, bounds_of_each, look_before
 
 FIRST, END = -2, -1
-T0, T1 = Place("t", 0), Place("t", 1)
+T0, T1 = KafkaPartition("t", 0), KafkaPartition("t", 1)
 
 
 class _Partition(NamedTuple):
@@ -35,19 +35,23 @@ class _Topics(NamedTuple):
 class Consumer:
     """Answers; `ends` are first offsets and ends by partition."""
 
-    def __init__(self, ends: dict[Place, tuple[int, int]], committed: dict[Place, int] | None = None) -> None:
+    def __init__(
+        self, ends: dict[KafkaPartition, tuple[int, int]], committed: dict[KafkaPartition, int] | None = None
+    ) -> None:
         self.ends = ends
         self.stood = committed or {}
         self.closed = False
 
     def offsets_for_times(self, asked: list[Any], timeout: float) -> list[_Partition]:
         """Find first offsets and ends."""
-        places = [(Place(each.topic, each.partition), each.offset) for each in asked]
+        places = [(KafkaPartition(each.topic, each.partition), each.offset) for each in asked]
         return [_Partition(*place, self.ends[place][0 if moment == FIRST else 1]) for place, moment in places]
 
     def committed(self, asked: list[Any], timeout: float) -> list[_Partition]:
         """Find commits."""
-        return [_Partition(each.topic, each.partition, self.stood.get(Place(*each[:2]), -1001)) for each in asked]
+        return [
+            _Partition(each.topic, each.partition, self.stood.get(KafkaPartition(*each[:2]), -1001)) for each in asked
+        ]
 
     def list_topics(self, topic: str | None = None, timeout: float = 0) -> _Topics:
         """Find topics."""
@@ -80,7 +84,7 @@ def test_high_watermark_is_looked_up_for_a_commit_above_what_may_be_read() -> No
         [found], _ = assignments_of(
             Consumer({T0: (0, 4)}, {T0: commit}),
             [T0],
-            [Subscribed("t")],
+            [TopicSubscription("t")],
             new_partitions=NewPartitions(),
             make_uncommitted=lambda: uncommitted,
         )
@@ -91,10 +95,10 @@ def test_what_was_there_before_is_looked_up_once_where_it_matters() -> None:
     """A partition that is added afterwards is new; a group that begins at the first record asks for nothing."""
     new_partitions = NewPartitions()
     consumer = Consumer({T0: (0, 4)}, {T0: 1})
-    look_before(consumer, [Subscribed("t")], new_partitions)
+    look_before(consumer, [TopicSubscription("t")], new_partitions)
     assert not new_partitions.is_new(T1)
-    look_before(consumer, [Subscribed("t", late=True)], new_partitions)
+    look_before(consumer, [TopicSubscription("t", late=True)], new_partitions)
     consumer.ends[T1] = (0, 1)
-    look_before(consumer, [Subscribed("t", late=True)], new_partitions)
+    look_before(consumer, [TopicSubscription("t", late=True)], new_partitions)
     found, _ = assignments_of(consumer, [T0, T1], [], new_partitions=new_partitions, make_uncommitted=lambda: consumer)
     assert [each.appeared for each in found] == [False, True]

@@ -10,14 +10,14 @@ from pyddmq.testing.manual_time import ManualClock
 from tests.conftest import need_module
 from tests.kafka_world import Loop
 from upstream.kafka.cluster_facts import ClusterFacts
-from upstream.kafka.link import Commit, KafkaFailure, Place
-from upstream.kafka_client.commits import AGAIN_SECONDS, UNHEARD_SECONDS, Asked, Commits
+from upstream.kafka.link import Commit, KafkaFailure, KafkaPartition
+from upstream.kafka_client.commits import AGAIN_SECONDS, UNHEARD_SECONDS, CommitRequest, ConsumerCommits
 from upstream.kafka_client.member_protocol import ProtocolChoice
 from upstream.kafka_client.member_thread import POLL_SECONDS, SOON_FOR_SECONDS, SOON_SECONDS, Gates, MemberThread
 from upstream.kafka_client.posting import Post, Room
-from upstream.kafka_client.troubles import Troubles
+from upstream.kafka_client.troubles import ClientTroubles
 
-PLACE = Place("t", 0)
+PLACE = KafkaPartition("t", 0)
 
 
 class Consumer:
@@ -49,15 +49,17 @@ class World:
         self.errors = package.KafkaError
         self.loop = Loop()
         self.clock = ManualClock()
-        self.terms: dict[Place, int] = {PLACE: 1}
-        troubles = Troubles(lambda failure: None, str)
-        self.commits = Commits(Post(self.loop), troubles, self.clock, self.terms.get)
+        self.terms: dict[KafkaPartition, int] = {PLACE: 1}
+        troubles = ClientTroubles(lambda failure: None, str)
+        self.commits = ConsumerCommits(Post(self.loop), troubles, self.clock, self.terms.get)
         self.consumer = self.commits.consumer = Consumer()
         self.ended: list[tuple[int, KafkaFailure | None]] = []
 
     def put(self, offset: int, term: int = 1) -> None:
         """Ask for a commit."""
-        self.commits.put(Asked([Commit("t", 0, offset, "")], [term], lambda said: self.ended.append((offset, said))))
+        self.commits.put(
+            CommitRequest([Commit("t", 0, offset, "")], [term], lambda said: self.ended.append((offset, said)))
+        )
 
     def offsets(self, *numbers: int) -> list[Any]:
         """As librdkafka names them in an answer."""
@@ -212,13 +214,13 @@ def test_thread_polls_briefly_while_somebody_waits_for_commits(world: World) -> 
         None,  # type: ignore[arg-type]
         post=Post(world.loop),
         room=Room(1),
-        troubles=Troubles(lambda failure: None, str),
+        troubles=ClientTroubles(lambda failure: None, str),
         clock=world.clock,
         revoke_seconds=1,
         nothing_seconds=1,
         choice=ProtocolChoice("consumer", 6000, ClusterFacts),
     )
-    asked = Asked([Commit("t", 0, 1, "")], [1], lambda said: None)
+    asked = CommitRequest([Commit("t", 0, 1, "")], [1], lambda said: None)
     for soon, seconds in ((False, 0.0), (True, 0.5), (False, SOON_FOR_SECONDS)):
         thread.commit(asked, soon=soon)
         thread._poll()

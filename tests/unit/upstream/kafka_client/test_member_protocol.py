@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from upstream.kafka.cluster_facts import ClusterFacts
-from upstream.kafka.link import KafkaFailure, Subscribed
+from upstream.kafka.link import KafkaFailure, TopicSubscription
 from upstream.kafka_client.member_protocol import ProtocolChoice, is_unsupported
 
 OFFERED = {
     "group.coordinator.rebalance.protocols": "classic,consumer,streams",
     "group.consumer.session.timeout.ms": "45000",
 }
-TOPICS = [Subscribed("t")]
+TOPICS = [TopicSubscription("t")]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_auto_waits_for_a_cluster_that_does_not_answer_and_looks_once() -> None:
 def test_group_with_an_expression_stays_classic() -> None:
     """Without a look; of the same cluster other groups may have KIP-848."""
     choice = ProtocolChoice("auto", 45_000, lambda: ClusterFacts(settings=OFFERED))
-    assert choice.of([Subscribed("^t.*")]) == "classic"
+    assert choice.of([TopicSubscription("^t.*")]) == "classic"
     assert choice.of(TOPICS) == "consumer"
 
 

@@ -7,7 +7,7 @@ import ast
 from tests.unit.project.test_house_rules import ROOT
 from tests.unit.project.test_import_circles import module_names
 
-ASKING = {"upstream.kafka_client.all_groups", "upstream.kafka_client.look"}
+ASKING = {"upstream.kafka_client.all_groups", "upstream.kafka_client.cluster_inspection"}
 """Modules that ask by the AdminClient."""
 BESIDE = {"look_beside"}
 """Of their names, those by which a process of its own asks."""

@@ -9,16 +9,16 @@ import pytest
 from pyddmq.testing.manual_time import ManualClock
 from tests.conftest import need_module
 from tests.kafka_world import Loop
-from upstream.kafka.link import Place
+from upstream.kafka.link import KafkaPartition
 from upstream.kafka_client.reader import LibrdkafkaReader
 
-STUCK, READ = Place("t", 0), Place("t", 1)
+STUCK, READ = KafkaPartition("t", 0), KafkaPartition("t", 1)
 
 
 class Message:
     """A record."""
 
-    def __init__(self, place: Place, offset: int) -> None:
+    def __init__(self, place: KafkaPartition, offset: int) -> None:
         self.place, self._offset = place, offset
 
     def topic(self) -> str:
@@ -54,14 +54,14 @@ class Message:
 class Consumer:
     """Gives what it is assigned, but nothing of the partitions that it is stuck on; each poll takes a second."""
 
-    def __init__(self, clock: ManualClock, stuck: frozenset[Place]) -> None:
+    def __init__(self, clock: ManualClock, stuck: frozenset[KafkaPartition]) -> None:
         self.clock, self.stuck = clock, stuck
-        self.positions: dict[Place, int] = {}
+        self.positions: dict[KafkaPartition, int] = {}
         self.closed = False
 
     def assign(self, places: list[Any]) -> None:
         """Read these."""
-        self.positions = {Place(each.topic, each.partition): each.offset for each in places}
+        self.positions = {KafkaPartition(each.topic, each.partition): each.offset for each in places}
 
     def unassign(self) -> None:
         """Read nothing."""
@@ -112,7 +112,7 @@ def settings() -> Settings:
 
 def test_partition_of_which_nothing_comes_is_read_by_another_consumer(settings: Settings) -> None:
     """As after its topic was created again on a broker that was restarted; others are read all the while."""
-    loop, found = Loop(), dict[Place, list[bytes | None]]()
+    loop, found = Loop(), dict[KafkaPartition, list[bytes | None]]()
     made: Any = settings
     reader = LibrdkafkaReader("c", settings=made, loop=loop, clock=settings.clock)
     reader.fetch(STUCK, [5], lambda records, _: found.update({STUCK: [each.value for each in records]}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from upstream.kafka.link import KafkaFailure
-from upstream.kafka_client.troubles import Troubles, sentence_of
+from upstream.kafka_client.troubles import ClientTroubles, sentence_of
 
 
 class Error:
@@ -24,10 +24,10 @@ class Error:
 DOWN = Error("_ALL_BROKERS_DOWN", "1/1 brokers are down")
 
 
-def world() -> tuple[Troubles, list[KafkaFailure | None]]:
+def world() -> tuple[ClientTroubles, list[KafkaFailure | None]]:
     """Troubles, and what was told of them."""
     told: list[KafkaFailure | None] = []
-    return Troubles(told.append, lambda text: text.replace("sesame", "***")), told
+    return ClientTroubles(told.append, lambda text: text.replace("sesame", "***")), told
 
 
 def test_reason_is_told_once_however_often_all_are_down() -> None:

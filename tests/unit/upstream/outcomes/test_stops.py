@@ -14,8 +14,8 @@ from upstream.figures.counters import DEAD_LETTERS, STOPPED
 from upstream.job import UpstreamJob
 from upstream.operate import heads
 from upstream.operate.heads import Handled, HeadRefused
-from upstream.state import State
-from upstream.waiting.buffer import Batch
+from upstream.state import JobState
+from upstream.waiting.buffer import PulledBatch
 
 
 def world_of(on_exhausted: str, *, queues: int = 1, **settings: object) -> World:
@@ -101,12 +101,12 @@ def test_stop_outlives_a_restart_and_a_reload() -> None:
     world.settle()
     world.kill()
     assert world.pull_all(client) == []
-    assert world.group_queue().live[0].state is State.STOPPED
+    assert world.group_queue().live[0].state is JobState.STOPPED
     world.group.reconfigure(world.config({**world.subscriptions[0], "tags": ["*"]}))
     world.turn_end()
     world.advance(1)
     assert world.pull_all(client) == []
-    assert world.group_queue().live[0].state is State.STOPPED
+    assert world.group_queue().live[0].state is JobState.STOPPED
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -157,7 +157,7 @@ def test_late_success_ends_a_stop() -> None:
     world.publish("a", "a")
     [job] = world.pull_all(client)
     world.advance(1.0)
-    assert world.group_queue().live[0].state is State.STOPPED
+    assert world.group_queue().live[0].state is JobState.STOPPED
     world.answer(client, job)
     assert bodies(world, client) == [2]
     assert permits(world) == 0
@@ -212,7 +212,7 @@ def test_what_is_out_of_a_stopped_queue_comes_back_to_nobody() -> None:
     world.publish("a", "b", "c")
     first, second = one(world, client), one(world, client)
     world.answer(client, first, fail=True)
-    woken: list[Batch] = []
+    woken: list[PulledBatch] = []
     parked = world.group.park("t", None, Client("10.0.0.2:5000"), woken.append)
     world.advance(1.0)
     assert woken == []
@@ -273,4 +273,4 @@ def test_reload_to_dead_letters_leaves_stops_alone() -> None:
     [job] = world.pull_all(client)
     world.answer(client, job, fail=True)
     assert [letter["body"] for letter in world.dead_letters()] == ["4"]
-    assert world.group_queue().live[0].state is State.STOPPED
+    assert world.group_queue().live[0].state is JobState.STOPPED

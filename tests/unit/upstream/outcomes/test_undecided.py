@@ -12,7 +12,7 @@ from tests.unit.upstream_world import Client, World
 from upstream.job import UpstreamJob
 from upstream.operate import heads
 from upstream.operate.heads import HeadRefused
-from upstream.state import State
+from upstream.state import JobState
 
 KEYED = {"topic": "t", "orderKey": "KEY", "maxRetry": 0, "timeout": 1000, "retryIntervals": []}
 
@@ -66,7 +66,7 @@ def test_message_whose_retry_could_not_be_synced_waits_for_the_restart(power_los
     world, client = RetryWorld(), Client()
     world.publish(None, queue=0)
     job = sent_back(world, client)
-    assert job.state is State.UNDECIDED
+    assert job.state is JobState.UNDECIDED
     assert coming(world, client) == []
     assert world.count("pyddmq_messages_undecided_total", "g", "t") == 1
     restart(world, power_lost=power_lost)
@@ -90,7 +90,7 @@ def test_message_whose_dead_letter_could_not_be_synced_waits_for_the_restart(pow
     world, client = World(KEYED, queues=1), Client()
     world.publish("a", "a", "b")
     job = dead_lettered(world, client)
-    assert job.state is State.UNDECIDED
+    assert job.state is JobState.UNDECIDED
     assert coming(world, client) == [3]
     restart(world, power_lost=power_lost)
     letters = [letter["body"] for letter in world.dead_letters()]
@@ -113,7 +113,7 @@ def test_success_that_comes_while_a_dead_letter_is_undecided_counts(power_lost: 
         [job] = batch.jobs
         world.sim.fail("sync", path_part="/commitlog/")
         world.scheduler.advance(1)
-        assert job.state is State.BURYING
+        assert job.state is JobState.BURYING
         assert world.answer(client, job).finished == 1
     world.progress.sync()
     assert coming(world, client) == [2]
@@ -167,7 +167,7 @@ def test_message_that_two_generations_find_unprocessable_is_dead_lettered_once()
     world, client = World(path, queues=1), Client()
     world.stage("a", body=b"no json")
     world.store.flush()
-    assert [job.state for job in world.group_queue().live.values()] == [State.BURYING]
+    assert [job.state for job in world.group_queue().live.values()] == [JobState.BURYING]
     world.group.restart_topic("t")
     world.advance(2)
     assert [letter["body"] for letter in world.dead_letters()] == ["no json"]

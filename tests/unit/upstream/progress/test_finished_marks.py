@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from upstream.progress.finished_marks import Marks, pack
+from upstream.progress.finished_marks import FinishedMarks, pack
 from upstream.progress.tracker import AHEAD_MAX
 
 ROWS = st.one_of(
@@ -41,26 +41,28 @@ def test_snapshot_of_scattered_acks_takes_a_bit_each() -> None:
 
 def test_run_without_finished_ones_moves_those_behind_it() -> None:
     """No writer makes one, and it says what it says."""
-    assert Marks(1, 8, struct.pack("<IIII", 5, 0, 2, 1)).row(8) == (bytes(7) + b"\x01", 0)
+    assert FinishedMarks(1, 8, struct.pack("<IIII", 5, 0, 2, 1)).row(8) == (bytes(7) + b"\x01", 0)
 
 
 @pytest.mark.parametrize(
     ("marks", "why"),
     [
-        (Marks(2, 8, b"\x01\x00"), "bitmap is longer"),
-        (Marks(1, 8, struct.pack("<II", 5, 4)), "runs are longer"),
-        (Marks(3, 8, b""), "unknown form 3"),
-        (Marks(1, AHEAD_MAX + 2, b""), "a span of"),
+        (FinishedMarks(2, 8, b"\x01\x00"), "bitmap is longer"),
+        (FinishedMarks(1, 8, struct.pack("<II", 5, 4)), "runs are longer"),
+        (FinishedMarks(3, 8, b""), "unknown form 3"),
+        (FinishedMarks(1, AHEAD_MAX + 2, b""), "a span of"),
     ],
 )
-def test_finished_offsets_beyond_their_span_are_refused(marks: Marks, why: str) -> None:
+def test_finished_offsets_beyond_their_span_are_refused(marks: FinishedMarks, why: str) -> None:
     """Before memory is taken for them."""
     with pytest.raises(ValueError, match=why):
         marks.check()
 
 
-@pytest.mark.parametrize("marks", [Marks(1, 1 << 30, struct.pack("<II", 1, (1 << 30) - 1)), Marks(2, 1 << 30, b"\x01")])
-def test_few_bytes_that_say_a_gigabyte_take_no_more_than_is_asked_for(marks: Marks) -> None:
+@pytest.mark.parametrize(
+    "marks", [FinishedMarks(1, 1 << 30, struct.pack("<II", 1, (1 << 30) - 1)), FinishedMarks(2, 1 << 30, b"\x01")]
+)
+def test_few_bytes_that_say_a_gigabyte_take_no_more_than_is_asked_for(marks: FinishedMarks) -> None:
     """Neither where they are looked at nor where they are read."""
     tracemalloc.start()
     try:

@@ -17,7 +17,7 @@ from upstream.progress import journal_format as form
 from upstream.progress.finished_marks import pack
 from upstream.progress.journal import SEGMENT_BYTES_MIN, AckJournal, SegmentContent, scan_segment
 from upstream.progress.replay import replay
-from upstream.progress.tracker import Failure, OffsetTracker
+from upstream.progress.tracker import AttemptFailures, OffsetTracker
 
 
 def opened(folder: Path, *, segment_bytes: int = SEGMENT_BYTES_MIN) -> tuple[AckJournal, SegmentContent | None]:
@@ -219,7 +219,7 @@ def test_one_bit_in_the_head_of_a_segment_loses_nothing(tmp_path: Path) -> None:
     """The snapshot is there twice: wherever it is damaged, its trackers and what was acknowledged behind it hold."""
     journal, _ = opened(tmp_path)
     trackers = [a_tracker(), OffsetTracker("other", "t", 1, tracker_id=1, watermark=5)]
-    trackers[1].failures[7] = Failure(fails=2, due_wall_ms=9)
+    trackers[1].failures[7] = AttemptFailures(fails=2, due_wall_ms=9)
     table = [each for tracker in trackers for each in snapshot(tracker)[:-1]]
     roll(journal, [*table, form.encode_failure(1, 7, trackers[1].failures[7]), form.encode(form.SnapshotEnd(2))])
     head = journal._position
@@ -246,7 +246,7 @@ def test_random_damage_never_raises_and_finishes_nothing_new(seed: int) -> None:
     data = bytearray(SEGMENT_BYTES_MIN)
     position = 0
     finished = set()
-    blocks = [form.encode(form.Header(form.FORMAT_VERSION, 3)), *snapshot(a_tracker())]
+    blocks = [form.encode(form.SegmentHeader(form.FORMAT_VERSION, 3)), *snapshot(a_tracker())]
     for _ in range(30):
         start = draw.randrange(500)
         finished |= set(range(start, start + 5))
@@ -266,7 +266,7 @@ def test_random_damage_never_raises_and_finishes_nothing_new(seed: int) -> None:
 def test_newer_format_is_refused_with_a_sentence(tmp_path: Path) -> None:
     """A journal of a later version is not guessed at."""
     payload = (
-        form.encode(form.Header(form.FORMAT_VERSION, 1))[:1]
+        form.encode(form.SegmentHeader(form.FORMAT_VERSION, 1))[:1]
         + (form.FORMAT_VERSION + 1).to_bytes(2, "little")
         + (1).to_bytes(8, "little")
     )

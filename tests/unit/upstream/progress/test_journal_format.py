@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from upstream.progress import journal_format as form
 from upstream.progress.finished_marks import pack
-from upstream.progress.tracker import Failure, FailureKind
+from upstream.progress.tracker import AttemptFailures, FailureKind
 
 I64 = st.integers(min_value=-1, max_value=(1 << 63) - 1)
 OFFSET = st.integers(min_value=0, max_value=(1 << 62))
@@ -97,9 +97,9 @@ def test_other_entries_round_trip() -> None:
     """Every kind of entry is read as it was written, one after the other."""
     payload = b"".join(
         [
-            form.encode(form.Header(form.FORMAT_VERSION, 7)),
+            form.encode(form.SegmentHeader(form.FORMAT_VERSION, 7)),
             form.encode(form.SnapshotEnd(3)),
-            form.encode(form.Failed(1, 2, FailureKind.TIMEOUT, 3, 1_700_000_000_000)),
+            form.encode(form.FailedAttempt(1, 2, FailureKind.TIMEOUT, 3, 1_700_000_000_000)),
             form.encode(form.Dead(4, 5)),
             form.encode(form.Reset(6, 7)),
             form.encode(form.Truncated(8, 9, 10)),
@@ -110,9 +110,9 @@ def test_other_entries_round_trip() -> None:
         ]
     )
     assert decoded(payload) == [
-        form.Header(form.FORMAT_VERSION, 7),
+        form.SegmentHeader(form.FORMAT_VERSION, 7),
         form.SnapshotEnd(3),
-        form.Failed(1, 2, FailureKind.TIMEOUT, 3, 1_700_000_000_000),
+        form.FailedAttempt(1, 2, FailureKind.TIMEOUT, 3, 1_700_000_000_000),
         form.Dead(4, 5),
         form.Reset(6, 7),
         form.Truncated(8, 9, 10),
@@ -161,9 +161,9 @@ def test_end_of_blocks_is_no_block() -> None:
 
 def test_all_failures_of_an_offset_are_an_entry_for_each_kind_there_was() -> None:
     """With one due time; a kind that never happened says nothing."""
-    failure = Failure().with_count(FailureKind.TIMEOUT, 2, 50).with_count(FailureKind.FAIL, 1, 70)
+    failure = AttemptFailures().with_count(FailureKind.TIMEOUT, 2, 50).with_count(FailureKind.FAIL, 1, 70)
     assert sorted(decoded(form.encode_failure(1, 9, failure))) == sorted(
-        [form.Failed(1, 9, FailureKind.TIMEOUT, 2, 70), form.Failed(1, 9, FailureKind.FAIL, 1, 70)]
+        [form.FailedAttempt(1, 9, FailureKind.TIMEOUT, 2, 70), form.FailedAttempt(1, 9, FailureKind.FAIL, 1, 70)]
     )
 
 

@@ -18,7 +18,7 @@ from broker.runtime.disk import RealDisk
 from pyddmq.testing import PowerCut, SimDisk
 from tests.unit.progress_world import ACKS, GROUP, ROOT, TOPIC, Node, cut, finished, first, killed
 from upstream.progress import ack_writer, progress, reconcile
-from upstream.progress.progress import Origin, ProgressFailed
+from upstream.progress.progress import DeadLetterOrigin, ProgressFailed
 from upstream.progress.tracker import FailureKind
 
 
@@ -290,11 +290,11 @@ def test_dead_letters_newer_than_the_journal_finish_their_origins() -> None:
     node = killed(node)
     physical = node.store.topics[TOPIC].queues[0].read(9, 1)[0][0]
     origins = [
-        Origin(GROUP, TOPIC, 0, 1),
-        Origin(GROUP, TOPIC, 0, 9, physical),
-        Origin(GROUP, TOPIC, 0, 10, physical),  # names another record
-        Origin(GROUP, TOPIC, 0, 70),  # beyond the log
-        Origin("nobody", TOPIC, 0, 5),
+        DeadLetterOrigin(GROUP, TOPIC, 0, 1),
+        DeadLetterOrigin(GROUP, TOPIC, 0, 9, physical),
+        DeadLetterOrigin(GROUP, TOPIC, 0, 10, physical),  # names another record
+        DeadLetterOrigin(GROUP, TOPIC, 0, 70),  # beyond the log
+        DeadLetterOrigin("nobody", TOPIC, 0, 5),
     ]
     dead_letters = Mock(topic=f"%DLQ%{GROUP}", queue_id=0, max_offset=5)
     node.progress.finish_replaced(dead_letters, lambda queue, start: origins, begin=lambda *_: None)

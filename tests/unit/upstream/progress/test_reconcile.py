@@ -19,10 +19,10 @@ from tests.unit.progress_world import (
     open_store,
     rewrite_offset,
 )
-from upstream.losses import MESSAGES_EXPIRED
 from upstream.progress import journal_format as form
 from upstream.progress import reconcile
 from upstream.progress.tracker import FailureKind
+from upstream.retention_losses import MESSAGES_EXPIRED
 
 
 def test_offset_changed_by_others_wins_and_drops_the_acks_above_it() -> None:

@@ -11,12 +11,12 @@ from broker.queues.consume_queue import FILLER_BYTES, UNIT, ConsumeQueue
 from pyddmq.testing import SimDisk
 from upstream.progress import journal_format as form
 from upstream.progress import replay as module
-from upstream.progress.finished_marks import Marks, pack
+from upstream.progress.finished_marks import FinishedMarks, pack
 from upstream.progress.replay import Replayed, drop_unvouched, finish_gone, lag_of, replay
 from upstream.progress.tracker import FailureKind, OffsetTracker
 from upstream.queues import Queues
 
-DECLARED = form.TrackerEntry(1, "g", "t", 0, 10, -1, -1, (), Marks())
+DECLARED = form.TrackerEntry(1, "g", "t", 0, 10, -1, -1, (), FinishedMarks())
 
 
 def replayed(*entries: form.Entry) -> Replayed:
@@ -39,7 +39,7 @@ def test_declaration_brings_fences_of_both_its_ends() -> None:
 
 def test_failures_count_by_kind_until_the_offset_is_finished() -> None:
     """The last due time holds; an entry of a finished offset is late and says nothing."""
-    failed = [form.Failed(1, 11, FailureKind.FAIL, 1, 50), form.Failed(1, 11, FailureKind.TIMEOUT, 2, 70)]
+    failed = [form.FailedAttempt(1, 11, FailureKind.FAIL, 1, 50), form.FailedAttempt(1, 11, FailureKind.TIMEOUT, 2, 70)]
     known = replayed(*failed)
     assert (known.tracker.failures[11].fails, known.tracker.failures[11].timeouts) == (1, 2)
     assert known.tracker.failures[11].due_wall_ms == 70
@@ -107,7 +107,9 @@ def test_what_no_queue_can_hold_is_told_and_takes_no_memory(
 
 def test_snapshot_of_more_than_a_queue_can_hold_is_taken_over_to_its_end() -> None:
     """Its fence is of an offset behind that end, and vouches for nothing."""
-    entry = DECLARED._replace(fence=600, high_fence=900, marks=Marks(1, 1 << 28, pack(bytes(5) + b"\x01" * 100).data))
+    entry = DECLARED._replace(
+        fence=600, high_fence=900, marks=FinishedMarks(1, 1 << 28, pack(bytes(5) + b"\x01" * 100).data)
+    )
     known = replay([entry], ends_at_50).trackers[1]
     assert (known.tracker.finished_ranges(), known.fences) == ([(15, 50)], [(9, 600)])
     assert (known.high, known.dropped) == (10 + (1 << 28), 65)
@@ -116,8 +118,8 @@ def test_snapshot_of_more_than_a_queue_can_hold_is_taken_over_to_its_end() -> No
 def test_failure_of_a_message_that_is_gone_is_not_that_of_the_next_one_there() -> None:
     """The log lost its tail: who gets the offset next has its attempts before it."""
     entries: list[form.Entry] = [
-        form.Failed(1, 49, FailureKind.FAIL, 1, 50),
-        form.Failed(1, 50, FailureKind.FAIL, 1, 50),
+        form.FailedAttempt(1, 49, FailureKind.FAIL, 1, 50),
+        form.FailedAttempt(1, 50, FailureKind.FAIL, 1, 50),
     ]
     assert set(replay([DECLARED, *entries], ends_at_50).trackers[1].tracker.failures) == {49}
 

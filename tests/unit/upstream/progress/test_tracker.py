@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from upstream.progress.tracker import AHEAD_MAX, Failure, FailureKind, OffsetTracker
+from upstream.progress.tracker import AHEAD_MAX, AttemptFailures, FailureKind, OffsetTracker
 
 OFFSETS = st.integers(min_value=0, max_value=120)
 
@@ -66,7 +66,7 @@ class TrackerModel(RuleBasedStateMachine):
     @rule(offset=OFFSETS)
     def fail(self, offset: int) -> None:
         if not self.tracker.is_finished(offset):
-            self.tracker.failures[offset] = Failure(fails=1)
+            self.tracker.failures[offset] = AttemptFailures(fails=1)
 
     @precondition(lambda self: self.finished)
     @rule()
@@ -202,7 +202,14 @@ def test_neighbouring_acks_within_a_turn_become_one_range() -> None:
 def test_failure_when_its_offset_finishes_is_forgotten() -> None:
     """Failed attempts are kept for unfinished offsets only."""
     tracker = tracker_at(0)
-    tracker.failures.update({3: Failure(fails=1), 4: Failure(errors=2), 9: Failure(timeouts=1), 30: Failure(fails=3)})
+    tracker.failures.update(
+        {
+            3: AttemptFailures(fails=1),
+            4: AttemptFailures(errors=2),
+            9: AttemptFailures(timeouts=1),
+            30: AttemptFailures(fails=3),
+        }
+    )
     tracker.finish(3)
     tracker.finish_many([9, 4, 1])
     assert list(tracker.failures) == [30]
@@ -212,7 +219,7 @@ def test_failure_when_its_offset_finishes_is_forgotten() -> None:
 
 def test_failure_counts_each_kind_by_itself() -> None:
     """Business failures, errors and timeouts are independent counters (R45, D17)."""
-    failure = Failure().with_count(FailureKind.FAIL, 2, 100).with_count(FailureKind.TIMEOUT, 1, 250)
+    failure = AttemptFailures().with_count(FailureKind.FAIL, 2, 100).with_count(FailureKind.TIMEOUT, 1, 250)
     assert [failure.count(kind) for kind in FailureKind] == [2, 0, 1, 0]
     assert failure.due_wall_ms == 250
 

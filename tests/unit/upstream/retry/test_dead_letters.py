@@ -8,7 +8,7 @@ from broker.format.properties import PROPERTIES_BYTES_MAX, encode_properties
 from broker.log.put import Put
 from tests.unit.upstream_world import ROOT, Client, World
 from upstream.embedded.retries import read_origin
-from upstream.state import State
+from upstream.state import JobState
 
 
 def impatient(**settings: object) -> World:
@@ -179,7 +179,7 @@ def test_success_while_a_dead_letter_is_written_counts_whatever_a_kill_leaves_of
     world.publish("a", "a")
     [job] = world.pull_all(client)
     world.group.apply("t", job.qid, [], [0], client)
-    assert job.state is State.BURYING
+    assert job.state is JobState.BURYING
     assert world.group.apply("t", job.qid, [0], [], client).finished == 1
     if written:
         world.store.flush()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.retry.puts import Counts, read_counts
+from broker.retry.puts import FailureCounts, read_counts
 from proxy.operate.live_node import stuck_messages
 from tests.unit.retry_world import USED, RetryWorld
 from tests.unit.upstream.delivery.test_expiry import Aging as ExpiryWorld
@@ -12,7 +12,7 @@ from tests.unit.upstream_world import ROOT, Client
 from upstream.job import GroupQueue
 from upstream.operate import heads
 from upstream.operate.heads import HeadRefused
-from upstream.state import State
+from upstream.state import JobState
 
 RETRIES = "%RETRY%g"
 
@@ -78,7 +78,7 @@ def test_same_offset_of_topic_and_retry_topic_are_two_messages() -> None:
     assert [job.offset for job in (*retried.jobs, *fresh.jobs)] == [0, 0]
     assert (retried.qid, fresh.qid) == ("c_b_retry_0", "c_b_0")
     assert world.group.apply("u", "c_b_0", [0], [], client).finished == 1
-    assert retried.jobs[0].state is State.OUT
+    assert retried.jobs[0].state is JobState.OUT
     assert world.answer(client, retried.jobs[0]).finished == 1
 
 
@@ -222,10 +222,10 @@ def test_without_the_ack_journal_what_was_sent_back_comes_once() -> None:
 
 def test_counts_of_both_kinds_go_with_the_message() -> None:
     """Errors walk their own schedule and limit, failures theirs (D17), over records and restarts."""
-    assert read_counts(b"__PYDDMQ_RETRY_COUNTS\x011,2,3\x02", 6) == Counts(1, 2, 3)
-    assert read_counts(b"__PYDDMQ_RETRY_COUNTS\x011,2,3\x02", 8) == Counts(3, 2, 3)
-    assert read_counts(b"", 4) == Counts(4, 0, 0)
-    assert read_counts(b"__PYDDMQ_RETRY_COUNTS\x011,x\x02", 2) == Counts(2, 0, 0)
+    assert read_counts(b"__PYDDMQ_RETRY_COUNTS\x011,2,3\x02", 6) == FailureCounts(1, 2, 3)
+    assert read_counts(b"__PYDDMQ_RETRY_COUNTS\x011,2,3\x02", 8) == FailureCounts(3, 2, 3)
+    assert read_counts(b"", 4) == FailureCounts(4, 0, 0)
+    assert read_counts(b"__PYDDMQ_RETRY_COUNTS\x011,x\x02", 2) == FailureCounts(2, 0, 0)
 
 
 def test_setting_that_is_taken_out_leaves_nothing_behind() -> None:

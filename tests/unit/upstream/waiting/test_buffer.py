@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.upstream_world import Client, World
 from upstream.delivery.group import ParkedFull
-from upstream.waiting.buffer import Batch, BufferLimits
+from upstream.waiting.buffer import BufferLimits, PulledBatch
 
 
 def two_topics(**settings: object) -> World:
@@ -91,7 +91,7 @@ def test_retry_and_timeout_wake_a_parked_pull() -> None:
     """What becomes available later wakes like an arrival (W53)."""
     world = World({"topic": "t", "timeout": 5000, "retryIntervals": [100]}, queues=1)
     client, other = Client(), Client()
-    woken: list[Batch] = []
+    woken: list[PulledBatch] = []
     world.publish(None)
     job = world.pull_all(client)[0]
     world.group.park(None, None, other, woken.append)
@@ -145,7 +145,7 @@ def test_wake_that_gives_its_batch_back_serves_the_next_pull() -> None:
     """A reply that could not even be queued goes to the next parked pull, at once and uncounted (D18)."""
     world = World(queues=1)
     dead, alive = Client(), Client()
-    got: list[Batch] = []
+    got: list[PulledBatch] = []
     world.group.park(None, 1, dead, lambda batch: world.group.give_back(batch, dead))
     world.group.park(None, 1, alive, got.append)
     world.publish(None)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.upstream_world import World
 from upstream.job import OrderKey, UpstreamJob
-from upstream.state import State
+from upstream.state import JobState
 from upstream.waiting.order import OrderQueue, compile_path, key_text
 
 WORLD = World()
@@ -45,19 +45,19 @@ def test_order_queue_runs_one_per_key_in_order(keys: list[str | None], choices: 
         elif running:
             running.rotate(choice % len(running))
             finished = running.popleft()
-            finished.state = State.FINISHED
+            finished.state = JobState.FINISHED
             done.append(finished.offset)
             if finished.key is not None and (following := queue.release(finished)) is not None:
                 running.append(following)
         for each in jobs[:fed]:
-            if each.offset in late and each.state is State.WAITING:
-                each.state = State.FINISHED
+            if each.offset in late and each.state is JobState.WAITING:
+                each.state = JobState.FINISHED
                 late.discard(each.offset)
         active = [each.key for each in running if each.key is not None]
         assert len(active) == len(set(active))
     while running:
         finished = running.popleft()
-        finished.state = State.FINISHED
+        finished.state = JobState.FINISHED
         done.append(finished.offset)
         if finished.key is not None and (following := queue.release(finished)) is not None:
             running.append(following)
@@ -66,7 +66,7 @@ def test_order_queue_runs_one_per_key_in_order(keys: list[str | None], choices: 
         assert in_order == sorted(in_order)
     assert queue.waiting == 0
     assert len(queue) == 0
-    assert all(each.state is State.FINISHED for each in jobs[:fed])
+    assert all(each.state is JobState.FINISHED for each in jobs[:fed])
 
 
 @pytest.mark.parametrize(

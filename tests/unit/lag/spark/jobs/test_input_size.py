@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.runtime.disk import RealDisk
-from lag.journal.writer import JournalWriter, Origin, WriterLimits
+from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
 from tests.conftest import need_module
 from tests.unit.lag.samples import NOW_MS, fleet
 
@@ -25,7 +25,7 @@ def _needed() -> None:
 def write_journal(folder: Path) -> None:
     """Write some snapshots."""
     writer = JournalWriter(
-        RealDisk(), str(folder), Origin(cluster="c", node="n", epoch=1), WriterLimits(free_bytes_min=0)
+        RealDisk(), str(folder), JournalOrigin(cluster="c", node="n", epoch=1), WriterLimits(free_bytes_min=0)
     )
     for rows in fleet(5, 60, 10):
         assert writer.write(rows[0][1].time_ms, rows)
@@ -72,14 +72,14 @@ def test_what_is_elsewhere_is_not_few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_jvm_of_a_small_report_here_is_started_quickly(tmp_path: Path) -> None:
     """And no other: not on a cluster, and not where there is much."""
-    from lag.report.options import Input, ReportOptions, Window
-    from lag.rules.limits import Limits
+    from lag.report.options import Input, ReportOptions, ReportWindow
+    from lag.rules.limits import LagLimits
     from lag.spark.jobs.program import _java_options
     from lag.spark.session import LONG_JVM, QUICK_JVM, SessionOptions, settings_of
 
-    window = Window(from_ms=NOW_MS, to_ms=NOW_MS + HOUR_MS)
-    small = ReportOptions(given=Input(journals=[str(tmp_path)]), window=window, limits=Limits())
-    large = ReportOptions(given=Input(exported=["s3a://bucket/lag"]), window=window, limits=Limits())
+    window = ReportWindow(from_ms=NOW_MS, to_ms=NOW_MS + HOUR_MS)
+    small = ReportOptions(given=Input(journals=[str(tmp_path)]), window=window, limits=LagLimits())
+    large = ReportOptions(given=Input(exported=["s3a://bucket/lag"]), window=window, limits=LagLimits())
     assert [_java_options(small, master) for master in (None, "local[*]", "spark://h:7077")] == [QUICK_JVM] * 2 + [""]
     assert _java_options(large, None) == LONG_JVM
     assert not _java_options(large, "spark://h:7077")

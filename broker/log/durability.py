@@ -1,0 +1,153 @@
+"""What a change that is made in steps waits for: that something is durable, without the loop waiting for the disk.
+
+Such a change is a generator. It yields None between two steps of bounded work, and an `Awaited` where the next step
+makes sense only once that was told; whoever drives it lets the loop do other things meanwhile. In a store that makes no
+syncs in the background all is made at once, and nothing is yielded but None.
+
+What is staged in the log is waited for by `all_durable`, state files and folders by `saved`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Protocol, TypeVar
+
+from broker.errors import StoreError, StoreFailed
+from broker.log.group_commit import GroupCommit
+from broker.runtime.file_writes import FileWrite, FileWrites, Steps
+
+Result = TypeVar("Result")
+
+
+class DurableStore(Protocol):
+    """What `all_durable` asks of the store."""
+
+    commit: GroupCommit
+
+    @property
+    def closed(self) -> bool:
+        """Its files are given back."""
+        ...
+
+
+class Awaited:
+    """Something that a store is about to tell.
+
+    Attributes:
+        is_told: It was.
+        now: Has it told at once; the calling thread waits for the disk.
+    """
+
+    def __init__(self, commit: GroupCommit) -> None:
+        """Expect a `done` of a store's appends."""
+        self._expect(commit.flush, at_once=commit.syncs is None)
+
+    @classmethod
+    def of(cls, make: Callable[[], None]) -> Awaited:
+        """Expect something else: `make` has it happen at once, and returns when it has."""
+        awaited = cls.__new__(cls)
+
+        def now() -> None:
+            make()
+            awaited.tell(None)
+
+        awaited._expect(now, at_once=False)
+        return awaited
+
+    @classmethod
+    def of_writes(cls, file_writes: FileWrites) -> Awaited:
+        """Expect the end of a file write."""
+        awaited = cls.__new__(cls)
+        awaited._expect(file_writes.finish, at_once=False)
+        return awaited
+
+    def _expect(self, now: Callable[[], None], *, at_once: bool) -> None:
+        self.is_told = False
+        self.now = now
+        self._at_once = at_once
+        self._error: Exception | None = None
+        self._then: Callable[[], object] | None = None
+
+    def tell(self, error: Exception | None) -> None:
+        """Take what is told first: a `done` of the store's appends."""
+        if self.is_told:
+            return
+        self.is_told, self._error = True, error
+        if self._then is not None:
+            self._then()
+
+    def then(self, callback: Callable[[], object]) -> None:
+        """Have a callback called when it is told; at once when it was."""
+        if self.is_told:
+            callback()
+        else:
+            self._then = callback
+
+    def steps(self) -> AwaitedSteps[None]:
+        """Wait for it. Raises what was told."""
+        if self._at_once:
+            self.now()
+        while not self.is_told:
+            yield self
+        if self._error is not None:
+            raise self._error
+
+
+AwaitedSteps = Generator[Awaited | None, None, Result]
+
+
+def all_durable(store: DurableStore) -> AwaitedSteps[None]:
+    """Wait until what is staged, or on its way to the disk, is durable and was told.
+
+    Raises:
+        StoreFailed: It is not.
+        StoreError: The store is closed.
+    """
+    if store.closed:
+        raise StoreError("the store is closed; open it and query again")
+    if store.commit.unsettled:
+        awaited = Awaited(store.commit)
+        store.commit.when_told(awaited.tell)
+        yield from awaited.steps()
+
+
+class WritesFiles(Protocol):
+    """What `saved` asks of the store."""
+
+    file_writes: FileWrites
+    failed: StoreFailed | None
+
+
+def saved(store: WritesFiles, writing: Steps[Result]) -> AwaitedSteps[Result]:
+    """Wait until a file write was made, after those that were there before; returns what it returns.
+
+    With none before it, its first step is made at once.
+
+    Raises:
+        Exception: As the file write.
+        StoreFailed: Also when the store failed before it had ended.
+    """
+    awaited = Awaited.of_writes(store.file_writes)
+    results: list[Result] = []
+
+    def telling() -> FileWrite:
+        try:
+            results.append((yield from writing))
+        except Exception as error:
+            awaited.tell(error)
+        else:
+            awaited.tell(None)
+
+    def dropped() -> None:
+        # A store that was let go of as by a kill tells nobody anything.
+        if store.failed is not None:
+            awaited.tell(store.failed)
+
+    store.file_writes.add(telling(), dropped)
+    yield from awaited.steps()
+    return results[0]
+
+
+def writing_nothing() -> FileWrite:
+    """Change nothing: for who waits until those before it were made."""
+    yield from ()

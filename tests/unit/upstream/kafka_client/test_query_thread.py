@@ -1,0 +1,29 @@
+"""The thread that asks a cluster, and the consumers by which it asks."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import need_module
+from tests.kafka_world import Loop
+from upstream.kafka_client.posting import Post
+from upstream.kafka_client.query_thread import Asking
+
+
+@pytest.mark.parametrize(
+    ("name", "renewed"), [("_UNKNOWN_PARTITION", 1), ("_UNKNOWN_TOPIC", 1), ("_TIMED_OUT", 0), ("_TRANSPORT", 0)]
+)
+def test_consumers_that_remember_no_such_partition_are_replaced(name: str, renewed: int) -> None:
+    """The brokers, asked without them, know it; where the cluster is away others would know no more."""
+    package = need_module("confluent_kafka")
+    loop, unanswered = Loop(), list[bool]()
+    replaced: list[bool] = []
+    asking = Asking("main", Post(loop), lambda: replaced.append(True))
+
+    def ask() -> None:
+        raise package.KafkaException(package.KafkaError(getattr(package.KafkaError, name)))
+
+    asking.ask(ask, lambda: unanswered.append(True))  # type: ignore[arg-type]
+    loop.until(lambda: unanswered, "the end of the question")
+    assert len(replaced) == renewed
+    asking.close()
