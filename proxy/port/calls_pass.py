@@ -31,6 +31,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from proxy.port.reply_slot import ReplySlot
+from proxy.port.shares import Shares
 from proxy.wire.call import Call
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ CALLS_MAX = 256
 """Calls of one pass."""
 BYTES_MAX = 256 * 1024
 """Bytes of their frames; the call that reaches it is the last one."""
+
+CALL_BYTES = 2048
+"""So much of a pass' time is a call charged for besides its bytes."""
 
 Fail = Callable[[ReplySlot, Call, Exception], None]
 """Answers a call with what went wrong: its own fault, or an internal error, which is logged."""
@@ -62,21 +66,21 @@ class PassLine(NamedTuple):
 class CallsPass:
     """The calls of one port that wait for the pass of their turn."""
 
-    def __init__(self, line: PassLine, fail: Fail, request_turn: Callable[[], None]) -> None:
-        """Set up; see `PassLine` and `Fail`. `request_turn` has `run` called, after all that arrives in this turn."""
+    def __init__(self, line: PassLine, fail: Fail, request_turn: Callable[[], None], shares: Shares) -> None:
+        """Set up; see `PassLine`, `Fail` and `Shares`.
+
+        `request_turn` has `run` called, after all that arrives in this turn.
+        """
         self._line = line
         self._fail = fail
         self._request_turn = request_turn
+        self._shares = shares
         self._slots: list[ReplySlot] = []
         self._bytes = 0
 
-    def ends_before(self, connection: Connection, call: Call) -> bool:
-        """Whether what is gathered has to be handled before a call: there may be calls of its connection among it."""
-        return (
-            bool(self._slots)
-            and connection.is_waiting
-            and (self._line.is_one_each or call.method not in self._line.methods)
-        )
+    def ends_before(self, call: Call) -> bool:
+        """Whether what is gathered has to be handled before a call of which others of its connection may be there."""
+        return bool(self._slots) and (self._line.is_one_each or call.method not in self._line.methods)
 
     def add(self, connection: Connection, call: Call) -> None:
         """Gather a call."""
@@ -94,5 +98,9 @@ class CallsPass:
     def run(self) -> None:
         """Handle what was gathered."""
         if self._slots:
-            slots, self._slots, self._bytes = self._slots, [], 0
+            slots, weight = self._slots, self._bytes + len(self._slots) * CALL_BYTES
+            self._slots, self._bytes = [], 0
+            charges = [(slot.connection.share, len(slot.call.frame) + CALL_BYTES) for slot in slots]
+            began = self._shares.now()
             self._line.take(slots, self._fail)
+            self._shares.charge_all(charges, weight, began)

@@ -42,6 +42,7 @@ class Replying:
         dirty: Whether something waits for the end of the turn.
         ended: The client said that it sends no more; its pulls must not wait.
         quota: What its client may take; None where nobody is limited.
+        slots: Requests without an answer that has its turn, the oldest first.
         received_at: Monotonic seconds when the last bytes were received that were handled.
         stuck_since: Monotonic seconds since when replies wait because the peer does not read; None when none waits.
         unread_bytes: Bytes received of frames that are not handled yet.
@@ -59,7 +60,6 @@ class Replying:
         "_sent",
         "_server",
         "_slot_bytes",
-        "_slots",
         "_splitter",
         "_stuck_bytes",
         "_stuck_replies",
@@ -76,6 +76,7 @@ class Replying:
         "quota",
         "received_at",
         "requests",
+        "slots",
         "stuck_since",
         "unread_bytes",
     )
@@ -84,7 +85,7 @@ class Replying:
         self._server: Accepting[Self] = server
         self._splitter = FrameSplitter(server.limits.frame_bytes_max, admin_hint=server.admin_hint)
         self._transport: asyncio.Transport | None = None
-        self._slots: deque[ReplySlot] = deque()
+        self.slots: deque[ReplySlot] = deque()
         self._out: deque[tuple[bytes, Lost | None]] = deque()
         self._out_bytes = 0
         self._stuck_bytes = 0
@@ -121,11 +122,11 @@ class Replying:
         if self.closed:
             if lost is not None:
                 lost()
-        elif self._slots:
+        elif self.slots:
             slot = ReplySlot(cast("Connection", self))
             slot.data = data
             slot.lost = lost
-            self._slots.append(slot)
+            self.slots.append(slot)
             self.hold(SLOT_BYTES)
             self.keep(slot)
         else:
@@ -133,7 +134,7 @@ class Replying:
 
     def keep(self, slot: ReplySlot) -> None:
         """Take an answer into account that waits for those before it."""
-        if self._slots[0] is not slot:
+        if self.slots[0] is not slot:
             assert slot.data is not None, "it has been answered"
             slot.kept_bytes = len(slot.data)
             self._slot_bytes += slot.kept_bytes
@@ -141,7 +142,7 @@ class Replying:
 
     def answered(self: Self, slot: ReplySlot, data: bytes, lost: Lost | None) -> None:
         """Take the answer that a slot just got."""
-        slots = self._slots
+        slots = self.slots
         if len(slots) == 1 and self._reading and not (self.unread_bytes or self.ended or self._advancing):
             # `advance` and `_queue`, inline, for the one request of a client that waits for its reply.
             slots.clear()
@@ -165,7 +166,7 @@ class Replying:
     def later(self) -> ReplySlot:
         """Keep the place of the request being handled; its answer comes through the slot."""
         slot = ReplySlot(cast("Connection", self))
-        self._slots.append(slot)
+        self.slots.append(slot)
         self._counted += SLOT_BYTES
         self._server.budget.used += SLOT_BYTES
         return slot
@@ -190,7 +191,7 @@ class Replying:
 
         Every request has one reply, so what is neither in its slot nor in the output has left.
         """
-        return self._promised > self.requests - len(self._slots) - len(self._out)
+        return self._promised > self.requests - len(self.slots) - len(self._out)
 
     @property
     def carries_messages(self) -> bool:
@@ -202,21 +203,16 @@ class Replying:
 
         No earlier request is unanswered, and the peer reads its replies.
         """
-        is_next = not self._slots if slot is None else bool(self._slots) and self._slots[0] is slot
+        is_next = not self.slots if slot is None else bool(self.slots) and self.slots[0] is slot
         return is_next and self._out_bytes <= self._server.limits.output_bytes_max
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a request is unanswered."""
-        return bool(self._slots)
 
     @property
     def doing(self) -> str:
         """What the connection does at present, in a word: `writing`, `waiting` (a parked pull), `busy` or `idle`."""
         if self.unsent_bytes:
             return "writing"
-        if self._slots:
-            return "waiting" if self._slots[0].withdraw is not None else "busy"
+        if self.slots:
+            return "waiting" if self.slots[0].withdraw is not None else "busy"
         return "idle"
 
     @property
@@ -266,7 +262,7 @@ class Replying:
         if self.closed or self._advancing:
             return
         self._advancing = True
-        slots = self._slots
+        slots = self.slots
         try:
             while slots:
                 head = slots[0]
@@ -370,5 +366,5 @@ class Replying:
             self._server.touch(self)
 
     def _close_when_done(self) -> None:
-        if self.ended and not (self._slots or self._out or self.deferred) and self._transport is not None:
+        if self.ended and not (self.slots or self._out or self.deferred) and self._transport is not None:
             self._transport.close()

@@ -161,7 +161,7 @@ class ThriftServer:
         self._network: Network | None = None
         self._over = False
         self._open = metrics.counter(CONNECTIONS, service)
-        self._handlers: dict[str, tuple[Handler, Counter]] = {}
+        self._handlers: dict[str, tuple[Handler | None, Counter]] = {}
         self.calls_pass: CallsPass | None = None
         self.serve(handlers)
 
@@ -188,11 +188,13 @@ class ThriftServer:
             handlers: Method name to handler, of calls that are handled one by one, as they come.
             line: Handles the others, those of a turn at once.
         """
+        known: dict[str, Handler | None] = {}
         if line is not None:
-            self.calls_pass = CallsPass(line, self._fail_call, self._request_turn)
-            handlers = {**dict.fromkeys(line.methods, self.calls_pass.add), **handlers}
+            self.calls_pass = CallsPass(line, self._fail_call, self._request_turn, self.shares)
+            known |= dict.fromkeys(line.methods)
+        known |= handlers
         self._handlers = {
-            name: (handler, self._metrics.counter(REQUESTS, self.service, name)) for name, handler in handlers.items()
+            name: (handler, self._metrics.counter(REQUESTS, self.service, name)) for name, handler in known.items()
         }
 
     async def listen(self, network: Network, host: str, port: int, *, backlog: int) -> None:
@@ -323,40 +325,48 @@ class ThriftServer:
         """Let a connection rest."""
         self._scheduler.call_later(seconds, connection.rested)
 
-    def handle(self, connection: Connection, frame: bytes) -> None:
-        """Dispatch one frame. A call that cannot be decoded is answered or ends its connection (D21)."""
+    def handle(self, connection: Connection, frame: bytes) -> bool:
+        """Dispatch one frame; returns whether it waits for the pass of this turn.
+
+        A call that cannot be decoded is answered or ends its connection (D21).
+        """
         try:
             call = parse_call(frame)
         except FatalWireError as error:
             self._refuse("garbage", connection, str(error))
             connection.abort()
             connection.closed = True
-            return
+            return False
         calls_pass = self.calls_pass
-        if calls_pass is not None and calls_pass.ends_before(connection, call):
+        if connection.slots and calls_pass is not None and calls_pass.ends_before(call):
             calls_pass.run()
             if connection.closed:
-                return
+                return False
         if self._access is not None and connection.rights is None:
             # Not when it is accepted: a certificate is known after the handshake.
             connection.rights = self._access.rights_of(connection.host, connection.certificate)
         quota = connection.quota
         if quota is not None and not self._gate.admits(connection, quota, call):
-            return
+            return False
         if type(frame) is CutFrame:
             self._refuse_too_long(connection, call, frame)
-            return
+            return False
         found = self._handlers.get(call.method)
         if found is None:
             self._fail(connection, call, APPLICATION_UNKNOWN_METHOD, self._unknown(call.method))
-            return
+            return False
         handler, requests = found
         requests.value += 1
         self.requests += 1
+        if handler is None:
+            assert calls_pass is not None, "it handles these calls"
+            calls_pass.add(connection, call)
+            return True
         try:
             handler(connection, call)
         except Exception as error:
             connection.answer(self._failure(connection, call, error))
+        return False
 
     def _fail_call(self, slot: ReplySlot, call: Call, error: Exception) -> None:
         """Answer a call of a pass that could not be handled."""

@@ -131,13 +131,15 @@ class ProducerService:
             if self._is_plain(send):
                 neighbours.append(send)
                 continue
-            self._check(neighbours, run, fail)
-            neighbours = []
+            if neighbours:
+                self._check(neighbours, run, fail)
+                neighbours = []
             if send.slot.connection in self._limited.waiting:
                 self._follow(send, fail)
             else:
                 self._one(send, run, fail)
-        self._check(neighbours, run, fail)
+        if neighbours:
+            self._check(neighbours, run, fail)
         self._stage(run, fail)
 
     # Scan
@@ -344,10 +346,10 @@ class ProducerService:
             if not self._writes.answer(slot, call):
                 slot.answer(encode_result_reply(call, _OK, "empty batch"))
             return
-        keys = [message.unique_key for message in messages]
-        if keys[0] is None:
+        if messages[0].unique_key is None:
             self._append_batch(send, messages)
             return
+        keys = [message.unique_key for message in messages]
         if self._is_under_way(send, keys, fail):
             return
         judged = self._keyed.judge(keys)

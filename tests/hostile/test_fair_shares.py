@@ -32,9 +32,9 @@ class Turns:
         self.frames: Counter[tuple[int, str]] = Counter()
         handle = ThriftServer.handle
 
-        def noted(server: ThriftServer, connection: Connection, frame: bytes) -> None:
+        def noted(server: ThriftServer, connection: Connection, frame: bytes) -> bool:
             self.frames[world.loop.turns, connection.address] += 1
-            handle(server, connection, frame)
+            return handle(server, connection, frame)
 
         monkeypatch.setattr(ThriftServer, "handle", noted)
 
