@@ -15,8 +15,8 @@ from broker.log import commit_log, encoder
 from broker.runtime.accelerators import AcceleratorState, compiled
 from broker.scheduled import release_plain
 from broker.scheduled.timer import log_units
-from proxy.services import message_checks
-from proxy.wire import pull_reply
+from proxy.services import message_checks, producer_service
+from proxy.wire import pull_reply, replies
 from proxy.wire.scanning import scan_pull, scan_send
 from tests.conftest import need
 from upstream.embedded import source, stretch
@@ -43,6 +43,14 @@ PLACES = (
     Place(message_checks, "_check", "proxy.services.check_accelerator", "check", message_checks._check_none),
     Place(scan_send, "_compact_messages", "proxy.wire.send_accelerator", "compact_messages", scan_send._one_by_one),
     Place(scan_send, "_binary_messages", "proxy.wire.send_accelerator", "binary_messages", scan_send._one_by_one),
+    Place(scan_send, "usual_sends", "proxy.wire.send_accelerator", "sends", scan_send._sends_none),
+    Place(
+        producer_service,
+        "encode_stored_replies",
+        "proxy.wire.send_accelerator",
+        "stored_replies",
+        replies._stored_replies,
+    ),
     Place(commit_log, "locate_usual", "broker.format.locate_accelerator", "locate", locating._locate_none),
     Place(stretch, "message_keys", "broker.format.locate_accelerator", "keys", locating._keys_none),
     Place(source, "message_keys", "broker.format.locate_accelerator", "keys", locating._keys_none),
