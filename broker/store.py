@@ -39,7 +39,7 @@ from broker.log.arrivals import Arrivals
 from broker.log.decisions import Decided, decisions
 from broker.log.encoder import Encoder, stamp_of
 from broker.log.group_commit import CommitDriver, GroupCommit
-from broker.log.put import Done, LogPosition, Put
+from broker.log.put import Done, LogPosition, Put, Traced
 from broker.log.scan import record_at
 from broker.log.stored_time import usual_stored_ms
 from broker.opening.damage import DamagedPlaces
@@ -95,6 +95,7 @@ class Store:
         lock: Lock,
         runtime: Runtime,
         driver: CommitDriver | None,
+        traced: Traced | None = None,
     ) -> None:
         clock, random, metrics = runtime.clock, runtime.random, runtime.metrics
         self.root = root
@@ -103,6 +104,7 @@ class Store:
         self.damage = DamagedPlaces()
         self.failed: StoreFailed | None = None
         self.closed = False
+        self._traced = traced
         self._waits = StoreWaits(self, given, runtime)
         self._clock = clock
         self.arrivals = Arrivals(clock)
@@ -174,18 +176,20 @@ class Store:
         features: Sequence[Feature],
         runtime: Runtime,
         driver: CommitDriver | None = None,
+        traced: Traced | None = None,
     ) -> Generator[RecoveryProgress, None, Store]:
         """`open` in steps of bounded work, for a caller that does other things in between; returns the store.
 
         The first step takes the lock and compares the geometry; nothing is changed before the second. Closing the
         generator early gives the lock back and leaves the store as a kill would: the next opening recovers it.
+        `traced` is called with what an append stages; None: nothing is traced.
 
         Raises:
             StoreError: As `open`.
         """
         given = OpenedFeatures(features)
         lock = take_lock(root, runtime.disk)
-        store = cls(root, options=options, given=given, lock=lock, runtime=runtime, driver=driver)
+        store = cls(root, options=options, given=given, lock=lock, runtime=runtime, driver=driver, traced=traced)
         try:
             yield from store._open()
         except BaseException as error:
@@ -293,6 +297,8 @@ class Store:
         tails, sizes, _ = measured
         self._feed(tails, physicals, sizes, store_ms=stamp.store_ms, flags=flags)
         self._appended.value += len(puts)
+        if self._traced is not None:
+            done = self._traced(puts, positions, done)
         self.commit.stage(physicals, sizes, buffers, done)
         return positions
 

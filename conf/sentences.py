@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, get_args
 
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
@@ -70,9 +70,11 @@ def sentence(error: ErrorDetails, model: type[Model]) -> str:
 def _innermost(place: tuple[str | int, ...], model: type[Model]) -> tuple[str, type[Model]]:
     """Return the key that a place names and the model that it is of: that of a mapping within `model` where it is."""
     key, *rest = map(str, place or ("",))
-    inner = next((each.annotation for each in model.model_fields.values() if each.alias == key), None)
-    if rest and isinstance(inner, type) and issubclass(inner, Model):
-        return _innermost(tuple(rest), inner)
+    annotation = next((each.annotation for each in model.model_fields.values() if each.alias == key), None)
+    # A mapping that may be left out is a union with None.
+    for inner in (annotation, *get_args(annotation)):
+        if rest and isinstance(inner, type) and issubclass(inner, Model):
+            return _innermost(tuple(rest), inner)
     return key, model
 
 

@@ -18,6 +18,7 @@ from conf.sections.lag import LagConfig, LagRules
 from conf.sections.limits import AddressLimits, LimitsConfig, PrincipalLimits
 from conf.sections.node import NodeConfig
 from conf.sections.tls import TlsConfig, TlsListenerConfig
+from conf.sections.tracing import TracingConfig
 from tools.numbers import without_numbers
 
 _HEAD = """# Configuration
@@ -131,6 +132,7 @@ _SECTIONS: list[tuple[type[Model], str, str]] = [
         "A list: the first line whose network has an address counts, for each by itself. A client keeps within both "
         "its principal's line and its address's.",
     ),
+    (TracingConfig, "node.tracing", "Traces of messages ([how to trace](howto/trace.md))."),
     (AdminConfig, "admin", "What the admin port answers to, and its audit trail ([admin](admin.md))."),
     (LagConfig, "lag", "What the node notes of consumption lag, and how long it is kept."),
     (LagRules, "lag.rules, groups[].lagRules", "Thresholds of the [lag rules](lag-rules.md)."),

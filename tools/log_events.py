@@ -219,6 +219,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "visible_end_not_written": "The readable end of the log could not be written; other readers see no newer "
         "messages.",
         "lag_round_failed": "A fault while the node sampled the lag of its groups; the next round is made.",
+        "trace_spans_lost": "Spans of traces are lost; `reason` says why. Messages are not affected.",
         # Retention and operators.
         "admin_change": "A change through the admin port: by whom, what, and with which outcome.",
         "log_file_deleted": "Retention deleted a file of the log.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from broker.errors import StoreError
@@ -50,3 +50,6 @@ class LogPosition(NamedTuple):
 
 
 Done = Callable[[StoreError | None], None]
+
+Traced = Callable[[Sequence[Put], Sequence[LogPosition], Done | None], Done | None]
+"""Called with messages that were staged and their `done`; returns what is called instead of that."""

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from conf.base import Model, PlainName, Reload, setting
+from conf.sections.tracing import TracingConfig
 
 _LIVE = Reload.LIVE
 _RESTART = Reload.RESTART
@@ -369,4 +370,10 @@ class NodeConfig(Model):
     log_level: LogLevel = setting("info", "Minimum level of log lines.", reload=_LIVE)
     log_format: LogFormat = setting(
         "auto", "`console` for people, `json` for machines, `auto`: console on a terminal, else JSON.", reload=_RESTART
+    )
+    tracing: TracingConfig | None = setting(
+        None,
+        "Traces of messages, sent to a collector of OpenTelemetry; needs the extra `otel` (docs/howto/trace.md).",
+        reload=_RESTART,
+        absent="nothing is traced",
     )

@@ -439,7 +439,7 @@ class Routes:
         return await self._stepwise(
             request,
             self._node.searchable(),
-            lambda store: MessageSearch(store, given, now_ms=now_ms).steps(),
+            lambda store: MessageSearch(store, given, now_ms=now_ms, tracing=self._node.tracing).steps(),
             elsewhere=self._node.in_kafka.messages(given.get("topic")),
         )
 

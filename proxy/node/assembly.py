@@ -62,6 +62,9 @@ from proxy.tls.ports import TlsPorts
 from upstream.delivery.group import ConsumerGroup
 from upstream.embedded.broker import EmbeddedBroker
 from upstream.embedded.queues import EmbeddedQueues
+from upstream.embedded.store_traces import traced_appends
+from upstream.figures.endings import EndingHook
+from upstream.figures.tracing import GroupTraces, Tracing
 from upstream.group_parts import GroupLimits, NodeSeams
 from upstream.kafka.broker import KafkaBroker
 from upstream.progress.ack_writer import Driver
@@ -75,8 +78,9 @@ def opening_store(
     driver: CommitDriver | None,
     *,
     descriptors_max: int = DESCRIPTORS_UNBOUNDED,
+    tracing: Tracing | None = None,
 ) -> Generator[RecoveryProgress, None, Store]:
-    """Open the store and recover it, in steps. Raises StoreError."""
+    """Open the store and recover it, in steps; with `tracing` appends are traced. Raises StoreError."""
     options = StoreOptions(
         # Of the descriptors that connections leave free, half: the log, the index and all else need theirs.
         queue_files_max=min(StoreOptions().queue_files_max, descriptors_max // 2),
@@ -104,6 +108,7 @@ def opening_store(
             features=given,
             runtime=runtime,
             driver=driver,
+            traced=None if tracing is None else partial(traced_appends, tracing),
         )
     )
 
@@ -321,19 +326,25 @@ def producer_handlers(parts: Parts, *, state: Callable[[], str]) -> tuple[dict[s
     return handlers, sends.line
 
 
-def node_seams(parts: Parts, kafka: KafkaBroker | None, *, settles: bool) -> NodeSeams:
+def node_seams(parts: Parts, group: str, kafka: KafkaBroker | None, *, settles: bool) -> NodeSeams:
     """What a node gives to a group: its share of a Kafka cluster where there is one, and else the store.
 
     `settles`: Answers wait until results are durable (`ackFlush: sync`).
     """
     opened, runtime, calls = parts.opened, parts.runtime, parts.calls
+    endings = EndingHook()
+    if parts.tracing is not None:
+        traces = GroupTraces(group, parts.tracing)
+        endings = EndingHook(acted=traces.acted, failed=traces.failed)
+        endings.put("traces", traces)
     if kafka is None:
         broker = EmbeddedBroker(opened.store, runtime)
-        return NodeSeams(broker=broker, progress=opened.progress, runtime=runtime, calls=calls)
+        return NodeSeams(broker=broker, progress=opened.progress, runtime=runtime, endings=endings, calls=calls)
     return NodeSeams(
         broker=kafka,
         progress=kafka.progress,
         runtime=runtime,
+        endings=endings,
         calls=calls,
         may_hand_out=kafka.may_hand_out,
         settle=kafka.settle if settles else None,
@@ -349,7 +360,7 @@ def consumer_group(parts: Parts, group: GroupConfig, config: Config) -> Consumer
     kafka = parts.kafka_groups.broker(config, group)
     return ConsumerGroup(
         group,
-        node=node_seams(parts, kafka, settles=config.node.ack_flush == "sync"),
+        node=node_seams(parts, group.group, kafka, settles=config.node.ack_flush == "sync"),
         make_actions=parts.make_actions,
         qid_prefix=qid_prefix_of(config, group),
         limits=group_limits(config.node),

@@ -18,6 +18,7 @@ from proxy.services.publishing import Publishing
 from upstream.budget import Budget
 from upstream.calls.seams import Threads
 from upstream.delivery.group import ConsumerGroup
+from upstream.figures.tracing import Tracing
 from upstream.kafka.broker import KafkaBroker, Ways
 from upstream.kafka.group_protocol import AUTO, stays_classic
 from upstream.kafka.lasting_producer import LastingProducer
@@ -53,15 +54,23 @@ class KafkaClients:
         sends: What the producer port has under way; None where there is no cluster, or the port has not begun.
     """
 
-    def __init__(self, clusters: Mapping[str, KafkaClusterConfig], make: MakeKafkaClient, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        clusters: Mapping[str, KafkaClusterConfig],
+        make: MakeKafkaClient,
+        runtime: Runtime,
+        tracing: Tracing | None = None,
+    ) -> None:
         """Set up.
 
         Args:
             clusters: As configured.
             make: Makes a client; raises where it cannot be had (a package, a secret).
             runtime: The node's.
+            tracing: Makes spans of what is sent; None: nothing is traced.
         """
         self._runtime = runtime
+        self._tracing = tracing
         self._clusters = clusters
         self._make = make
         self._clients: dict[str, KafkaClient] = {}
@@ -89,7 +98,9 @@ class KafkaClients:
         """Return a cluster's producer; likewise."""
         if cluster not in self._producers:
             with _told():
-                self._producers[cluster] = LastingProducer(cluster, self.client(cluster).producer, self._runtime)
+                self._producers[cluster] = LastingProducer(
+                    cluster, self.client(cluster).producer, self._runtime, self._tracing
+                )
         return self._producers[cluster]
 
     def partitions(self, cluster: str, topic: str) -> int | None:

@@ -47,6 +47,7 @@ from proxy.node.startup import Startup
 from proxy.node.vitals import Vitals
 from proxy.node.yielding import Yielding
 from proxy.port.connection import Connection
+from proxy.recording.trace_export import EXPORT_SECONDS
 from proxy.services.topic_ports import TopicPorts
 from upstream.delivery.group import QUEUES_AT_ONCE, ConsumerGroup
 from upstream.delivery.pauses import Pauses
@@ -144,7 +145,7 @@ class Node(Parts, CommitDriver):
         node, seams = self.config.node, self.seams
         self.started_monotonic = seams.clock.monotonic()
         # The first step takes the lock and compares the sizes, so that a directory in use is told before a port opens.
-        steps = opening_store(node, self.runtime, self, descriptors_max=seams.descriptors_max)
+        steps = opening_store(node, self.runtime, self, descriptors_max=seams.descriptors_max, tracing=self.tracing)
         next(steps)
         self.audit.open(node.data)
         try:
@@ -203,6 +204,8 @@ class Node(Parts, CommitDriver):
             group.stop()
         await self.calls.settle(lambda: hurry is not None and hurry.is_set())
         await self.kafka_groups.end(threads=self.threads, loop=self.seams.loop)
+        if self.trace_export is not None:
+            await self.trace_export.flush()
         self.end_recording()
         self._close_all(orderly=True)
 
@@ -427,6 +430,8 @@ class Node(Parts, CommitDriver):
         self.periodic.repeat("commit", node.commit_interval_ms / 1000, self._commit)
         self.periodic.repeat("sweep", SWEEP_SECONDS, self._sweep)
         self.periodic.repeat("group_lines", 60.0, self.group_lines.sum_up)
+        if self.trace_export is not None:
+            self.periodic.repeat("traces", EXPORT_SECONDS, self.trace_export.export)
         self.periodic.repeat("retention", STEP_SECONDS, self.opened.retaining.run)
         self.begin_recording()
 

@@ -43,6 +43,7 @@ from proxy.port.server import ThriftServer
 from proxy.recording.ack_logs import AckLogs
 from proxy.recording.message_lines import GroupLines
 from proxy.recording.recorder import Recorder
+from proxy.recording.trace_export import Send, TraceExport, otlp_sender
 from proxy.recording.visible_end import ShownEnd
 from proxy.services.access.denials import Denials
 from proxy.services.access.guard import Guard
@@ -56,6 +57,7 @@ from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
 from upstream.embedded.broker import EmbeddedBroker
 from upstream.embedded.queues import EmbeddedQueues
+from upstream.figures.tracing import Tracing
 from upstream.kafka.link import KafkaClient
 from upstream.progress.progress import Progress
 from upstream.source import Times
@@ -118,6 +120,7 @@ class Seams:
         kafka: Makes the client of a Kafka cluster; confluent-kafka, when absent.
         access_files: Reads what the section `access` names; the files, when absent.
         tls: Reads the files of TLS ports; the operating system's, when absent.
+        send_spans: Sends traces to the collector; OTLP over HTTP, when absent.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -133,6 +136,7 @@ class Seams:
     kafka: MakeKafkaClient | None = None
     access_files: AccessFiles | None = None
     tls: TlsLoader | None = None
+    send_spans: Send | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +187,8 @@ class Parts:
         group_lines: Writes that into the log, and sums it up once a minute.
         shown_end: Tells others up to where they may read the store.
         tls: The encrypted ports.
+        tracing: Makes spans of messages; None where nothing is traced.
+        trace_export: Sends them; likewise.
     """
 
     def __init__(self, config: Config, *, seams: Seams, registry: Registry, metrics: Metrics | None = None) -> None:
@@ -197,6 +203,7 @@ class Parts:
         Raises:
             AccessUnreadable: A file that the section `access` names cannot be used.
             TlsFilesUnusable: A file of an encrypted port cannot be used.
+            TracingUnavailable: What `node.tracing` needs is not installed.
         """
         self.config = config
         self.seams = seams
@@ -232,7 +239,13 @@ class Parts:
         self.threads = threads
         keep = Keep(seams.disk, config.node.data, threads=threads, tasks=seams.loop)
         self.make_actions = partial(registry.make, keep=keep)
-        self.kafka = KafkaClients(config.kafka, seams.kafka or self._kafka_client, self.runtime)
+        self.tracing: Tracing | None = None
+        self.trace_export: TraceExport | None = None
+        if (tracing := config.node.tracing) is not None:
+            send = seams.send_spans or otlp_sender(tracing, config.node.broker_name)
+            self.tracing = Tracing(tracing, self.runtime)
+            self.trace_export = TraceExport(self.tracing, send, threads, self.runtime)
+        self.kafka = KafkaClients(config.kafka, seams.kafka or self._kafka_client, self.runtime, self.tracing)
         self.kafka_groups = KafkaGroups(self.kafka, self.runtime)
         self.groups: dict[str, ConsumerGroup] = {}
         self.leaving: list[ConsumerGroup] = []

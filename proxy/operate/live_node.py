@@ -48,6 +48,7 @@ from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.stats import JobReader
 from upstream.delivery.subscription import Subscription
 from upstream.embedded.queues import EmbeddedQueues
+from upstream.figures.tracing import Tracing
 from upstream.job import UpstreamJob
 from upstream.operate.positions import positions
 from upstream.state import JobState
@@ -175,6 +176,11 @@ class LiveNode:
         self.cluster, self.broker_name = node.config.node.broker_cluster, node.config.node.broker_name
         self._node = node
         self._reloader = reloader
+
+    @property
+    def tracing(self) -> Tracing | None:
+        """Makes spans of messages; None where nothing is traced."""
+        return self._node.tracing
 
     @property
     def state(self) -> State:

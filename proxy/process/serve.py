@@ -54,6 +54,7 @@ from proxy.port.network import (
 from proxy.process.exit_codes import ExitCode
 from proxy.process.process_end import Leftovers
 from proxy.process.service_manager import ServiceManager, StartReporter
+from proxy.recording.trace_export import TracingUnavailable
 from proxy.tls.port import TlsPort
 from proxy.tls.ports import TlsFilesUnusable
 from upstream.kafka.link import KafkaFailure
@@ -225,6 +226,8 @@ def _run(
         return _give_up(options, ExitCode.PORT_TAKEN, error)
     except AccessUnreadable as error:
         return _give_up(options, ExitCode.CONFIG_INVALID, loaded.problem(error.path, error.text))
+    except TracingUnavailable as error:
+        return _give_up(options, ExitCode.CONFIG_INVALID, loaded.problem(("node", "tracing"), str(error)))
     except TlsFilesUnusable as error:
         problem = loaded.problem(("tls", *error.unusable.path), error.unusable.text)
         return _give_up(options, ExitCode.CONFIG_INVALID, problem)

@@ -14,10 +14,12 @@ NOT_ON_EVERY_MACHINE = {
     TUTORIAL: "installs from a registry",
     "docs/howto/alert-with-prometheus.md": "needs Prometheus; `test_prometheus` has its tools read the files",
     "docs/howto/container.md": "needs a container engine; `test_dockerfile` runs what the image would run",
+    "docs/howto/deploy.md": "needs containers or Kubernetes; `test_deploy_files` has its schemas read the files",
     "docs/howto/lag-on-call.md": "names an offset of one's own",
     "docs/howto/scale-with-keda.md": "needs Kubernetes; `test_documented_yaml` reads its objects",
     "docs/howto/rocketmq.md": "needs Java and RocketMQ; `make interop` does it",
     "docs/howto/systemd.md": "needs root and systemd; `test_systemd_unit` checks the unit",
+    "docs/howto/trace.md": "installs from a registry",
     "docs/howto/upgrade.md": "installs from a registry",
 }
 """Why a page has blocks that are not run."""

@@ -21,6 +21,7 @@ from proxy.operate.attention.findings import judged, verdicts
 from proxy.operate.live_node import LiveNode
 from proxy.operate.views.findings import Finding
 from proxy.process.serve import ConfigWatch
+from proxy.recording.trace_export import Send
 from pyddmq.testing import NetworkFaults
 from pyddmq.testing.sim_disk import SimDisk
 from tests.simulation.caller import Line, Waiting
@@ -38,10 +39,14 @@ class Ward:
 
     Args:
         change: Changes the configuration before the node starts.
+        send_spans: Takes the node's spans.
     """
 
-    def __init__(self, change: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
+    def __init__(
+        self, change: Callable[[dict[str, Any]], None] = lambda _: None, *, send_spans: Send | None = None
+    ) -> None:
         self.world = World(1, faults=NetworkFaults(delay_ms_max=0.2, fragment_share=0))
+        self.world.send_spans = send_spans
         self.wanted = copy.deepcopy(settings())
         change(self.wanted)
         self._first_group = copy.deepcopy(self.wanted["groups"][0])

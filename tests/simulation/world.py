@@ -29,6 +29,7 @@ from proxy.node.node import Node
 from proxy.node.parts import Seams
 from proxy.node.reload import Reloader
 from proxy.node.views import ReloadResult
+from proxy.recording.trace_export import Send
 from pyddmq.testing import NetworkFaults, Process, SimDisk, SimNetwork, SimSyncs, VirtualClock, VirtualLoop
 from pyddmq.testing.sim_disk import CRASH_MODES
 from tests.fakes.http import SimHttp
@@ -205,6 +206,8 @@ class World:
         self.clock = VirtualClock(self.loop)
         self.disk = SimDisk()
         self._threads_random = Random(f"threads {seed}")
+        self.send_spans: Send | None = None
+        """Takes the spans of nodes that trace."""
         self.disk_random = Random(f"disk {seed}")
         self.network = SimNetwork(self.loop, Random(f"network {seed}"), faults)
         self.walls = Walls(self.clock.wall_ms, self.loop.time)
@@ -270,6 +273,7 @@ class World:
                 seconds_max=self._sync_seconds_max,
             ),
             threads=VirtualThreads(self.loop, self._thread_seconds),
+            send_spans=self.send_spans,
             step_pause_seconds=Random(f"steps {self.seed} {self.ledger.life}").choice((0.0, 0.005, 0.05)),
         )
         node = self._make_node(self.config, seams=seams, registry=self.registry)

@@ -96,8 +96,9 @@ class HdfsServer:
             # Else it would look for a gap of the heartbeats of minutes before it believes that a data node is new.
             "dfs.heartbeat.interval": "1",
             "dfs.namenode.safemode.extension": "0",
-            # What the name node missed of a data node while both were killed it learns by the next report only, and the
-            # default is six hours: a block that is on the disk would have no location until then.
+            # A data node drops a replica, though it is on the disk, when a reader opens it while an append ends.
+            # A scan of its folders finds it, and a report names it; both happen every six hours by default.
+            "dfs.datanode.directoryscan.interval": "2",
             "dfs.blockreport.intervalMsec": "2000",
             "dfs.blocksize": str(8 * 1024 * 1024),
         }

@@ -63,6 +63,10 @@ class ActionCall:
         self.successors: list[UpstreamJob] = []
 
 
+Acted = Callable[[str, Sequence[UpstreamJob], Sequence[Answer], float], None]
+"""Called when an action has ended: its name, jobs, answers, and the monotonic moment at which it began."""
+
+
 class ActionFigures(NamedTuple):
     """Series of one action in one subscription.
 
@@ -71,12 +75,14 @@ class ActionFigures(NamedTuple):
         out: Calls that are out.
         stuck: Those of them beyond their time limit.
         late: How many went beyond it so far.
+        acted: Called with each call, once it has ended; None without tracing.
     """
 
     seconds: Histogram
     out: Counter
     stuck: Counter
     late: Counter
+    acted: Acted | None = None
 
 
 class AnswerListener(Protocol):
@@ -176,6 +182,8 @@ class Caller:
         now, observe = self._clock.monotonic(), self._figures.seconds.observe
         for call, of_call in ended:
             observe(round((now - call.since) * 1_000_000), len(call.jobs))
+            if self._figures.acted is not None:
+                self._figures.acted(call.action, call.jobs, of_call, call.since)
             for job, answer in zip(call.jobs, of_call, strict=True):
                 # Of one that the action answered by hand before its call was over, another call may be out.
                 if job.group_queue.calls.get(job.offset) is call:

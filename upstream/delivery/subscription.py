@@ -184,6 +184,7 @@ class Subscription(SubscriptionFacts):
             group=parts.group,
             topic=config.topic,
             ended=self._calls_ended,
+            acted=parts.node.endings.acted,
         )
         self._running = Running(self._pipeline, self._calling, self.outcomes)
         self._gate = None if path is None else OrderKeyGate(self.outcomes, self._pipeline, self._calling, path)

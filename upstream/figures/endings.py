@@ -6,11 +6,12 @@ finished, and one per message that ends otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
+from upstream.calls.caller import Acted
 from upstream.job import DeliveredBatch, UpstreamJob
 
 
@@ -56,9 +57,13 @@ class EndingHook:
 
     Attributes:
         listeners: Who is told.
+        acted: Called with each run of an action, once it has ended; None without tracing.
+        failed: Called with each attempt that failed, and why; likewise.
     """
 
     listeners: tuple[EndingListener, ...] = ()
+    acted: Acted | None = None
+    failed: Callable[[UpstreamJob, str], None] | None = None
     _by_name: dict[str, EndingListener] = field(default_factory=dict)
 
     def put(self, name: str, listener: EndingListener | None) -> None:

@@ -98,6 +98,11 @@ class Latency:
         for listener in self._endings.listeners:
             listener.ended(job, ending)
 
+    def failed(self, job: UpstreamJob, reason: str) -> None:
+        """Report an attempt that failed."""
+        if self._endings.failed is not None:
+            self._endings.failed(job, reason)
+
     def refused(self, generation: Generation, unit: Unit) -> None:
         """Tell them of a message that nobody of the group gets: its tags, or the stress flag, rule it out."""
         if self._endings.listeners:

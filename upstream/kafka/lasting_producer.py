@@ -14,6 +14,7 @@ from functools import partial
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
 from broker.runtime.metrics import declare
+from upstream.figures.tracing import Tracing
 from upstream.kafka.link import Broken, Headers, KafkaFailure, KafkaProducer, Produced
 
 AGAIN_SECONDS_MAX = 60.0
@@ -34,18 +35,24 @@ class LastingProducer:
         trouble: Why the last one ended, until another has worked for a while; None: nothing.
     """
 
-    def __init__(self, cluster: str, make: Callable[[Broken], KafkaProducer], runtime: Runtime) -> None:
+    def __init__(
+        self, cluster: str, make: Callable[[Broken], KafkaProducer], runtime: Runtime, tracing: Tracing | None = None
+    ) -> None:
         """Make the first one; raises what `make` does.
 
         Args:
             cluster: Its name.
             make: Makes a producer, given what to call when that has ended by a fault.
             runtime: Time, counts and log lines.
+            tracing: Makes spans of records; None: nothing is traced.
         """
         self.trouble: KafkaFailure | None = None
         self._cluster = cluster
         self._make = make
         self._runtime = runtime
+        self._tracing = tracing
+        self._traced: dict[Produced, Produced] = {}
+        """What is passed on for the `done` of a record that is traced."""
         self._number = 0
         self._faults = 0
         self._closed = False
@@ -66,11 +73,26 @@ class LastingProducer:
         if self._producer is None:
             assert self.trouble is not None, "it ended for a reason"
             raise self.trouble
-        self._producer.produce(topic, partition, key, value, headers, done)
+        published = None if self._tracing is None else self._tracing.produced(topic, headers)
+        if published is None:
+            self._producer.produce(topic, partition, key, value, headers, done)
+            return
+
+        def produced(failure: KafkaFailure | None, at: int, offset: int) -> None:
+            self._traced.pop(done, None)
+            published(failure, at, offset)
+            done(failure, at, offset)
+
+        self._traced[done] = produced
+        try:
+            self._producer.produce(topic, partition, key, value, headers, produced)
+        except KafkaFailure:
+            del self._traced[done]
+            raise
 
     def withdraw(self, done: Produced) -> bool:
         """Forget a record that has not left."""
-        return self._producer is not None and self._producer.withdraw(done)
+        return self._producer is not None and self._producer.withdraw(self._traced.pop(done, done))
 
     def partitions(self, topic: str) -> int | None:
         """As known by now."""

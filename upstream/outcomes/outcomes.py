@@ -216,6 +216,7 @@ class Outcomes:
         wait_ms = next_interval_ms(self.config.retry_intervals, history.fails)
         history.fails += 1
         self.counters.failed.value += 1
+        self.latency.failed(job, reason)
         if wait_ms is not None and self.jitter is not None:
             wait_ms = apart_ms(wait_ms, self.jitter())
         if wait_ms is None:
@@ -244,11 +245,13 @@ class Outcomes:
         if isinstance(error, Unprocessable):
             reason = text_of(error)
             noted(job, reason, self._clock.monotonic())
+            self.latency.failed(job, reason)
             self._exhausted(job, "unprocessable", reason)
             return
         reason = described(error)
         history = noted(job, reason, self._clock.monotonic())
         self.counters.errors.value += 1
+        self.latency.failed(job, reason)
         self._limited_log.note(
             "action_error",
             self.group,
@@ -436,6 +439,7 @@ class Outcomes:
         reason = f"no answer from {delivery.holder.address} within {self.config.timeout} ms"
         history = noted(job, reason, self._clock.monotonic())
         history.since = min(history.since, delivery.since)
+        self.latency.failed(job, reason)
         earlier = history.errors + history.timeouts
         history.timeouts += 1
         if not may_retry_error(earlier, self.config.max_retry):
@@ -466,6 +470,7 @@ class Outcomes:
             if job.state is JobState.OUT:
                 self.leave_delivery(job)
                 job.deliveries -= 1
+                self.latency.failed(job, "not delivered")
                 back.append(job)
             elif job.state is JobState.HELD:
                 self.let_go(job)

@@ -20,7 +20,7 @@ from pyddmq.actions import Action
 from upstream.calls.answers import Answer, run_action
 from upstream.calls.awaiting import AwaitingCaller
 from upstream.calls.blocking import BlockingCaller
-from upstream.calls.caller import ActionFigures, Caller
+from upstream.calls.caller import Acted, ActionFigures, Caller
 from upstream.calls.modes import Mode, has_slow_hooks, mode_of
 from upstream.calls.node_calls import NodeCalls
 from upstream.calls.user_code import as_exception, described, is_own_cancellation
@@ -59,14 +59,20 @@ class PipelineStep:
         run: Runs a plain action over a batch; one answer per job.
     """
 
-    __slots__ = ("_monotonic", "_seconds", "action", "caller", "run")
+    __slots__ = ("_acted", "_monotonic", "_seconds", "action", "caller", "run")
 
     def __init__(
-        self, action: Action, caller: Caller | None, seconds: Histogram | None, monotonic: Callable[[], float]
+        self,
+        action: Action,
+        caller: Caller | None,
+        seconds: Histogram | None,
+        monotonic: Callable[[], float],
+        acted: Acted | None,
     ) -> None:
         self.action = action
         self.caller = caller
         self._seconds = seconds
+        self._acted = acted
         self._monotonic = monotonic
         run: Callable[[Sequence[UpstreamJob]], Sequence[Answer]] = partial(run_action, action)
         self.run = run if seconds is None else self._timed
@@ -76,6 +82,8 @@ class PipelineStep:
         since = self._monotonic()
         answers = run_action(self.action, jobs)
         self._seconds.observe(round((self._monotonic() - since) * 1_000_000), len(jobs))
+        if self._acted is not None:
+            self._acted(self.action.name, jobs, answers, since)
         return answers
 
 
@@ -95,6 +103,7 @@ class Calling:
         group: str,
         topic: str,
         ended: Ended,
+        acted: Acted | None = None,
     ) -> None:
         """Set up.
 
@@ -104,6 +113,7 @@ class Calling:
             calls: Makes calls; None where the node has no event loop.
             group, topic: Of the subscription.
             ended: As above.
+            acted: Called with each run of a timed action, once it has ended.
 
         Raises:
             TypeError: An action cannot be called where it stands.
@@ -111,6 +121,7 @@ class Calling:
         self._pipeline = pipeline
         self._runtime = runtime
         self._calls = calls
+        self._acted = acted
         self._names = (group, topic)
         self._slow_hooks = any(has_slow_hooks(type(each)) for each in pipeline.actions)
         self._line = None
@@ -237,22 +248,19 @@ class Calling:
         monotonic = self._runtime.clock.monotonic
         seconds = metrics.histogram(SECONDS, *labels) if action.is_timed else None
         if mode is Mode.PLAIN:
-            return PipelineStep(action, None, seconds, monotonic)
-        figures = ActionFigures(
-            metrics.histogram(SECONDS, *labels),
-            *(metrics.counter(name, *labels) for name in (OUT, STUCK, LATE)),
-        )
+            return PipelineStep(action, None, seconds, monotonic, self._acted)
+        out, stuck, late = [metrics.counter(name, *labels) for name in (OUT, STUCK, LATE)]
+        figures = ActionFigures(metrics.histogram(SECONDS, *labels), out, stuck, late, self._acted)
 
         def limit_ms() -> int:
             return action.time_limit_ms or action.context.timeout_ms
 
         if mode is Mode.AWAITS:
-            return PipelineStep(
-                action, AwaitingCaller(action, self._of_node, figures, limit_ms=limit_ms), seconds, monotonic
-            )
+            awaiting = AwaitingCaller(action, self._of_node, figures, limit_ms=limit_ms)
+            return PipelineStep(action, awaiting, seconds, monotonic, self._acted)
         assert self._line is not None, "made for blocking actions"
         caller = BlockingCaller(action, self._of_node, figures, limit_ms=limit_ms, line=self._line)
-        return PipelineStep(action, caller, seconds, monotonic)
+        return PipelineStep(action, caller, seconds, monotonic, self._acted)
 
     def _told(self, place: int, ended: Ended) -> Callable[[list[UpstreamJob], list[Answer], list[UpstreamJob]], None]:
         action = self.after[place].action

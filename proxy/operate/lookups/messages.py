@@ -34,6 +34,7 @@ from broker.scheduled.timer.handle import parse_handle
 from broker.scheduled.timer.names import TIMER_TOPIC
 from proxy.operate.lookups.parameters import check_names, time_span
 from proxy.operate.views.messages import MessagesAnswer, MessageView
+from upstream.figures.tracing import Tracing, trace_id_of
 
 LIMIT_MAX = 1000
 BODY_CUT_BYTES = 1024
@@ -68,13 +69,17 @@ class MessageSearch:
         store: Where.
         parameters: Of `PARAMETERS`; as text.
         now_ms: What `ago` means, ms since the epoch.
+        tracing: The node's; None where nothing is traced.
 
     Raises:
         QueryRefused: The parameters make no sense.
     """
 
-    def __init__(self, store: Searchable, parameters: Mapping[str, str], *, now_ms: int) -> None:
+    def __init__(
+        self, store: Searchable, parameters: Mapping[str, str], *, now_ms: int, tracing: Tracing | None = None
+    ) -> None:
         self._store = store
+        self._tracing = tracing
         self._now_ms = now_ms
         self._given = parameters
         self._query: Query | None = None
@@ -180,7 +185,7 @@ class MessageSearch:
         described_bytes = 0
         for message in self._messages:
             allowed = {"none": 0, "cut": BODY_CUT_BYTES, "whole": max(left, BODY_CUT_BYTES)}[self._body]
-            described = describe(message, allowed)
+            described = describe(message, allowed, self._tracing)
             self._described.append(described)
             left -= described.body_bytes
             described_bytes += described.body_bytes + BODY_CUT_BYTES
@@ -229,7 +234,7 @@ class MessageSearch:
         )
 
 
-def describe(message: LogMessage, body_bytes_max: int) -> MessageView:
+def describe(message: LogMessage, body_bytes_max: int, tracing: Tracing | None = None) -> MessageView:
     """Return a message as it is shown; a body of more bytes is cut, and says so."""
     problem: str | UnsetType = UNSET
     try:
@@ -238,6 +243,8 @@ def describe(message: LogMessage, body_bytes_max: int) -> MessageView:
         problem, body = str(error), bytes(message.stored_body)
     text, encoding = _text_of(body, body_bytes_max)
     properties = message.properties
+    trace_id = trace_id_of(properties, message.unique_key, tracing)
+    link = None if tracing is None or trace_id is None else tracing.link(trace_id)
     return MessageView(
         topic=message.topic,
         queue=message.queue_id,
@@ -257,6 +264,8 @@ def describe(message: LogMessage, body_bytes_max: int) -> MessageView:
         reconsume_times=message.reconsume_times,
         prepared_offset=message.prepared_offset,
         properties=properties,
+        trace_id=trace_id,
+        trace_link=UNSET if link is None else link,
         body_problem=problem,
         body_bytes=len(body),
         body=text,

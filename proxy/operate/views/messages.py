@@ -32,6 +32,8 @@ class MessageView(View, frozen=True, kw_only=True):
         reconsume_times: RocketMQ's count of redeliveries.
         prepared_offset: Commit-log offset of the record that it replaces; 0 for none.
         properties: All properties, by name.
+        trace_id: Its trace; null if none is known of it.
+        trace_link: That trace in the viewer that `node.tracing.link` names; absent without one.
         body_problem: Why the body cannot be unpacked: `body` is as stored then. Absent where it can.
         body_bytes: Size of its body, unpacked, in bytes.
         body: The body, or its beginning.
@@ -57,6 +59,8 @@ class MessageView(View, frozen=True, kw_only=True):
     reconsume_times: int
     prepared_offset: int
     properties: Mapping[str, str]
+    trace_id: str | None = None
+    trace_link: str | UnsetType = UNSET
     body_problem: str | UnsetType = UNSET
     body_bytes: int
     body: str
