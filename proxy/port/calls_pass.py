@@ -66,13 +66,26 @@ class PassLine(NamedTuple):
 class CallsPass:
     """The calls of one port that wait for the pass of their turn."""
 
-    def __init__(self, line: PassLine, fail: Fail, request_turn: Callable[[], None], shares: Shares) -> None:
-        """Set up; see `PassLine`, `Fail` and `Shares`.
+    def __init__(
+        self,
+        line: PassLine,
+        fail: Fail,
+        abandon: Callable[[Connection, Exception], None],
+        request_turn: Callable[[], None],
+        shares: Shares,
+    ) -> None:
+        """Set up.
 
-        `request_turn` has `run` called, after all that arrives in this turn.
+        Args:
+            line: Handles the calls.
+            fail: Answers one that failed.
+            abandon: Ends a connection whose call was in a pass that broke: nobody knows how far it came.
+            request_turn: Has `run` called, after all that arrives in this turn.
+            shares: Are charged with the time of a pass.
         """
         self._line = line
         self._fail = fail
+        self._abandon = abandon
         self._request_turn = request_turn
         self._shares = shares
         self._slots: list[ReplySlot] = []
@@ -102,5 +115,11 @@ class CallsPass:
             self._slots, self._bytes = [], 0
             charges = [(slot.connection.share, len(slot.call.frame) + CALL_BYTES) for slot in slots]
             began = self._shares.now()
-            self._line.take(slots, self._fail)
+            try:
+                self._line.take(slots, self._fail)
+            except Exception as error:
+                # It guards each call by itself; what is left must not keep the turn from its end.
+                for slot in slots:
+                    if slot.data is None:
+                        self._abandon(slot.connection, error)
             self._shares.charge_all(charges, weight, began)

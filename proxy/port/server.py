@@ -188,9 +188,10 @@ class ThriftServer:
             handlers: Method name to handler, of calls that are handled one by one, as they come.
             line: Handles the others, those of a turn at once.
         """
+        self.run_pass()
         known: dict[str, Handler | None] = {}
         if line is not None:
-            self.calls_pass = CallsPass(line, self._fail_call, self._request_turn, self.shares)
+            self.calls_pass = CallsPass(line, self._fail_call, self.step_failed, self._request_turn, self.shares)
             known |= dict.fromkeys(line.methods)
         known |= handlers
         self._handlers = {
@@ -369,8 +370,10 @@ class ThriftServer:
         return False
 
     def _fail_call(self, slot: ReplySlot, call: Call, error: Exception) -> None:
-        """Answer a call of a pass that could not be handled."""
-        slot.answer(self._failure(slot.connection, call, error))
+        """Answer a call of a pass that could not be handled; one that has its answer keeps it."""
+        reply = self._failure(slot.connection, call, error)
+        if slot.data is None:
+            slot.answer(reply)
 
     def _failure(self, connection: Connection, call: Call, error: Exception) -> bytes:
         """Count and tell of a call that could not be handled, and return its answer.
@@ -392,7 +395,7 @@ class ThriftServer:
         return encode_application_exception(call, APPLICATION_INTERNAL_ERROR, f"internal error: {error}")
 
     def step_failed(self, connection: Connection, error: Exception) -> None:
-        """A fault of ours met a request that was worked off in steps: nobody knows how far, so no answer says so."""
+        """A fault of ours met requests in steps, or a whole pass: nobody knows how far they came; no answer says so."""
         self._limited_log.fault("call_failed", error, kind=f"{self.service} steps", client=connection.address)
         connection.abort()
 

@@ -209,18 +209,21 @@ class Publishing:
 
         Returns:
             Where each is staged; None: nothing was staged, and they are to be staged one by one, since not all are
-            taken, or it has to be looked at before each.
+            taken, one of them meets a fault, or memory is looked at before each.
         """
         if self._state() == "draining" or self.budget.level:
             return None
         born_ms = self._clock.wall_ms()
         origins = [(born_ms, self.born_host(slot.connection.address)) for slot in slots]
+        end = self._store.end
         told = _Told(self, slots, puts, ports, encode)
         try:
             told.positions = self._store.append(
                 puts, born_ms=born_ms, born_host=origins[0][1], origins=origins, done=told, is_tentative=True
             )
-        except StoreError:
+        except Exception:
+            if self._store.end != end:
+                raise
             return None
         self.budget.stage(sum([len(slot.call.frame) for slot in slots]))
         return told.positions

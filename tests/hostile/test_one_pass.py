@@ -9,11 +9,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker.format.record import split
+from broker.log.encoder import Encoder
 from broker.log.put import Put
 from broker.runtime.store_metrics import REFUSED
 from proxy.port.calls_pass import CallsPass
 from proxy.port.connection import Connection
 from proxy.services.message_checks import MessageChecks
+from proxy.services.producer_service import ProducerService
 from pyddmq.codes import Repeat, ResultCode
 from pyddmq.testing import NetworkFaults
 from tests.access.world import AccessWorld, message
@@ -157,6 +159,40 @@ def test_append_that_breaks_is_repeated_call_by_call(monkeypatch: pytest.MonkeyP
     assert codes(replies) == [ResultCode.OK, ResultCode.FAIL_ILLEGAL_MSG, ResultCode.OK]
     assert world.bodies == [b"a", b"c"]
     assert world.node.metrics.value(REFUSED, "illegal") == 1
+
+
+def test_fault_in_the_append_costs_its_own_call_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list is repeated call by call, and nothing of it is stored twice."""
+    world = Passes()
+    client = world.connect("producer")
+    measure = Encoder.measure
+
+    def broken(encoder: Encoder, puts: Sequence[Put], *more: Any, **how: Any) -> Any:
+        if any(bytes(put.body) == b"bad" for put in puts):
+            raise RuntimeError("a fault of ours")
+        return measure(encoder, puts, *more, **how)
+
+    monkeypatch.setattr(Encoder, "measure", broken)
+    with capture_logs():
+        first, bad, last = world.together(
+            client, send_frame(client, 1, b"first"), send_frame(client, 2, b"bad"), send_frame(client, 3, b"last")
+        )
+    assert codes([first, last]) == [ResultCode.OK] * 2
+    assert "a fault of ours" in str(bad.error)
+    assert world.bodies == [b"first", b"last"]
+
+
+def test_pass_that_breaks_ends_its_connections_and_no_other_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It must not happen; if it does, its clients send again, and others are served on."""
+    world = Passes()
+    client, other = world.connect("producer"), world.connect("producer")
+    with monkeypatch.context() as patch, capture_logs() as logs:
+        patch.setattr(ProducerService, "_is_plain", lambda *_: 1 // 0)
+        client.transport.write(send_frame(client, 1))
+        world.run(1.0)
+    assert client.lost
+    assert [line["event"] for line in logs if line["event"] == "call_failed"] == ["call_failed"]
+    assert world.publish(other, b"later") == ResultCode.OK
 
 
 @pytest.mark.parametrize("end", ["end of file", "reset", "both"])
