@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
 from proxy.wire.call import COMPACT, Call
-
-if TYPE_CHECKING:
-    from proxy.port.connection import Connection
 
 Lost = Callable[[], bytes | None]
 """Called when a reply is known never to have reached the client; may return what to answer in its place."""
@@ -42,7 +39,7 @@ class ReplySlot:
     """The place of one unanswered request in its connection's order of replies.
 
     Attributes:
-        connection: Whose.
+        connection: Whose; a `proxy.port.connection.Connection`, which stands above this module.
         call: What a pass is to handle (`proxy.port.calls_pass`); without its frame once it waits. `NO_CALL` of a
             request that was handled when it came.
         heard: The connection's `heard` when the request was read.
@@ -61,7 +58,7 @@ class ReplySlot:
         "withdraw",
     )
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Any) -> None:
         self.connection = connection
         self.call = NO_CALL
         self.heard = 0

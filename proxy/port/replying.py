@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Self, cast
+from typing import Self
 
 from proxy.limits.quota import Quota
 from proxy.port.accepting import Accepting
@@ -19,9 +19,6 @@ from proxy.port.network import NoPeer, Peer
 from proxy.port.reply_slot import SLOT_BYTES, Leased, Lost, ReplySlot
 from proxy.tls.channel import TlsTransport
 from proxy.wire.frames import FrameSplitter
-
-if TYPE_CHECKING:
-    from proxy.port.connection import Connection
 
 READ_BYTES_MIN = 64 * 1024
 """What a slow peer has to read within `write_seconds_max`, unless less waits for it."""
@@ -123,7 +120,7 @@ class Replying:
             if lost is not None:
                 lost()
         elif self.slots:
-            slot = ReplySlot(cast("Connection", self))
+            slot = ReplySlot(self)
             slot.data = data
             slot.lost = lost
             self.slots.append(slot)
@@ -165,7 +162,7 @@ class Replying:
 
     def later(self) -> ReplySlot:
         """Keep the place of the request being handled; its answer comes through the slot."""
-        slot = ReplySlot(cast("Connection", self))
+        slot = ReplySlot(self)
         self.slots.append(slot)
         self._counted += SLOT_BYTES
         self._server.budget.used += SLOT_BYTES
