@@ -15,7 +15,7 @@ from broker.log import commit_log, encoder
 from broker.runtime.accelerators import AcceleratorState, compiled
 from broker.scheduled import release_plain
 from broker.scheduled.timer import log_units
-from proxy.services import message_checks, producer_service
+from proxy.services import message_checks
 from proxy.wire import pull_reply, replies
 from proxy.wire.scanning import scan_pull, scan_send
 from tests.conftest import need
@@ -45,7 +45,7 @@ PLACES = (
     Place(scan_send, "_binary_messages", "proxy.wire.send_accelerator", "binary_messages", scan_send._one_by_one),
     Place(scan_send, "usual_sends", "proxy.wire.send_accelerator", "sends", scan_send._sends_none),
     Place(
-        producer_service,
+        replies,
         "encode_stored_replies",
         "proxy.wire.send_accelerator",
         "stored_replies",

@@ -43,9 +43,10 @@ from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing, SendRun
 from proxy.services.topic_port import TopicPort
 from proxy.services.write_service import WriteService
+from proxy.wire import replies
 from proxy.wire.call import Call
 from proxy.wire.errors import MessageError
-from proxy.wire.replies import encode_result_reply, encode_stored_replies
+from proxy.wire.replies import encode_result_reply
 from proxy.wire.scanning.scan import scan_send, scan_send_batch, scan_sends
 from proxy.wire.values import Receipt, SendMessage
 from pyddmq.codes import Repeat, ResultCode
@@ -477,11 +478,11 @@ class ProducerService:
         positions: Sequence[LogPosition],
     ) -> list[bytes]:
         """Encode the replies of a run."""
-        replies = encode_stored_replies([slot.call for slot in slots], list(positions), self._qid_bytes)
+        encoded = replies.encode_stored_replies([slot.call for slot in slots], positions, self._qid_bytes)
         for place, (stored, _) in special.items():
             if stored is not None:
-                replies[place] = stored(slots[place].call, (positions[place],))
-        return replies
+                encoded[place] = stored(slots[place].call, (positions[place],))
+        return encoded
 
     def _stored(self, call: Call, positions: Sequence[LogPosition]) -> bytes:
         queue_id, offset, _, unique_key = positions[0]

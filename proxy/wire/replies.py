@@ -7,7 +7,7 @@ frame with its length. Texts and numbers of ours that cannot be put on the wire 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -101,7 +101,9 @@ def encode_result_reply(
     return _LENGTH(len(body)) + body
 
 
-def _stored_replies(calls: list[Call], positions: list[tuple[int, int, int, bytes]], qid_prefix: bytes) -> list[bytes]:
+def _stored_replies(
+    calls: list[Call], positions: Sequence[tuple[int, int, int, bytes]], qid_prefix: bytes
+) -> list[bytes]:
     """Encode the replies of single sends; `proxy.wire.send_accelerator` does the same.
 
     Args:

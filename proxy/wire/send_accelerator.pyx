@@ -406,7 +406,7 @@ cdef inline bint _opens(Cursor* at, int kind, int field, bint binary) noexcept:
     return True
 
 
-def stored_replies(list calls not None, list positions not None, bytes qid_prefix not None):
+def stored_replies(list calls not None, object positions, bytes qid_prefix not None):
     """Encode the replies of single sends; see `replies._stored_replies`."""
     cdef Py_ssize_t place, name_size, size, key_size, digits
     cdef list replies = []

@@ -35,10 +35,10 @@ from broker.runtime.file_writes import at_once
 from broker.runtime.metrics import Metrics
 from broker.runtime.sums import crc32
 from broker.store import Store
-from proxy.services import producer_service
 from proxy.services.message_checks import MessageChecks
 from proxy.services.message_rules import Refusal
 from proxy.services.topic_port import TopicPort
+from proxy.wire import replies
 from proxy.wire.binary import STRUCT
 from proxy.wire.call import COMPACT, Call
 from proxy.wire.generic.tables import StructType, Type, method
@@ -195,7 +195,7 @@ def test_replies_of_single_sends_same(
     """Whatever queue, offset, id and sequence number there is."""
     positions = [LogPosition(queue_id, offset, 7, key.hex().encode()) for queue_id, offset, key in places]
     calls = [Call(protocol, "sendAsync", seqid, 0, b"")] * len(positions)
-    both(lambda: producer_service.encode_stored_replies(calls, positions, prefix.encode()))
+    both(lambda: replies.encode_stored_replies(calls, positions, prefix.encode()))
 
 
 def test_scan_of_a_count_that_goes_on_into_the_types_same() -> None:
