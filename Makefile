@@ -93,7 +93,8 @@ format: setup ## bring the code into form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup ## speed, beside Redis and RocketMQ where they can be had
+bench: setup ## speed, beside Redis, NATS and RocketMQ where they can be had
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	$(BIN)/python -m bench
 
 bench-lag: setup ## what a lag report costs, beside DuckDB; LAG_BENCH="--days 30" is the full size; Spark needs Java 17

@@ -170,6 +170,7 @@ def _node(messages: int) -> tuple[Store, ManualClock, Progress, ConsumerGroup, _
         GroupConfig.model_validate({"group": _GROUP, "topics": [subscription]}),
         node=NodeSeams(
             broker=EmbeddedBroker(store, runtime),
+            retry_queues=EmbeddedBroker(store, runtime),
             progress=progress,
             runtime=runtime,
         ),

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.clients.processes import Kind
 from bench.measures import runs
 from bench.progress import say
 from bench.servers.processes import BenchError, cores, redis_version
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     wanted = options.measures or [*MEASURES, "channel", "handshake"]
-    kinds: tuple[runs.Kind, ...] = ("pyddmq", "redis") if redis_version() else ("pyddmq",)
+    kinds: tuple[Kind, ...] = ("pyddmq", "redis") if redis_version() else ("pyddmq",)
     with tempfile.TemporaryDirectory(prefix="pyddmq-bench-") as name:
         folder = Path(name)
         tls = folder / "tls"

@@ -30,20 +30,19 @@ CarriesCopy = Callable[[bytes], bool]
 """From the property block of a record to whether a batch mark in it is another record's, copied with the rest."""
 
 
-class Home(Protocol):
-    """A store, as far as those need it that make messages wait."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """What a feature that makes messages wait needs of a store.
 
-    root: str
+    Attributes:
+        options: Of the store.
+        store_ms: Returns its latest store timestamp.
+        create_topic: Returns a topic, made or grown (`Store.create_topic`).
+    """
+
     options: StoreOptions
-
-    @property
-    def store_ms(self) -> int:
-        """Latest store timestamp."""
-        ...
-
-    def create_topic(self, name: str, queues: int, *, system: bool = False) -> Topic:
-        """Return the topic, made or grown."""
-        ...
+    store_ms: Callable[[], int]
+    create_topic: Callable[..., Topic]
 
 
 class WaitingPuts(Protocol):

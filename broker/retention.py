@@ -37,7 +37,7 @@ from broker.errors import DamagedRecord, StoreFailed
 from broker.format.record import store_timestamp
 from broker.log.arrivals import Arrivals
 from broker.log.commit_log import CommitLog
-from broker.log.durability import AwaitedSteps, WritesFiles, saved, writing_nothing
+from broker.log.durability import AwaitedSteps, WriteSide, saved, writing_nothing
 from broker.log.scan import scan
 from broker.log.segment_space import SegmentSpace
 from broker.opening.checkpointer import Checkpointer
@@ -135,21 +135,6 @@ class RetentionHold(Protocol):
         ...
 
 
-class RetentionStore(WritesFiles, Protocol):
-    """What is asked of the store."""
-
-    root: str
-
-    @property
-    def closed(self) -> bool:
-        """Its files are given back."""
-        ...
-
-    def fail(self, what: str, cause: OSError) -> StoreFailed:
-        """Stop the write side for good; return the error that says so."""
-        ...
-
-
 class Retention:
     """Deletes the log files of one store; see the module's docstring.
 
@@ -162,7 +147,7 @@ class Retention:
 
     def __init__(
         self,
-        store: RetentionStore,
+        writes: WriteSide,
         *,
         log: CommitLog,
         topics: Topics,
@@ -175,8 +160,8 @@ class Retention:
         self.holds: list[RetentionHold] = []
         self.waiting: ExpiringSegment | None = None
         self.blocked = False
-        self._store = store
-        self._root = store.root
+        self._writes = writes
+        self._root = writes.root
         self._log = log
         self._topics = topics
         self._checkpointer = checkpointer
@@ -208,7 +193,7 @@ class Retention:
             return (yield from self._drop_oldest())
         except OSError as error:
             if not self._is_over:
-                self._store.fail("deleting an old file", error)
+                self._writes.fail("deleting an old file", error)
         except StoreFailed:
             # It has its line in the log.
             pass
@@ -247,15 +232,15 @@ class Retention:
                 if made.result in (Relocation.MORE, Relocation.BLOCKED):
                     return made.result
                 loses |= made.result is Relocation.LOSES
-            if not waited and self._store.file_writes.are_idle:
+            if not waited and self._writes.file_writes.are_idle:
                 return Relocation.LOSES if loses else Relocation.DONE
             if not waited:
                 # A checkpoint may be under way, which is about what goes.
-                yield from saved(self._store, writing_nothing())
+                yield from saved(self._writes, writing_nothing())
 
     @property
     def _is_over(self) -> bool:
-        return self._store.closed or self._store.failed is not None
+        return self._writes.closed or self._writes.failed is not None
 
     # What is due
 
@@ -347,7 +332,7 @@ class Retention:
         if at_once:
             run_at_once(self._disk, self._dropping(expiring))
         else:
-            yield from saved(self._store, self._dropping(expiring))
+            yield from saved(self._writes, self._dropping(expiring))
             if self._is_over:
                 return
         for hold in self.holds:
@@ -390,10 +375,10 @@ class Retention:
         self._files_due = False
         for topic in list(self._topics.by_name.values()):
             for queue in topic.queues:
-                yield from saved(self._store, self._dropping_files(topic, queue))
+                yield from saved(self._writes, self._dropping_files(topic, queue))
                 if self._is_over:
                     return
-        yield from saved(self._store, self._dropping_index_files())
+        yield from saved(self._writes, self._dropping_index_files())
 
     def _dropping_files(self, topic: Topic, queue: ConsumeQueue) -> FileWrite:
         # Of a topic that is deleted meanwhile all files go.
@@ -422,10 +407,13 @@ class Retention:
             if self._log.visible_end <= behind:
                 break
             is_over_size = bool(limits.log_bytes) and (len(numbers) - place) * segment_bytes > (limits.log_bytes or 0)
+            # As if the files before this one were deleted already.
             is_over_disk = total > 0 and (used - place * segment_bytes) / total > (limits.disk_ratio_forced or 0)
             if not (is_over_size or is_over_disk or self._is_aged(start, behind, limits)):
                 break
             end = behind
+        # Whole files go, oldest first, and never the one that is written to.
+        assert end == self._log.min_offset or end < self._log.visible_end, "the file that is written to stays"
         return end
 
     def _is_aged(self, start: int, end: int, limits: RetentionLimits) -> bool:
@@ -463,6 +451,7 @@ class Retention:
         if limits.disk_ratio_forced:
             total = self._disk.total_bytes(self._root)
             room = int(limits.disk_ratio_forced * total) - (total - self._disk.free_bytes(self._root))
+            # What the log has now could all go: its bytes belong to the room.
             rooms.append((room + before, room + self.log_bytes))
         for room, limit in rooms:
             shares.append(min(1.0, max(0.0, room / limit)) if limit > 0 else 0.0)

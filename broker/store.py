@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from random import Random
+from typing import TypeVar
 
 import structlog
 
@@ -31,17 +32,21 @@ from broker.errors import (
     StoreFailed,
     StoreUnwritable,
 )
-from broker.feature import Feature, OpenedFeatures
+from broker.feature import Feature, Home, OpenedFeatures, WaitingPuts
+from broker.format.java import queue_of_key
 from broker.format.locating import Place
+from broker.format.properties import check_given, encode_properties
 from broker.format.record import Located, Locator, RecordSummary, locate, store_timestamp
 from broker.format.unique_key import UniqueKeys
+from broker.format.wait_properties import NAMES, Wait, wait_of
 from broker.log.arrivals import Arrivals
 from broker.log.decisions import Decided, decisions
 from broker.log.encoder import Encoder, stamp_of
-from broker.log.group_commit import CommitDriver, GroupCommit
+from broker.log.group_commit import CommitDriver
 from broker.log.put import Done, LogPosition, Put, Traced
 from broker.log.scan import record_at
 from broker.log.stored_time import usual_stored_ms
+from broker.log.walk import Walked, walk
 from broker.opening.damage import DamagedPlaces
 from broker.opening.opening import take_lock
 from broker.opening.recovery import RecoveryFacts, RecoveryProgress
@@ -50,12 +55,56 @@ from broker.queues.queue_locks import QueueLocks
 from broker.queues.topics import Topic
 from broker.runtime.bundle import Runtime, runtime_of
 from broker.runtime.metrics import Metrics
-from broker.runtime.seams import Clock, Disk, Lock
+from broker.runtime.seams import Buffer, Clock, Disk, Lock
 from broker.runtime.steps import noted, run_now
-from broker.runtime.store_metrics import APPENDED, DAMAGED, FAILED, GONE, REFUSED
-from broker.single_puts import SinglePuts
+from broker.runtime.store_metrics import APPENDED, DAMAGED, GONE, REFUSED
 from broker.store_parts import StoreParts
-from broker.waits import StoreWaits
+
+# How `Store.put` makes a message wait: by the feature that was given for it.
+
+
+W = TypeVar("W", bound=WaitingPuts)
+
+
+class StoreWaits:
+    """What makes the messages of one store wait, of all features that it is opened with."""
+
+    def __init__(self, owner: Home, given: OpenedFeatures, runtime: Runtime) -> None:
+        makers = [feature.make_waiting for feature in given.features if feature.make_waiting is not None]
+        self._ways = [make(owner, runtime) for make in makers]
+
+    def of(self, kind: type[W]) -> W:
+        """Return what makes messages of this store wait in one way, by its class, as `DelayedPuts`.
+
+        Raises:
+            LookupError: The store was opened without the feature that makes it.
+        """
+        for way in self._ways:
+            if isinstance(way, kind):
+                return way
+        raise LookupError(f"the store was opened without the feature of {kind.__name__}; pass it in `features`")
+
+    def put(self, put: Put, *, level: int, deliver_at_ms: int, delay_ms: int) -> Put:
+        """Return what to append: the level wins over the moment, and that over the delay (reference: HookUtils).
+
+        Raises:
+            MessageRefused: It cannot wait so, or the store was opened without the feature for it.
+            DiskFull, StoreFailed: The topic in which it is to wait is missing and cannot be made.
+        """
+        if level:
+            wait = Wait(level=level)
+        elif deliver_at_ms:
+            wait = Wait(deliver_at_ms=deliver_at_ms)
+        elif delay_ms:
+            wait = Wait(delay_ms=delay_ms)
+        else:
+            return put
+        for way in self._ways:
+            made = way.waiting(put, wait)
+            if made is not None:
+                return made
+        raise MessageRefused("the store was opened without the feature that delays this message")
+
 
 logger = structlog.get_logger()
 
@@ -72,18 +121,12 @@ class Store:
         retention: Deletes old log files; without limits until they are set.
         segment_space: Space for the log.
         commit: Makes appended records durable and visible, reports them, and returns their end.
-        flush: Has it do that at once (`GroupCommit.flush`).
-        make_durable: Syncs what is visible and not synced (`GroupCommit.make_durable`).
         index: Finds records by key (`broker.query` asks it).
-        create_topic: Makes or widens a topic (`broker.topic_changes`).
         file_writes: Writes state files in steps; beside the loop, once it has `syncs`.
         topic_changes: Deletes topics (`delete`), among others.
         queue_locks: Who consumes which queue for which group.
-        waiting: What makes messages wait in one way, by its class (`broker.waits`).
-        put, queue_for: Appends one message and flushes; the queue of one that names none (`broker.single_puts`).
         unique_keys: Creates `UNIQ_KEY`s for callers that need one before the append.
-        closed: `close` or `abandon` was called.
-        failed: The error of the failed write or sync after which nothing is accepted, or None.
+        writes: All through which it writes, for changes that are made in steps (`broker.log.durability`).
     """
 
     def __init__(
@@ -102,38 +145,35 @@ class Store:
         self.options = options
         self._recovery: RecoveryFacts | None = None
         self.damage = DamagedPlaces()
-        self.failed: StoreFailed | None = None
-        self.closed = False
         self._traced = traced
-        self._waits = StoreWaits(self, given, runtime)
         self._clock = clock
         self.arrivals = Arrivals(clock)
         self.unique_keys = UniqueKeys(options.store_host, random)
         self._encoder = Encoder(options, self.unique_keys)
-        parts = self._parts = StoreParts(self, given=given, runtime=runtime, lock=lock)
+        parts = self._parts = StoreParts(
+            root,
+            options=options,
+            given=given,
+            runtime=runtime,
+            lock=lock,
+            driver=driver,
+            arrivals=self.arrivals,
+            damage=self.damage,
+        )
+        self.writes, self.commit, self.file_writes = parts.writes, parts.writes.commit, parts.file_writes
         self._log = parts.log
-        self._read, self.walk = parts.log.read, parts.walk
+        self._read = parts.log.read
         self.segment_space = parts.segment_space
         self._limited_log = parts.limited_log
         self._checkpointer = parts.checkpointer
         self.topics: Mapping[str, Topic] = parts.topics.by_name
-        self.topic_changes, self.create_topic = parts.topic_changes, parts.topic_changes.create
-        self.retention = parts.retention
-        self.index, self.file_writes = parts.index, parts.file_writes
+        self.topic_changes, self.retention, self.index = parts.topic_changes, parts.retention, parts.index
         self._feed = parts.index.feed.add
         self.queue_locks = QueueLocks(clock)
         self.store_ms = 0
-        self.commit = GroupCommit(
-            parts.log,
-            syncing=options.flush == "sync",
-            runtime=runtime,
-            fail=self.fail,
-            driver=driver,
-            before_write=parts.topic_changes.write_opened,
-        )
-        self.flush, self.make_durable = self.commit.flush, self.commit.make_durable
-        singles = SinglePuts(self, self._waits, clock)
-        self.put, self.queue_for, self.waiting = singles.put, singles.queue_for, self._waits.of
+        home = Home(options=options, store_ms=lambda: self.store_ms, create_topic=parts.topic_changes.create)
+        self._waits = StoreWaits(home, given, runtime)
+        self._round_robin = 0
         self.metrics = metrics
         self._appended = metrics.counter(APPENDED)
 
@@ -216,12 +256,12 @@ class Store:
         if self.closed:
             return
         self.flush()
-        self.closed = True
+        self.writes.closed = True
         if self.failed is None:
             try:
                 self._parts.close(last_record=self.commit.last_visible, store_ms=self.store_ms)
             except OSError as error:
-                self.fail("closing the store", error)
+                self.writes.fail("closing the store", error)
         self._limited_log.flush(everything=True)
         self._parts.release()
 
@@ -229,9 +269,19 @@ class Store:
         """Release files and lock like a killed process: staged records are lost, nothing is written."""
         if self.closed:
             return
-        self.closed = True
+        self.writes.closed = True
         self.commit.forget()
         self._parts.release()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` or `abandon` was called."""
+        return self.writes.closed
+
+    @property
+    def failed(self) -> StoreFailed | None:
+        """The error of the failed write or sync after which nothing is accepted, or None."""
+        return self.writes.failed
 
     @property
     def recovery(self) -> RecoveryFacts:
@@ -277,8 +327,8 @@ class Store:
             DiskFull: No segment could be claimed; none is staged.
             StoreFailed: The store has failed.
         """
-        if self.failed is not None:
-            raise self.failed
+        if self.writes.failed is not None:
+            raise self.writes.failed
         if not puts:
             if done is not None:
                 done(None)
@@ -302,7 +352,76 @@ class Store:
         self.commit.stage(physicals, sizes, buffers, done)
         return positions
 
+    def put(
+        self,
+        topic: str | Topic,
+        body: Buffer,
+        *,
+        key: str = "",
+        tags: str = "",
+        properties: Mapping[str, str] | None = None,
+        queue_id: int | None = None,
+        delay_level: int = 0,
+        deliver_at_ms: int = 0,
+        delay_ms: int = 0,
+    ) -> LogPosition:
+        """Append one message and flush: the short way for programs that use the broker alone.
+
+        The queue is the key's (Java's hash), without a key the next one in turn, unless `queue_id` says otherwise.
+        With a delay level (1 or more) it goes to the schedule topic, where its position then is; else with a moment
+        (wall clock, ms since the epoch) or a delay in ms to the timer topic. The level wins, as in RocketMQ. Its
+        properties DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS and TIMER_DELIVER_MS ask for the same (`wait_of`). What the
+        broker itself writes and reads back is refused as a property.
+
+        Raises:
+            KeyError: No topic has that name.
+            MessageRefused, DiskFull, StoreFailed: As `Store.append`; StoreFailed also when the flush failed,
+                MessageRefused also when argument and property both set a wait.
+        """
+        target = self.topics[topic] if isinstance(topic, str) else topic
+        if queue_id is None:
+            queue_id = self.queue_for(target, key)
+        wait = Wait(delay_level, deliver_at_ms, delay_ms)
+        if properties and not NAMES.isdisjoint(properties):
+            if any(wait):
+                raise MessageRefused("the message requests a wait by argument and by property; remove one of them")
+            wait = wait_of(properties)
+            properties = {name: value for name, value in properties.items() if name not in NAMES}
+        for name in properties or ():
+            check_given(name.encode("utf-8", "surrogatepass"))
+        block = encode_properties({"TAGS": tags, "KEYS": key, **(properties or {})})
+        put = Put(target, queue_id, body, block, tags.encode("utf-8"))
+        put = self._waits.put(put, level=wait.level, deliver_at_ms=wait.deliver_at_ms, delay_ms=wait.delay_ms)
+        [position] = self.append([put], born_ms=self._clock.wall_ms(), born_host=self.options.store_host)
+        self.flush()
+        if self.failed is not None:
+            raise self.failed
+        return position
+
+    def queue_for(self, topic: Topic, key: str = "") -> int:
+        """Queue of a message that names none: the key's (Java's hash), without a key the next one in turn."""
+        if key:
+            return queue_of_key(key, len(topic.queues))
+        self._round_robin += 1
+        return self._round_robin % len(topic.queues)
+
+    def waiting(self, kind: type[W]) -> W:
+        """Return what makes messages wait in one way, by its class (`StoreWaits.of`). Raises LookupError."""
+        return self._waits.of(kind)
+
+    def create_topic(self, name: str, queues: int, *, system: bool = False) -> Topic:
+        """Make or widen a topic (`TopicChanges.create`). Raises as that."""
+        return self.topic_changes.create(name, queues, system=system)
+
     # Flushing
+
+    def flush(self) -> None:
+        """Make what is staged durable and visible, and report it (`GroupCommit.flush`)."""
+        self.commit.flush()
+
+    def make_durable(self) -> None:
+        """Sync what is visible and not synced (`GroupCommit.make_durable`). Raises OSError."""
+        self.commit.make_durable()
 
     @property
     def pending(self) -> bool:
@@ -319,16 +438,9 @@ class Store:
         """Whether an event loop flushes it; otherwise each append does."""
         return self.commit.driver is not None
 
-    def fail(self, what: str, cause: OSError) -> StoreFailed:
-        """Stop writes permanently; callers that wait for a flush receive the error. One line in the log."""
-        if self.failed is None:
-            self.failed = StoreFailed(what, cause, at_ms=self._clock.wall_ms())
-            self.metrics.counter(FAILED).value = 1
-            self.index.stop()
-            self.file_writes.abandon()
-            logger.error("store_failed", root=self.root, what=what, file=cause.filename, error=str(cause))
-        self.commit.fail(self.failed)
-        return self.failed
+    def walk(self, start: int, records_max: int) -> tuple[list[Walked], int]:
+        """Read up to `records_max` visible records from a commit-log offset on (`broker.log.walk`). Raises OSError."""
+        return walk(self._log, start, self.end, records_max=records_max)
 
     def decisions(self, start: int) -> Generator[Decided, None, None]:
         """Walk the visible log from an offset on for the records that replace others (`broker.log.decisions`)."""
@@ -354,9 +466,9 @@ class Store:
             self.segment_space.tend()
             self.index.tick()
             if self._checkpointer.due and not self._checkpointer.is_under_way:
-                self._checkpointer.begin(self._moment, self.fail)
+                self._checkpointer.begin(self._moment, self.writes.fail)
         except OSError as error:
-            self.fail("writing the checkpoint", error)
+            self.writes.fail("writing the checkpoint", error)
 
     # Reading
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Protocol
 
 from broker.feature import OpenedFeatures
 from broker.log.arrivals import Arrivals
 from broker.log.commit_log import CommitLog
+from broker.log.durability import WriteSide
+from broker.log.group_commit import CommitDriver
 from broker.log.segment_space import SegmentSpace
-from broker.log.walk import Walked, walk
 from broker.opening.checkpointer import Checkpointer
 from broker.opening.damage import DamagedPlaces
 from broker.opening.opening import open_log, raised, recovered, report
@@ -18,20 +18,12 @@ from broker.opening.store_json import AbortFile
 from broker.opening.unit_check import UnitChecker
 from broker.options import StoreOptions
 from broker.queues.topics import Topics
-from broker.retention import Retention, RetentionStore
+from broker.retention import Retention
 from broker.runtime.bundle import Runtime
 from broker.runtime.file_writes import FileWrites
 from broker.runtime.seams import Lock
 from broker.runtime.store_metrics import UNREADABLE
-from broker.topic_changes import TopicChanges, TopicStore
-
-
-class PartsStore(TopicStore, RetentionStore, Protocol):
-    """What is asked of the store."""
-
-    options: StoreOptions
-    arrivals: Arrivals
-    damage: DamagedPlaces
+from broker.topic_changes import TopicChanges
 
 
 class StoreParts:
@@ -39,6 +31,7 @@ class StoreParts:
 
     Attributes:
         log: The commit log.
+        writes: All through which it writes.
         topics: Topics and their queues.
         checkpointer: Writes queue tails and checkpoints.
         index: Finds records by key.
@@ -49,16 +42,30 @@ class StoreParts:
         file_writes: State files of all parts that are saved in steps, one after the other.
     """
 
-    def __init__(self, store: PartsStore, *, given: OpenedFeatures, runtime: Runtime, lock: Lock) -> None:
+    def __init__(
+        self,
+        root: str,
+        *,
+        options: StoreOptions,
+        given: OpenedFeatures,
+        runtime: Runtime,
+        lock: Lock,
+        driver: CommitDriver | None,
+        arrivals: Arrivals,
+        damage: DamagedPlaces,
+    ) -> None:
         """Make the parts; no file is touched before `recover`.
 
         Args:
-            store: The store; its `root` and `options` are set.
+            root: The store's folder.
+            options: File sizes and the like.
             given: The features that it is opened with.
             runtime: Where its files are, time, counts.
             lock: The store's lock, held; `release` gives it back.
+            driver: Whose turns flush the store.
+            arrivals: When its records came.
+            damage: Notes what is damaged.
         """
-        root, options = store.root, store.options
         disk = runtime.disk
         self._root, self._options, self._disk, self._metrics, self._lock = root, options, disk, runtime.metrics, lock
         self._given = given
@@ -85,33 +92,42 @@ class StoreParts:
             root, options, self.log, self.topics, runtime=runtime, file_writes=self.file_writes
         )
         self.index = self.checkpointer.index
+        self.writes = WriteSide(
+            root,
+            self.log,
+            syncing=options.flush == "sync",
+            runtime=runtime,
+            driver=driver,
+            file_writes=self.file_writes,
+            before_write=lambda: self.topic_changes.write_opened(),  # noqa: PLW0108 - made below
+            on_failure=self.index.stop,
+        )
         self.topic_changes = TopicChanges(
-            store,
+            self.writes,
             log=self.log,
             topics=self.topics,
             checkpointer=self.checkpointer,
             runtime=runtime,
-            fail=store.fail,
         )
         self.segment_space = SegmentSpace(
             root,
             log=self.log,
             runtime=runtime,
-            fail=store.fail,
+            fail=self.writes.fail,
             file_writes=self.file_writes,
             published=given.published,
         )
         self.retention = Retention(
-            store,
+            self.writes,
             log=self.log,
             topics=self.topics,
             checkpointer=self.checkpointer,
             space=self.segment_space,
-            arrivals=store.arrivals,
+            arrivals=arrivals,
             runtime=runtime,
         )
         self._checker = UnitChecker(
-            self.log, runtime=runtime, codes=given.unit_codes, fail=store.fail, met=store.damage.met
+            self.log, runtime=runtime, codes=given.unit_codes, fail=self.writes.fail, met=damage.met
         )
 
     def _told_unreadable(self, kind: str, where: str, count: int) -> None:
@@ -153,10 +169,6 @@ class StoreParts:
         self.checkpointer.write(last_record=facts.last_record, store_ms=facts.store_ms)
         self.segment_space.set_aside()
         return facts
-
-    def walk(self, start: int, records_max: int) -> tuple[list[Walked], int]:
-        """Read so many visible records from a commit-log offset on (`broker.log.walk`). Raises OSError."""
-        return walk(self.log, start, self.log.visible_end, records_max=records_max)
 
     def close(self, *, last_record: int, store_ms: int) -> None:
         """Make everything that is visible durable and mark the store as closed well; `release` is still to come.

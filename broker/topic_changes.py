@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
 import structlog
 
-from broker.errors import NO_SPACE, DiskFull, StoreError
+from broker.errors import NO_SPACE, DiskFull
 from broker.format.message_type import MessageType
 from broker.log.commit_log import CommitLog
-from broker.log.durability import AwaitedSteps, DurableStore, WritesFiles, all_durable, saved, writing_nothing
+from broker.log.durability import AwaitedSteps, WriteSide, all_durable, saved, writing_nothing
 from broker.opening.checkpointer import Checkpointer
 from broker.queues.topic_lives import NO_LIFE
 from broker.queues.topics import Topic, Topics, check_wanted, is_system
@@ -38,36 +37,28 @@ def _is_staged(topic: Topic) -> bool:
     return any(queue.next_offset > queue.max_offset for queue in topic.queues)
 
 
-class TopicStore(DurableStore, WritesFiles, Protocol):
-    """What is asked of the store."""
-
-    root: str
-
-
 class TopicChanges:
     """Makes, widens, types and deletes topics of one store."""
 
     def __init__(
         self,
-        store: TopicStore,
+        writes: WriteSide,
         *,
         log: CommitLog,
         topics: Topics,
         checkpointer: Checkpointer,
         runtime: Runtime,
-        fail: Callable[[str, OSError], StoreError],
     ) -> None:
         """Set up.
 
         Args:
-            store: The store.
+            writes: The store's write side.
             log: Its log.
             topics: Its topics, loaded before the first change.
             checkpointer: Told when the last checkpoint names a deleted topic.
             runtime: Its disk has their files, its metrics count refusals.
-            fail: Stops the store's write side for good and returns the error that says so.
         """
-        self._store = store
+        self._writes = writes
         self._log = log
         self._topics = topics
         self._checkpointer = checkpointer
@@ -75,7 +66,6 @@ class TopicChanges:
         self._is_writing = False
         """A write of the topic file is under way beside the loop."""
         self._metrics = runtime.metrics
-        self._fail = fail
 
     @property
     def served(self) -> list[str]:
@@ -146,7 +136,7 @@ class TopicChanges:
         if not topics.unsaved:
             return
         if self._is_writing:
-            self._store.file_writes.finish()
+            self._writes.file_writes.finish()
         try:
             topics.save()
         except OSError as error:
@@ -180,7 +170,7 @@ class TopicChanges:
             return
         try:
             with self._writing():
-                yield from saved(self._store, self._growing(grown))
+                yield from saved(self._writes, self._growing(grown))
         except DiskFull:
             if not all(map(is_system, grown)):
                 raise
@@ -205,7 +195,7 @@ class TopicChanges:
         deleted = set(self._topics.lives.deleted)
         for name in names:
             if name in deleted:
-                raise DiskFull(self._store.root, _FILE_BYTES)
+                raise DiskFull(self._writes.root, _FILE_BYTES)
             logger.warning("topic_file_postponed_disk_full", topic=name)
 
     def _growing(self, grown: Mapping[str, int]) -> FileWrite:
@@ -261,7 +251,7 @@ class TopicChanges:
     def delete(self, name: str) -> None:
         """`deleting` at once, after all that is staged; the calling thread waits for the disk. Raises the same."""
         self._topics.by_name[name]
-        self._store.commit.flush()
+        self._writes.commit.flush()
         run_now(self.deleting(name))
 
     def deleting(self, name: str, *, before: Callable[[], object] = _nothing) -> AwaitedSteps[None]:
@@ -288,23 +278,23 @@ class TopicChanges:
         before()
         with self._writing():
             # What is said of the log's end must hold after a power loss, too.
-            self._store.commit.make_durable()
-            yield from saved(self._store, self._taking_out(topic))
+            self._writes.commit.make_durable()
+            yield from saved(self._writes, self._taking_out(topic))
 
     def _untouched(self, topic: Topic) -> AwaitedSteps[None]:
         """Wait until nothing of a topic is on its way to the disk, and no checkpoint that may be about its files."""
         for _ in range(_WAITS_MAX):
             staged = _is_staged(topic)
-            if not staged and self._store.file_writes.are_idle:
+            if not staged and self._writes.file_writes.are_idle:
                 return
             if staged:
-                yield from all_durable(self._store)
-            yield from saved(self._store, writing_nothing())
+                yield from all_durable(self._writes)
+            yield from saved(self._writes, writing_nothing())
         for _ in range(_WAITS_MAX):
-            self._store.commit.flush()
+            self._writes.commit.flush()
             if not _is_staged(topic):
                 break
-        self._store.file_writes.finish()
+        self._writes.file_writes.finish()
 
     def _taking_out(self, topic: Topic) -> FileWrite:
         topics, name = self._topics, topic.name
@@ -324,7 +314,7 @@ class TopicChanges:
                 yield from queue.removing_files()
         except OSError as error:
             if error.errno not in NO_SPACE:
-                raise self._fail("deleting a topic", error) from error
+                raise self._writes.fail("deleting a topic", error) from error
             # It is deleted all the same; the next opening does the rest.
             logger.warning("topic_deletion_left_to_next_start", topic=name, error=str(error))
         finally:
@@ -368,9 +358,9 @@ class TopicChanges:
     def _check_whole(self) -> None:
         if self._is_writing:
             # Its files are written in steps, and the rest of them are made now.
-            self._store.file_writes.finish()
-        if self._store.failed is not None:
-            raise self._store.failed
+            self._writes.file_writes.finish()
+        if self._writes.failed is not None:
+            raise self._writes.failed
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -379,5 +369,5 @@ class TopicChanges:
         except OSError as error:
             if error.errno in NO_SPACE:
                 self._metrics.counter(REFUSED, "disk_full").add()
-                raise DiskFull(self._store.root, _FILE_BYTES) from error
-            raise self._fail("writing the topic file", error) from error
+                raise DiskFull(self._writes.root, _FILE_BYTES) from error
+            raise self._writes.fail("writing the topic file", error) from error

@@ -205,6 +205,7 @@ class BlockReader:
             self._fail(GapKind.TORN, f"{self._path} ends within its head")
             return
         _, version, kind, _, size = _FIXED.unpack_from(start)
+        # A size from a file is bounded before memory is taken; a larger one fails the sum below.
         body = self._bytes(PREAMBLE_BYTES, size) if size <= _HEAD_BYTES_MAX else b""
         if len(body) < size <= _HEAD_BYTES_MAX:
             self._fail(GapKind.TORN, f"{self._path} ends within its head")
@@ -271,6 +272,7 @@ class BlockReader:
             self._fail(GapKind.DAMAGED, f"{self._path}, block at byte {at}: its checksum is wrong")
             return None
         self.position = at + _BLOCK.size + size
+        assert self.position > at, "each block moves the reader on"
         return payload
 
     def _bytes(self, at: int, size: int) -> bytes:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from broker.runtime.bundle import Runtime
 from upstream.calls.node_calls import NodeCalls
 from upstream.figures.endings import EndingHook
+from upstream.job import GroupQueue, UpstreamJob
 from upstream.progress.progress import Progress
 from upstream.retry.dead_letters import DeadLetters
 from upstream.retry.retry_topic import RetryTopic
-from upstream.source import Broker
+from upstream.source import Broker, RetryQueues, StretchSource
 from upstream.views import FetcherView
 from upstream.waiting.buffer import BufferLimits, PullBuffer
 
@@ -25,6 +27,8 @@ class NodeSeams:
 
     Attributes:
         broker: Where the messages are.
+        retry_queues: Where failed messages wait outside of their queues; None: they wait in place.
+        stretches: Reads queues for clients with offsets of their own; None: there are no low-level topics.
         progress: Trackers and ack journal.
         runtime: Time, loop, counts and log lines.
         endings: Where this group tells what becomes of single messages.
@@ -37,6 +41,8 @@ class NodeSeams:
     broker: Broker
     progress: Progress
     runtime: Runtime
+    retry_queues: RetryQueues | None = None
+    stretches: StretchSource | None = None
     endings: EndingHook = field(default_factory=EndingHook)
     calls: NodeCalls | None = None
     may_hand_out: Callable[[], bool] | None = None
@@ -85,7 +91,7 @@ class GroupParts:
         node: What it has of its node.
         buffer: Its pull buffer.
         dead_letters: Its dead-letter topic.
-        retry_topic: Sends back what failed.
+        retry_topic: Sends back what failed; None where failed messages wait in place.
         fetch_hooks: Who serves its fetches, where its clients do that.
     """
 
@@ -93,5 +99,44 @@ class GroupParts:
     node: NodeSeams
     buffer: PullBuffer
     dead_letters: DeadLetters
-    retry_topic: RetryTopic
+    retry_topic: RetryTopic | None
     fetch_hooks: FetchHooks
+
+
+class FetchedSource:
+    """The source of a low-level generation (`upstream.source.Source`): clients fetch, so it reads and makes nothing."""
+
+    bodies_come_later = False
+    caught_up = True
+
+    def __init__(self, hooks: FetchHooks) -> None:
+        self.lag_max: int | None = None
+        self._hooks = hooks
+
+    def arrived(self) -> None:
+        """Tell who serves fetches."""
+        self._hooks.arrived()
+
+    def read(self, count: int) -> list[UpstreamJob]:
+        """Give nothing."""
+        return []
+
+    def add_group_queue(self, group_queue: GroupQueue) -> None:
+        """Who serves fetches looks at the group's queues itself."""
+
+    def close(self) -> None:
+        """Nothing is under way."""
+
+    def fetch(self, jobs: Sequence[UpstreamJob], there: Callable[[list[UpstreamJob]], None]) -> list[UpstreamJob]:
+        """Of no jobs all bodies are at hand."""
+        return list(jobs)
+
+    def body(self, job: UpstreamJob) -> NoReturn:
+        """There is no job."""
+        raise AssertionError(f"{job} of a low-level topic")
+
+    load = stored_ms = message_id = located = body
+
+    def slices(self, jobs: Sequence[UpstreamJob]) -> NoReturn:
+        """There is no job."""
+        raise AssertionError(f"{jobs} of a low-level topic")

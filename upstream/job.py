@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from broker.runtime.accelerators import accelerated
 from pyddmq.actions import BodyUnprocessable, Failed, Message, Outgoing, Status
 from upstream.history import JobHistory
-from upstream.message_holder import CallOut, Holder, Made
+from upstream.message_holder import CallOut, Holder, MadeBody
 from upstream.state import JobState
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ class JobFields:
         self.successor: UpstreamJob | None = None
         self.history: JobHistory | None = None
         self.record: memoryview | None = None
-        self.made: Made | None = None
+        self.made: MadeBody | None = None
         self._message: Message | None = None
         self._outgoing: Outgoing | None = None
         self._data: Any = None

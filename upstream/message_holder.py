@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, Protocol
 
 
@@ -29,14 +30,21 @@ class Holder(Protocol):
         ...
 
 
-class Made(Protocol):
-    """A body that actions made.
+BODY_BYTES = 160
+"""What a body takes beside its bytes; measured on 64-bit CPython 3.11."""
 
-    Attributes:
-        data: Its bytes.
-    """
 
-    data: bytes
+class MadeBody:
+    """A body, for as long as its job lives."""
+
+    __slots__ = ("_freed", "data")
+
+    def __init__(self, data: bytes, freed: deque[int]) -> None:
+        self.data = data
+        self._freed = freed
+
+    def __del__(self) -> None:
+        self._freed.append(len(self.data) + BODY_BYTES)
 
 
 class CallOut(Protocol):

@@ -227,10 +227,6 @@ class Broker(Times, Protocol):
         """Name of the topic in which a group's dead letters stand."""
         ...
 
-    def retry_topic(self, group: str) -> str:
-        """Name of the topic in which what a group failed comes again (D37)."""
-        ...
-
     def is_dead_letter_topic(self, topic: str) -> bool:
         """Whether a topic holds dead letters, of whichever group."""
         ...
@@ -269,23 +265,6 @@ class Broker(Times, Protocol):
         """
         ...
 
-    def read_stretch(
-        self, queue: QueueView, start: int, count_max: int, bytes_max: int, wanted: MessageFilter, *, times: bool
-    ) -> Stretch:
-        """Read a queue for who keeps an offset of its own; no job is made, and nobody's position moves.
-
-        One call does bounded work: it may return without a message although there are some behind `next_offset`.
-
-        Args:
-            queue: Any queue of this broker.
-            start: First offset wanted; from `min_offset` to `max_offset`.
-            count_max: Messages at most.
-            bytes_max: What they may take together. The first one is read whatever it takes, if this is above 0.
-            wanted: Which of them.
-            times: Whether their times are wanted, too.
-        """
-        ...
-
     def append_dead_letter(self, group: str, job: UpstreamJob, reason: str, done: Appended) -> None:
         """Append the dead letter of a job (D16), which names the message that it replaces.
 
@@ -303,6 +282,39 @@ class Broker(Times, Protocol):
         """Give such a dead letter up: its `done` is not called. False: it is under way, or done."""
         ...
 
+    def replaced_by_dead_letters(self, queue: QueueView, start: int) -> Iterator[DeadLetterOrigin]:
+        """Yield what the dead letters of a queue replace from an offset on; unreadable ones are left out."""
+        ...
+
+
+class StretchSource(Protocol):
+    """A broker whose queues can be read by clients that keep their own offsets (low-level topics)."""
+
+    def read_stretch(
+        self, queue: QueueView, start: int, count_max: int, bytes_max: int, wanted: MessageFilter, *, times: bool
+    ) -> Stretch:
+        """Read a queue for who keeps an offset of its own; no job is made, and nobody's position moves.
+
+        One call does bounded work: it may return without a message although there are some behind `next_offset`.
+
+        Args:
+            queue: Any queue of this broker.
+            start: First offset wanted; from `min_offset` to `max_offset`.
+            count_max: Messages at most.
+            bytes_max: What they may take together. The first one is read whatever it takes, if this is above 0.
+            wanted: Which of them.
+            times: Whether their times are wanted, too.
+        """
+        ...
+
+
+class RetryQueues(Protocol):
+    """A broker in which a failed message can leave its queue until its next attempt (D37)."""
+
+    def retry_topic(self, group: str) -> str:
+        """Name of the topic in which what a group failed comes again (D37)."""
+        ...
+
     def append_retry(self, group: str, job: UpstreamJob, wait_ms: int, done: Appended) -> None:
         """Append a failed job's message, with its counts: after a wait it comes again (D37).
 
@@ -314,10 +326,6 @@ class Broker(Times, Protocol):
 
     def retry_queues(self, group: str) -> Sequence[QueueView]:
         """Return the queues where `append_retry` leaves records; those of other topics than the group's are shared."""
-        ...
-
-    def replaced_by_dead_letters(self, queue: QueueView, start: int) -> Iterator[DeadLetterOrigin]:
-        """Yield what the dead letters of a queue replace from an offset on; unreadable ones are left out."""
         ...
 
     def replaced_by_retries(self, queue: QueueView, start: int) -> Iterator[DeadLetterOrigin]:

@@ -14,7 +14,7 @@ import msgspec
 from pydantic import AfterValidator, Field
 
 from actions.script.cel import CelError, compile_expression, moment
-from actions.script.outcome import OnError, on_error_setting, settle
+from actions.script.python_action import OnError, on_error_setting, settle
 from actions.tombstones import is_tombstone
 from conf.base import Model, Reload, setting
 from pyddmq.actions import Action, BodyUnprocessable, Failed, Job, MessageUnreadable, Status

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
+from broker.runtime.sealed_file import SealedFile
 from broker.runtime.seams import Disk
-from broker.runtime.state_file import SealedFile
 from upstream.calls.seams import Tasks, Threads
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from actions.transform.exact_json import text_of
-from actions.transform.missing import JsonPathText, OnMissing, found, missing_setting
+from actions.transform.transit import JsonPathText, OnMissing, found, missing_setting
 from conf.base import Model, Reload, setting
 from conf.json_path import MISSING, compile_getter
 from pyddmq.actions import Action, Job, Status

@@ -11,14 +11,52 @@ Here an object that is not the action's own is copied before it is changed.
 from __future__ import annotations
 
 import itertools
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from actions.transform.missing import JsonPathText, OnMissing, found, missing_setting
 from conf.base import Model, Reload, setting
-from conf.json_path import MISSING, Steps, compile_getter, full_path, plain_steps
-from pyddmq.actions import Action, Job, Status, Unprocessable
+from conf.json_path import MISSING, Steps, compile_getter, full_path, parse_path, plain_steps
+from pyddmq.actions import Action, Context, Job, Status, Unprocessable
+
+# What becomes of a message that lacks a field which a transforming action is to take from it (W23).
+
+
+OnMissing = Literal["fail", "skip", "null"]
+
+
+def _check_path(text: str) -> str:
+    parse_path(text)
+    return full_path(text)
+
+
+JsonPathText = Annotated[str, AfterValidator(_check_path)]
+"""A JSON path of the configuration; comes back in its full spelling."""
+
+
+def missing_setting() -> Any:
+    """Make the option `missing`."""
+    return setting(
+        "skip",
+        "For a field that is missing or null: `skip` omits it, `null` writes null, `fail` dead-letters the "
+        "message, since no retry can add the field. Counted in every case.",
+        reload=Reload.GENERATION,
+    )
+
+
+def found(value: Any, name: str, path: str, on_missing: OnMissing, context: Context) -> Any:
+    """Return a value that a getter found, None where null is to be written, or MISSING where nothing is.
+
+    Raises:
+        Unprocessable: It is missing, and that is to be a failure; the text names field and path.
+    """
+    if value is not MISSING and value is not None:
+        return value
+    context.count("missing")
+    if on_missing == "fail":
+        raise Unprocessable(f"{name}: the body has nothing at {path}")
+    return None if on_missing == "null" else MISSING
+
 
 INDEX_MAX = 999
 """Of a list that a target path names: a higher one would fill memory with nulls."""

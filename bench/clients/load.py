@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Sequence
+from functools import cache
 from typing import Protocol
 
 from bench.clients import resp
@@ -48,35 +49,32 @@ def stamp_of(body: bytes | bytearray | memoryview) -> tuple[int, int]:
     return stamp, number
 
 
-def _connect(address: tuple[str, int]) -> socket.socket:
-    connection = socket.create_connection(address, timeout=60)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connection
-
-
 class Connection(Protocol):
     """What a measurement needs of a server's client; one connection, one request outstanding unless said otherwise."""
 
     socket: socket.socket
 
-    def prepare(self, batch: int) -> Sequence[bytes]:
-        """Encode publishes of `batch` messages each, together going once round all keys, in turn."""
+    def request(self, number: int) -> bytes:
+        """Encode the publish of a batch, its first message by number; the same messages come back after all keys."""
         ...
 
     def one(self, body: bytes, number: int) -> bytes:
         """Encode a publish of one message."""
         ...
 
-    def publish(self, request: bytes) -> None:
-        """Send a publish and wait until it is answered."""
-        ...
-
     def published(self) -> int:
         """Receive what is there (at least something) and return how many publishes it answers."""
         ...
 
-    def pull(self, batch: int, linger_ms: int) -> list[bytes]:
-        """Acknowledge what the pull before returned, and pull: the bodies, none when nothing came in time."""
+    def ask(self, batch: int, linger_ms: int) -> None:
+        """Acknowledge what the pull before returned, and send a pull."""
+        ...
+
+    def pulled(self) -> list[bytes] | None:
+        """Receive what is there, and return the bodies that the pull got, none when nothing came in time.
+
+        None while the answer is not complete.
+        """
         ...
 
     def finish(self) -> None:
@@ -84,66 +82,30 @@ class Connection(Protocol):
         ...
 
 
-class NodeConnection:
-    """A connection to one of the node's Thrift ports.
+def pull(connection: Connection, batch: int, linger_ms: int) -> list[bytes]:
+    """Acknowledge, pull, and wait for the answer."""
+    connection.ask(batch, linger_ms)
+    while (bodies := connection.pulled()) is None:
+        pass
+    return bodies
 
-    Args:
-        address: The producer's or the consumer's port.
-        topic: Topic to publish to.
-        group: Group to pull for; acknowledgements ride on the next pull.
-    """
 
-    def __init__(self, address: tuple[str, int], topic: bytes, group: bytes) -> None:
-        self.socket = _connect(address)
-        self._topic = topic
-        self._group = group
+class Receiving:
+    """A connection and what it has received."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.socket = socket.create_connection(address, timeout=60)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray()
-        self._held: list[Pulled] = []
 
-    def prepare(self, batch: int) -> Sequence[bytes]:
-        return [
-            publish_frame([self._message(body_of(), number) for number in range(start, start + batch)])
-            for start in range(0, _round(batch), batch)
-        ]
-
-    def one(self, body: bytes, number: int) -> bytes:
-        return publish_frame([self._message(body, number)])
-
-    def _message(self, body: bytes, number: int) -> Message:
-        return Message(self._topic, key_of(number), body, TAG, PROPERTIES)
-
-    def publish(self, request: bytes) -> None:
-        self.socket.sendall(request)
-        check_publish_reply(self._frame())
-
-    def published(self) -> int:
-        self._receive()
-        count = 0
-        while (frame := self._take()) is not None:
-            check_publish_reply(frame)
-            count += 1
-        return count
-
-    def pull(self, batch: int, linger_ms: int) -> list[bytes]:
-        self.socket.sendall(pull_frame(self._group, batch, linger_ms, self._held))
-        pulled = scan_pull_reply(self._frame())
-        self._held = [] if pulled is None else [pulled]
-        return [] if pulled is None else [bytes(body[: _STAMP.size]) for body in pulled.bodies]
-
-    def finish(self) -> None:
-        if self._held:
-            self.socket.sendall(submit_frame(self._group, self._held))
-            check_submit_reply(self._frame())
-        self.socket.close()
-
-    def _frame(self) -> bytes:
-        while True:
-            frame = self._take()
-            if frame is not None:
-                return frame
-            self._receive()
+    def _receive(self) -> None:
+        data = self.socket.recv(_RECEIVE_BYTES)
+        if not data:
+            raise ConnectionError("the server closed the connection")
+        self._buffer += data
 
     def _take(self) -> bytes | None:
+        """Take a frame that follows its length in 4 bytes; None if it is not complete."""
         if len(self._buffer) < 4:
             return None
         end = 4 + _LENGTH.unpack_from(self._buffer)[0]
@@ -153,96 +115,158 @@ class NodeConnection:
         del self._buffer[:end]
         return frame
 
-    def _receive(self) -> None:
-        data = self.socket.recv(_RECEIVE_BYTES)
-        if not data:
-            raise ConnectionError("the node closed the connection")
-        self._buffer += data
+    def _frame(self) -> bytes:
+        while (frame := self._take()) is None:
+            self._receive()
+        return frame
 
 
-class RedisConnection:
-    """A connection to Redis: XADD in pipelines, XREADGROUP with the XACK of the batch before in the same write."""
+class NodeConnection(Receiving):
+    """A connection to one of the node's Thrift ports.
 
-    def __init__(self, address: tuple[str, int], stream: bytes, group: bytes) -> None:
-        self.socket = _connect(address)
-        self._stream = stream
+    Args:
+        address: The producer's or the consumer's port.
+        topic: Topic to publish to.
+        group: Group to pull for; acknowledgements ride on the next pull.
+        batch: Messages of a request.
+    """
+
+    def __init__(self, address: tuple[str, int], topic: bytes, group: bytes, batch: int = 1) -> None:
+        super().__init__(address)
+        self._topic = topic
         self._group = group
-        self._buffer = bytearray()
-        self._held: Sequence[bytes] = ()
-        self._expected = 1
+        self._batch = batch
+        self._held: list[Pulled] = []
 
-    def make_group(self) -> None:
-        """Create stream and group, the group at the stream's start."""
-        self.socket.sendall(resp.command(b"XGROUP", b"CREATE", self._stream, self._group, b"0", b"MKSTREAM"))
-        self._replies(1)
-
-    def prepare(self, batch: int) -> Sequence[bytes]:
-        self._expected = batch
-        return [
-            b"".join(self.one(body_of(), number) for number in range(start, start + batch))
-            for start in range(0, _round(batch), batch)
-        ]
+    def request(self, number: int) -> bytes:
+        return _node_request(self._topic, self._batch, number % _round(self._batch))
 
     def one(self, body: bytes, number: int) -> bytes:
-        fields = [b"key", key_of(number), b"tag", TAG, *(word for pair in PROPERTIES for word in pair), b"body", body]
-        return resp.command(b"XADD", self._stream, b"*", *fields)
-
-    def publish(self, request: bytes) -> None:
-        self.socket.sendall(request)
-        self._replies(self._expected)
+        return publish_frame([Message(self._topic, key_of(number), body, TAG, PROPERTIES)])
 
     def published(self) -> int:
         self._receive()
         count = 0
-        while (end := resp.reply_end(self._buffer, 0)) is not None:
-            self._check(0)
-            del self._buffer[:end]
+        while (frame := self._take()) is not None:
+            check_publish_reply(frame)
             count += 1
         return count
 
-    def pull(self, batch: int, linger_ms: int) -> list[bytes]:
+    def ask(self, batch: int, linger_ms: int) -> None:
+        self.socket.sendall(pull_frame(self._group, batch, linger_ms, self._held))
+
+    def pulled(self) -> list[bytes] | None:
+        self._receive()
+        frame = self._take()
+        if frame is None:
+            return None
+        pulled = scan_pull_reply(frame)
+        self._held = [] if pulled is None else [pulled]
+        return [] if pulled is None else [bytes(body[: _STAMP.size]) for body in pulled.bodies]
+
+    def finish(self) -> None:
+        if self._held:
+            self.socket.sendall(submit_frame(self._group, self._held))
+            check_submit_reply(self._frame())
+        self.socket.close()
+
+
+@cache
+def _node_request(topic: bytes, batch: int, start: int) -> bytes:
+    numbers = range(start, start + batch)
+    return publish_frame([Message(topic, key_of(number), body_of(), TAG, PROPERTIES) for number in numbers])
+
+
+class RedisConnection(Receiving):
+    """A connection to Redis: XADD in pipelines, XREADGROUP with the XACK of the batch before in the same write."""
+
+    def __init__(self, address: tuple[str, int], stream: bytes, group: bytes, batch: int = 1) -> None:
+        super().__init__(address)
+        self._stream = stream
+        self._group = group
+        self._batch = batch
+        self._answered = 0
+        self._held: Sequence[bytes] = ()
+
+    def make_group(self) -> None:
+        """Create stream and group, the group at the stream's start."""
+        self.socket.sendall(resp.command(b"XGROUP", b"CREATE", self._stream, self._group, b"0", b"MKSTREAM"))
+        self._reply()
+
+    def request(self, number: int) -> bytes:
+        return _redis_request(self._stream, self._batch, number % _round(self._batch))
+
+    def one(self, body: bytes, number: int) -> bytes:
+        return _xadd(self._stream, body, number)
+
+    def published(self) -> int:
+        self._receive()
+        while self._next_reply() is not None:
+            self._answered += 1
+        whole, self._answered = divmod(self._answered, self._batch)
+        return whole
+
+    def ask(self, batch: int, linger_ms: int) -> None:
         block = [b"BLOCK", b"%d" % linger_ms] if linger_ms else []
         read = resp.command(
             *(b"XREADGROUP", b"GROUP", self._group, b"bench", b"COUNT", b"%d" % batch),
             *block,
             *(b"STREAMS", self._stream, b">"),
         )
-        held = len(self._held)
-        ack = resp.command(b"XACK", self._stream, self._group, *self._held) if held else b""
-        self.socket.sendall(ack + read)
-        reply = self._replies(2 if held else 1)
-        if held and not reply.startswith(b":%d\r\n" % held):
-            raise ConnectionError(f"Redis took other acknowledgements than sent: {bytes(reply[:60])!r}")
+        self.socket.sendall(self._acknowledgement() + read)
+
+    def pulled(self) -> list[bytes] | None:
+        self._receive()
+        if self._held and not self._acknowledged():
+            return None
+        reply = self._next_reply()
+        if reply is None:
+            return None
         self._held = resp.entry_ids(reply)
         return _bodies(reply)
 
     def finish(self) -> None:
         if self._held:
-            self.socket.sendall(resp.command(b"XACK", self._stream, self._group, *self._held))
-            self._replies(1)
+            self.socket.sendall(self._acknowledgement())
+            self._reply()
         self.socket.close()
 
-    def _replies(self, count: int) -> bytearray:
-        """Receive `count` replies and return their bytes."""
-        pos = 0
-        for _ in range(count):
-            while (end := resp.reply_end(self._buffer, pos)) is None:
-                self._receive()
-            self._check(pos)
-            pos = end
-        replies = self._buffer[:pos]
-        del self._buffer[:pos]
-        return replies
+    def _acknowledgement(self) -> bytes:
+        return resp.command(b"XACK", self._stream, self._group, *self._held) if self._held else b""
 
-    def _check(self, pos: int) -> None:
-        if self._buffer[pos] == ord("-"):
-            raise ConnectionError(f"Redis refused: {bytes(self._buffer[pos : pos + 120])!r}")
+    def _acknowledged(self) -> bool:
+        reply = self._next_reply()
+        if reply is None:
+            return False
+        if reply != b":%d\r\n" % len(self._held):
+            raise ConnectionError(f"Redis took other acknowledgements than sent: {bytes(reply[:60])!r}")
+        self._held = ()
+        return True
 
-    def _receive(self) -> None:
-        data = self.socket.recv(_RECEIVE_BYTES)
-        if not data:
-            raise ConnectionError("Redis closed the connection")
-        self._buffer += data
+    def _reply(self) -> bytearray:
+        while (reply := self._next_reply()) is None:
+            self._receive()
+        return reply
+
+    def _next_reply(self) -> bytearray | None:
+        """Take a reply; None if it is not complete."""
+        if not self._buffer or (end := resp.reply_end(self._buffer, 0)) is None:
+            return None
+        if self._buffer[0] == ord("-"):
+            raise ConnectionError(f"Redis refused: {bytes(self._buffer[:120])!r}")
+        reply = self._buffer[:end]
+        del self._buffer[:end]
+        return reply
+
+
+def _xadd(stream: bytes, body: bytes, number: int) -> bytes:
+    fields = [b"key", key_of(number), b"tag", TAG, *(word for pair in PROPERTIES for word in pair), b"body", body]
+    return resp.command(b"XADD", stream, b"*", *fields)
+
+
+@cache
+def _redis_request(stream: bytes, batch: int, start: int) -> bytes:
+    return b"".join(_xadd(stream, body_of(), number) for number in range(start, start + batch))
 
 
 _BODY_MARK = b"\r\n$4\r\nbody\r\n$%d\r\n" % BODY_BYTES

@@ -10,13 +10,25 @@ import ssl
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from multiprocessing.connection import Connection as Pipe
 from typing import Any, Literal, NamedTuple
 
-from bench.clients.load import Connection, NodeConnection, RedisConnection, body_of, stamp_of
+from bench.clients.load import KEYS, Connection, NodeConnection, RedisConnection, body_of, pull, stamp_of
+from bench.clients.nats import NatsConnection
+from bench.clients.remoting import RocketConnection
 from bench.servers.processes import BenchError
 
+Kind = Literal["pyddmq", "redis", "nats", "nats, synced", "rocketmq"]
+"""Servers; NATS syncs each two minutes, or each write."""
+CONNECTIONS: dict[Kind, Callable[[tuple[str, int], bytes, bytes, int], Connection]] = {
+    "pyddmq": NodeConnection,
+    "redis": RedisConnection,
+    "nats": NatsConnection,
+    "nats, synced": NatsConnection,
+    "rocketmq": RocketConnection,
+}
+_END = object()
 PULL_LINGER_MS = 2_000
 QUIET_PULLS_MAX = 60
 """Empty pulls in a row (each as long as the linger) after which a consumer gives up."""
@@ -24,57 +36,97 @@ ANSWER_SECONDS_MAX = 120.0
 
 
 class Target(NamedTuple):
-    """Where a client goes: the server's kind, its two ports (equal for Redis), topic (stream) and group.
+    """Where a client goes: the server's kind, its two ports (equal for rivals), topic (stream) and group.
 
     With `ca`, the file of a CA, by TLS.
     """
 
-    kind: Literal["pyddmq", "redis"]
+    kind: Kind
     publish_address: tuple[str, int]
     pull_address: tuple[str, int]
     topic: bytes
     group: bytes
     ca: str | None = None
 
-    def connect(self, *, pull: bool) -> Connection:
-        """Open a connection for publishing or for pulling."""
+    def connect(self, *, pull: bool, batch: int = 1, queue: int = 0) -> Connection:
+        """Open a connection for publishing or for pulling; `queue` is its own, where a server has such."""
         address = self.pull_address if pull else self.publish_address
-        make = NodeConnection if self.kind == "pyddmq" else RedisConnection
-        connection = make(address, self.topic, self.group)
+        connection = CONNECTIONS[self.kind](address, self.topic, self.group, batch)
+        if isinstance(connection, RocketConnection):
+            connection.queue = queue
         if self.ca is not None:
             context = ssl.create_default_context(cafile=self.ca)
             connection.socket = context.wrap_socket(connection.socket, server_hostname=address[0])
         return connection
 
 
-def publish_load(target: Target, batch: int, count: int) -> float:
-    """Publish `count` messages in batches, one request at a time; returns the seconds that it took."""
-    connection = target.connect(pull=False)
-    requests = connection.prepare(batch)
-    begun = time.perf_counter()
-    for number in range(count // batch):
-        connection.publish(requests[number % len(requests)])
-    seconds = time.perf_counter() - begun
-    connection.socket.close()
-    return seconds
+def publish_load(target: Target, batch: int, count: int, clients: int = 1) -> float:
+    """Publish `count` messages in batches, each client one request at a time; returns the seconds that it took."""
+    connections = [target.connect(pull=False, batch=batch, queue=queue) for queue in range(clients)]
+    # Encoded now, where a connection keeps what it encoded.
+    for number in range(0, KEYS * batch, batch):
+        connections[0].request(number)
+    firsts = iter(range(0, clients * batch, batch))
+
+    def client(connection: Connection) -> Generator[None, None, None]:
+        # Clients take turns with the keys: none is in all requests of a moment.
+        for number in range(next(firsts), count - count % (clients * batch), clients * batch):
+            connection.socket.sendall(connection.request(number))
+            yield
+            while not connection.published():
+                yield
+        connection.socket.close()
+
+    return _all(connections, client)
 
 
-def pull_load(target: Target, batch: int, count: int) -> float:
+def pull_load(target: Target, batch: int, count: int, clients: int = 1) -> float:
     """Pull and acknowledge `count` messages; returns the seconds from the first pull to the last acknowledgement.
 
     Raises:
         BenchError: The server ran out of messages before.
     """
-    connection = target.connect(pull=True)
-    left, quiet = count, 0
+    connections = [target.connect(pull=True, queue=queue) for queue in range(clients)]
+
+    def client(connection: Connection) -> Generator[None, None, None]:
+        left, quiet = count // clients, 0
+        while left > 0:
+            connection.ask(min(batch, left), PULL_LINGER_MS)
+            yield
+            while (bodies := connection.pulled()) is None:
+                yield
+            left -= len(bodies)
+            quiet = 0 if bodies else quiet + 1
+            if quiet == QUIET_PULLS_MAX:
+                raise BenchError(f"{left} of {count // clients} messages did not come")
+        connection.finish()
+
+    return _all(connections, client)
+
+
+def _all(connections: Sequence[Connection], client: Callable[[Connection], Generator[None, None, None]]) -> float:
+    """Run clients until all have ended; each goes on when its server has sent something. Returns the seconds.
+
+    Raises:
+        BenchError: A server sends nothing for too long.
+    """
+    poller = select.epoll()
+    running: dict[int, Generator[None, None, None]] = {}
     begun = time.perf_counter()
-    while left > 0:
-        got = len(connection.pull(min(batch, left), PULL_LINGER_MS))
-        left -= got
-        quiet = 0 if got else quiet + 1
-        if quiet == QUIET_PULLS_MAX:
-            raise BenchError(f"{left} of {count} messages did not come")
-    connection.finish()
+    for connection in connections:
+        each = client(connection)
+        if next(each, _END) is not _END:
+            running[connection.socket.fileno()] = each
+            poller.register(connection.socket, select.EPOLLIN)
+    while running:
+        ready = poller.poll(ANSWER_SECONDS_MAX)
+        if not ready:
+            raise BenchError(f"{len(running)} clients wait for an answer")
+        for number, _ in ready:
+            if next(running[number], _END) is _END:
+                # Its socket is closed, and no more polled.
+                del running[number]
+    poller.close()
     return time.perf_counter() - begun
 
 
@@ -122,7 +174,7 @@ def parked_pull(target: Target, count: int) -> list[int]:
     taken: list[int] = []
     quiet = 0
     while len(taken) < count:
-        bodies = connection.pull(32, PULL_LINGER_MS)
+        bodies = pull(connection, 32, PULL_LINGER_MS)
         now = time.monotonic_ns()
         taken.extend(now - stamp_of(body)[0] for body in bodies)
         quiet = 0 if bodies else quiet + 1
@@ -161,6 +213,12 @@ class ClientProcess:
         if not fine:
             raise BenchError(f"a client failed:\n{value}")
         return value
+
+    def stop(self) -> None:
+        """End it, without a result."""
+        self._process.terminate()
+        self._process.join()
+        self._pipe.close()
 
 
 def _run(pipe: Pipe, core: int, function: Callable[..., Any], arguments: tuple[object, ...]) -> None:

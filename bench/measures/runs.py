@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bench.clients.load import RedisConnection
-from bench.clients.processes import ClientProcess, Target, open_loop_publish, parked_pull, publish_load, pull_load
+from bench.clients.processes import ClientProcess, Kind, Target, open_loop_publish, parked_pull, publish_load, pull_load
 from bench.servers.processes import Cores, Cost, Memory, Node, Redis, ServerProcess
-
-Kind = Literal["pyddmq", "redis", "rocketmq"]
 
 TOPIC = "bench"
 GROUP = "bench-pullers"
@@ -30,8 +28,7 @@ node:
   logLevel: warning
   maxLingerTime: 30000
 topics:
-  bench: {queues: %d}
-  idle: {queues: 8}
+%s
 groups:
 """
 _GROUP = """\
@@ -46,9 +43,15 @@ _GROUP = """\
 """
 
 
-def node_config(*groups: str, queues: int = 8) -> str:
-    """Return the node's configuration with these groups."""
-    return _NODE % queues + ("".join(groups) or "  []\n")
+def node_config(*groups: str, queues: int = 8, topics: Sequence[str] = (TOPIC, "idle")) -> str:
+    """Return the node's configuration with these topics and groups."""
+    listed = "\n".join(f"  {topic}: {{queues: {queues}}}" for topic in topics)
+    return _NODE % listed + ("".join(groups) or "  []\n")
+
+
+def group_config(group: str, topic: str) -> str:
+    """Return the part of a group that pulls from a topic, in order per key."""
+    return _GROUP % (group, topic)
 
 
 _TLS = """
@@ -59,8 +62,8 @@ tls:
   consumer: {{port: 0}}
 """
 
-BENCH_GROUP = _GROUP % (GROUP, TOPIC)
-_IDLE_GROUP = _GROUP % ("bench-idle", "idle")
+BENCH_GROUP = group_config(GROUP, TOPIC)
+IDLE_GROUP = group_config("bench-idle", "idle")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +71,8 @@ class Figures:
     """What one measurement gave. Figures that it does not have are None.
 
     Attributes:
-        measure: publish, pull, latency, memory, timers and timer burst, or quiet, busy and hostile.
-        server: pyddmq, redis or, for timers, rocketmq.
+        measure: Its name, such as publish.
+        server: The node or a rival.
         batch: Messages per request.
         messages: How many were measured.
         cpu_us: Server CPU (user and system) per message in microseconds.
@@ -79,12 +82,14 @@ class Figures:
         ack_ms: The same, to the publish's answer.
         memory: Point -> bytes: own at the start, after a tenth, at the end, at most; mapped files at most.
         facts: What else a measurement gives, by name.
+        clients: How many at once.
     """
 
     measure: str
     server: Kind
     batch: int
     messages: int
+    clients: int = 1
     cpu_us: float | None = None
     core_us: float | None = None
     per_second: float | None = None
@@ -139,10 +144,10 @@ class _Server:
             connection.finish()
             return Cost(0.0, 0.0)
         before = self.process.cost()
-        self.node.reconfigure(node_config(_IDLE_GROUP) + self._section)
+        self.node.reconfigure(node_config(IDLE_GROUP) + self._section)
         self.process.wait_idle()
         cost = self.process.cost().since(before)
-        self.node.reconfigure(node_config(_IDLE_GROUP, BENCH_GROUP) + self._section)
+        self.node.reconfigure(node_config(IDLE_GROUP, BENCH_GROUP) + self._section)
         return cost
 
 
@@ -281,9 +286,9 @@ def profile(measure: Literal["publish", "pull"], folder: Path, where: Cores, *, 
         server.process.wait_idle()
         if measure == "pull":
             # All that is done for the group's messages is wanted, so the profiler is on before the group is there.
-            server.node.reconfigure(node_config(_IDLE_GROUP))
+            server.node.reconfigure(node_config(IDLE_GROUP))
             server.node.begin_profile()
-            server.node.reconfigure(node_config(_IDLE_GROUP, BENCH_GROUP))
+            server.node.reconfigure(node_config(IDLE_GROUP, BENCH_GROUP))
             load = pull_load
         else:
             server.node.begin_profile()

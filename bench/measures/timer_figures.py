@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from bench.measures.runs import Figures, Kind, percentiles
+from bench.clients.processes import Kind
+from bench.measures.runs import Figures, percentiles
 
 PENDING_FROM_MS = 3_600_000
 PENDING_SPREAD_MS = 4 * 3_600_000

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.clients.compact import Message, publish_frame
-from bench.clients.load import NodeConnection, body_of, key_of, stamp_of
+from bench.clients.load import NodeConnection, body_of, key_of, pull, stamp_of
 from bench.clients.processes import PULL_LINGER_MS, QUIET_PULLS_MAX, ClientProcess, Target, open_loop_publish
 from bench.measures.runs import BENCH_GROUP, GROUP, LEAD_NS, TOPIC, Figures, node_config
 from bench.measures.timer_figures import (
@@ -51,9 +51,7 @@ _BURST_LEADS_MS = (3_000, 10_000, 60_000)
 def timers(folder: Path, where: Cores, plan: TimerPlan) -> list[Figures]:
     """Measure all of it on one node; returns the steady lateness, and the burst."""
     say("  SIGKILL, and a start, with nothing stored")
-    config = node_config(BENCH_GROUP, _OTHER, queues=1).replace(
-        "idle: {queues: 8}", f"idle: {{queues: 1}}\n  {BURST_TOPIC}: {{queues: 1}}"
-    )
+    config = node_config(BENCH_GROUP, _OTHER, queues=1, topics=(TOPIC, OTHER_TOPIC, BURST_TOPIC))
     with tempfile.TemporaryDirectory(dir=folder, prefix="timers-") as own:
         node = Node(Path(own), config, core=where.server)
         try:
@@ -192,7 +190,9 @@ def publish_timers(target: Target, count: int, begin_ms: int, spacing_ms: float)
             due_ms = begin_ms + int(number * spacing_ms)
             body = body_of(due_ms * 1_000_000, number)
             batch.append(Message(target.topic, key_of(number), body, b"", (), due_ms))
-        connection.publish(publish_frame(batch))
+        connection.socket.sendall(publish_frame(batch))
+        while not connection.published():
+            pass
     connection.socket.close()
     return time.perf_counter() - begun
 
@@ -216,7 +216,7 @@ def _pull(target: Target, count: int, now: Any, *, quiet_max: int) -> list[tuple
     taken: list[tuple[int, int]] = []
     quiet = 0
     while len(taken) < count:
-        bodies = connection.pull(_BATCH, PULL_LINGER_MS)
+        bodies = pull(connection, _BATCH, PULL_LINGER_MS)
         at = now()
         taken.extend((stamp_of(body)[0], at) for body in bodies)
         quiet = 0 if bodies else quiet + 1

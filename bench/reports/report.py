@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.measures.runs import Figures
-from bench.reports import timer_report
-from bench.reports.behind import behind
+from bench.reports import requests, timer_report
 from bench.servers.processes import BenchError, Cores, redis_version
 from broker.runtime.accelerators import AcceleratorState, states
 
 _MIB = 1024 * 1024
+_LEFT_OUT = ("server_core", "client_core", "kernel", "isal", "uvloop", "leaves_compiled")
+"""Facts for the file of figures alone."""
 LOAD_MAX = 0.5
 """Load before a run from which on the report says that other work was in its way."""
 
@@ -74,26 +75,36 @@ def _file_system(folder: Path) -> str:
     return found
 
 
-def markdown(results: Sequence[Figures], facts: dict[str, Any]) -> str:
-    """Return the tables with the rivals beside the node, where it is behind them, and what it was measured on."""
-    parts = [
-        _throughput(results),
-        _latency(results),
-        _hostile(results),
-        _push(results),
-        _actions(results),
-        _memory(results),
-    ]
-    parts.append(timer_report.tables(results))
-    parts.append(behind(results))
-    head = "Medians, smallest and largest in parentheses; CPU is the server's. What is measured: docs/performance.md.\n"
-    what = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
-    text = "\n".join(part for part in (head, *parts) if part) + f"\nMeasured on: {what}.\n"
-    load = float(facts.get("load_before", 0))
+def sections(results: Sequence[Figures], facts: dict[str, Any]) -> dict[str, str]:
+    """Return the tables of what was measured, by the name of their marks in the document."""
+    found = {
+        "requests": requests.tables(results, quiet=load_before(facts) <= LOAD_MAX),
+        "batches": _throughput(results),
+        "latency": _latency(results),
+        "idle": _idle(results),
+        "light": _light(results),
+        "hostile": _hostile(results),
+        "push": _push(results),
+        "actions": _actions(results),
+        "memory": _memory(results),
+        "timers": timer_report.tables(results),
+    }
+    what = f"\n{machine(facts)}\n"
+    return {name: text + what for name, text in found.items() if text}
+
+
+def load_before(facts: dict[str, Any]) -> float:
+    """Return the machine's load before the run."""
+    return float(facts.get("load_before", 0))
+
+
+def machine(facts: dict[str, Any]) -> str:
+    """Return a sentence on what was measured, and on which machine; it warns of other work on it."""
+    shown = {name: value for name, value in facts.items() if value is not None and name not in _LEFT_OUT}
+    text = f"Measured on: {', '.join(f'{name} {value}' for name, value in shown.items())}."
+    load = load_before(facts)
     if load > LOAD_MAX:
-        text += (
-            f"\nThe machine was busy before (load {load:.2f}): figures of all servers are worse than they would be.\n"
-        )
+        text += f" **The machine was busy (load {load:.2f})**: figures of all servers are worse than they would be."
     return text
 
 
@@ -181,7 +192,13 @@ def _latency(results: Sequence[Figures]) -> str:
         "| received after it was due, ms | rate | p50 | p99 | p99.9 | max | publish answered p50 | p99 |\n"
         "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
     )
-    return head + "".join(_latency_row(server, runs) for (_, server), runs in sorted(grouped.items()))
+    rates = sorted({run.per_second or 0 for runs in grouped.values() for run in runs})
+    rows = (
+        _latency_row(server, [run for run in runs if run.per_second == rate])
+        for rate in rates
+        for (_, server), runs in sorted(grouped.items())
+    )
+    return head + "".join(rows)
 
 
 def _latency_row(name: str, runs: Sequence[Figures], *more: str) -> str:
@@ -206,6 +223,35 @@ def _hostile(results: Sequence[Figures]) -> str:
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
     )
     return head + "".join(rows)
+
+
+def _idle(results: Sequence[Figures]) -> str:
+    """CPU and memory of a node whose clients do little."""
+    runs = [each for each in results if each.measure == "idle"]
+    if not runs:
+        return ""
+    clients, pulls = runs[0].clients, runs[0].facts["pulls"]
+    names = {"none": "no clients", "idle": f"{clients:,} connections", "parked": f"{pulls:,.0f} of them pull for 30 s"}
+    lines = ["| the node has | CPU, % of a core | own memory, MiB |", "| --- | ---: | ---: |"]
+    for name, title in names.items():
+        share = statistics.median(run.facts[name] for run in runs)
+        memory = statistics.median(run.memory[name] for run in runs) / _MIB
+        lines.append(f"| {title} | {share:.2%} | {memory:.1f} |".replace("%", ""))
+    return "\n".join(lines) + "\n"
+
+
+def _light(results: Sequence[Figures]) -> str:
+    """Latency of a client's publishes alone and beside others."""
+    lines = [
+        "| publish answered, ms | alone p50 | p99 | beside 256 clients p50 | p99 | p99 beside : alone |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for (_, server), runs in _group(results, "light").items():
+        alone = [statistics.median(run.facts[f"alone_{rank}_ms"] for run in runs) for rank in ("p50", "p99")]
+        beside = [statistics.median(run.ack_ms[rank] for run in runs) for rank in ("p50", "p99")]
+        cells = [f"{value:.2f}" for value in (*alone, *beside, beside[1] / alone[1])]
+        lines.append(f"| {' | '.join([server, *cells])} |")
+    return "\n".join(lines) + "\n" if len(lines) > 2 else ""
 
 
 def _push(results: Sequence[Figures]) -> str:

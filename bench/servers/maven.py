@@ -43,13 +43,15 @@ class Jars:
         what: What they are of, with its version, such as `RocketMQ 5.3.3`.
         pom: The file; another content is another folder, so a cache is whole or not there.
         name: Begins the name of its folder in the cache.
+        properties: Properties of the pom, as `name=value`.
     """
 
-    def __init__(self, what: str, pom: Path, name: str) -> None:
+    def __init__(self, what: str, pom: Path, name: str, *properties: str) -> None:
         self.what = what
         cache = Path(os.environ.get("PYDDMQ_INTEROP_CACHE", "~/.cache/pyddmq/interop")).expanduser()
         self.folder = cache / f"{name}-{crc32(pom.read_bytes()):08x}"
         self._pom = pom
+        self._properties = properties
 
     def fetched(self) -> bool:
         """Whether they are in the cache, so that `fetch` needs no network."""
@@ -68,6 +70,7 @@ class Jars:
             return self.folder
         command = ["mvn", "-B", "-q", "-ntp", "-Dstyle.color=never", "-f", str(self._pom), COPY_GOAL]
         command += ["-DincludeScope=runtime", f"-DoutputDirectory={self.folder}"]
+        command += [f"-D{each}" for each in self._properties]
         command += ["-Dmaven.wagon.http.retryHandler.count=3"]
         said = ""
         for _ in range(FETCH_ATTEMPTS):

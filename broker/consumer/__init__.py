@@ -9,7 +9,7 @@ from broker.consumer.consumers import Consumers
 from broker.consumer.options import ConsumerOptions
 from broker.consumer.orderly import OrderlyConsumer, OrderlyContext, OrderlyStatus
 from broker.consumer.reading import ConsumedMessage
-from broker.consumer.running import ExecutorRunner, run_inline
+from broker.consumer.shared import ExecutorRunner, run_inline
 from broker.errors import QueuesOwned
 
 __all__ = [

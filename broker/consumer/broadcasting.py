@@ -18,7 +18,7 @@ from broker.consumer.shared import Shared
 from broker.errors import StoreUnreadable
 from broker.queues.message_queue import MessageQueue
 from broker.queues.queue_locks import Place
-from broker.runtime.state_file import SealedFile
+from broker.runtime.sealed_file import SealedFile
 
 FOLDER = "pyddmq/broadcast"
 

@@ -10,8 +10,7 @@ from broker.consumer.concurrent import ConcurrentConsumer, ConcurrentListener
 from broker.consumer.counters import SAVE_ERRORS
 from broker.consumer.options import ConsumerOptions
 from broker.consumer.orderly import OrderlyConsumer, OrderlyListener
-from broker.consumer.running import Runner, run_inline
-from broker.consumer.shared import Shared
+from broker.consumer.shared import Runner, Shared, run_inline
 from broker.log.shared_walk import Reading, alone
 from broker.queues.message_queue import BROKER_NAME
 from broker.queues.offsets import ConsumerOffsets

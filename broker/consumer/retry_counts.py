@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from broker.consumer.counters import SAVE_ERRORS
 from broker.errors import NO_SPACE, StoreUnreadable
 from broker.runtime.bundle import Runtime
-from broker.runtime.state_file import SealedFile
+from broker.runtime.sealed_file import SealedFile
 
 FILE = "pyddmq/consumer_retries.json"
 _VERSION = 1

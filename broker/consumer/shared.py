@@ -6,13 +6,14 @@ every 5 s, when a queue changes hands and at a stop. A kill repeats what was con
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, Future
+from typing import Any
 
 from broker.consumer.counters import OFFSETS_CLAMPED, SAVE_ERRORS
 from broker.consumer.members import ConsumerMember, Members
 from broker.consumer.options import ConsumerOptions
 from broker.consumer.retry_counts import Key, RetryCounts
-from broker.consumer.running import Runner, run_inline
 from broker.errors import NO_SPACE
 from broker.queues.message_queue import BROKER_NAME, MessageQueue
 from broker.queues.offsets import ConsumerOffsets
@@ -23,6 +24,49 @@ from broker.retry.finished import Finished
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Repeated
 from broker.store import Store
+
+# Where listeners run: in the thread of the loop, or in an executor that the program hands in.
+
+
+Work = Callable[[], Any]
+Told = Callable[[Any, Exception | None], None]
+"""Told, in the loop's thread, what the work returned (None when it raised) and what it raised."""
+Runner = Callable[[Work, Told], None]
+
+
+def run_inline(work: Work, told: Told) -> None:
+    """Run a listener at once, in the caller's thread: the loop waits for it."""
+    try:
+        result = work()
+    except Exception as error:
+        told(None, error)
+        return
+    told(result, None)
+
+
+class ExecutorRunner:
+    """Runs listeners in an executor.
+
+    Args:
+        executor: Runs the work; a thread pool needs as many threads as listeners shall run at once.
+        to_loop: Runs a callback in the loop's thread, called from another one: `loop.call_soon_threadsafe`.
+    """
+
+    def __init__(self, executor: Executor, to_loop: Callable[..., object]) -> None:
+        self._executor = executor
+        self._to_loop = to_loop
+
+    def __call__(self, work: Work, told: Told) -> None:
+        """Run `work` in the executor and `told` in the loop's thread."""
+
+        def done(future: Future[Any]) -> None:
+            error = future.exception()
+            if error is not None and not isinstance(error, Exception):
+                error = RuntimeError(f"the listener ended with {error!r}")
+            self._to_loop(told, None if error is not None else future.result(), error)
+
+        self._executor.submit(work).add_done_callback(done)
+
 
 PERSIST_SECONDS = 5.0
 OFFSETS_FILE = "config/consumerOffset.json"
@@ -161,6 +205,6 @@ class Shared:
             self.metrics.counter(SAVE_ERRORS, file).add()
             self.limited_log.note("offsets_not_written", file=file, error=str(error))
             if error.errno not in NO_SPACE:
-                self.store.fail(f"writing {file}", error)
+                self.store.writes.fail(f"writing {file}", error)
             return False
         return True

@@ -43,7 +43,7 @@ from broker.deduplication.window import DeduplicationWindow
 from broker.errors import StoreUnreadable
 from broker.runtime.bundle import Runtime
 from broker.runtime.file_writes import FileWrite
-from broker.runtime.state_file import SealedFile
+from broker.runtime.sealed_file import SealedFile
 from broker.runtime.store_metrics import FILES_DAMAGED
 from broker.store import Store
 

@@ -72,6 +72,7 @@ BLANK_BYTES = BLANK.size
 
 CRC_PREFIX = b"__CRC32#\x01"
 CRC_BYTES = len(CRC_PREFIX) + 10 + 1
+assert CRC_BYTES == 20, "name and separator, ten digits of a u32, terminator"
 _CRC_BACKWARDS = "\x02%010d" + CRC_PREFIX.decode()[::-1]
 _CRC_TAIL_BYTES = CRC_BYTES - len(CRC_PREFIX)
 BATCH_PREFIX = b"__PYDDMQ_BATCH\x01"
@@ -129,6 +130,7 @@ def split(record: memoryview, unusual: Splitter = _split_any) -> tuple[memoryvie
     if magic == MAGIC_V1 and not flags & SYS_UNUSUAL:
         # Nearly every record: V1, IPv4 hosts, our sum, a plain body, no batch.
         end = HEADER_BYTES + body_bytes
+        # Behind the body are one byte of topic length, the topic, and two bytes of property length.
         if total == len(record) and HEADER_BYTES <= end < total - 2:
             head, found, tail = bytes(record[end + 3 + record[end] :]).rpartition(CRC_PREFIX)
             if found and len(tail) == _CRC_TAIL_BYTES and (len(head) < BATCH_BYTES or head[-7] != _SLASH):
@@ -148,14 +150,17 @@ def locate(record: memoryview) -> Located:
         body_at = _body_at(flags)
         body_bytes = _I32.unpack_from(record, body_at - 4)[0]
     end = body_at + body_bytes
+    # 3 bytes at least follow a body: lengths of an empty topic and of no properties.
     if total != len(record) or body_bytes < 0 or end + 3 > total:
         raise DamagedRecord(-1, "its lengths are inconsistent")
     if magic == MAGIC_V1:
         block_at = end + 3 + record[end]
     elif magic == MAGIC_V2:
+        # V2 has two bytes of topic length.
         block_at = end + 4 + (record[end] << 8 | record[end + 1])
     else:
         raise DamagedRecord(-1, "it does not start like a record")
+    # A topic length that leads out of the record leaves an empty block; `_entry` refuses such a record.
     return record, body_at, end, min(block_at, total), total
 
 
@@ -325,6 +330,7 @@ def check(view: memoryview, start: int, limit: int, physical: int) -> RecordSumm
     total, magic, _, _, _, own, _ = _IDENTITY.unpack_from(view, start)
     if own != physical or magic not in (MAGIC_V1, MAGIC_V2):
         return None
+    # Before the slice: a short slice would pass for a whole record.
     if not RECORD_OVERHEAD_BYTES <= total <= limit - start:
         return None
     record = view[start : start + total]
@@ -350,6 +356,7 @@ def _entry(record: memoryview) -> RecordSummary | None:
             return None
     elif body_bytes < 0:
         return None
+    # Each length is compared with the record before the bytes that it leads to are read.
     width = 1 if magic == MAGIC_V1 else 2
     if topic_at + width > total:
         return None
@@ -361,6 +368,7 @@ def _entry(record: memoryview) -> RecordSummary | None:
         return None
     block = bytes(record[topic_end + 2 :])
     batch = None
+    # The broker writes its own two properties last, in this order, each of a fixed size.
     at = len(block) - CRC_BYTES - BATCH_BYTES
     if at >= 0 and block.startswith(BATCH_PREFIX, at):
         place, count = block[at + 15 : at + 20], block[at + 21 : at + 26]

@@ -17,7 +17,7 @@ offset                 size field (big-endian)
 The file has its full size from the start, with the space claimed. Entries are written as they come, one after the
 other; slots and header stay in memory until `save`, which makes both durable. So on disk the header counts only what
 was saved, and entries behind that are nothing. Two sums (header with slots, entries) tell whether a file is what was
-saved: RocketMQ has no place for them, so they are kept elsewhere (`broker.index.state`).
+saved: RocketMQ has no place for them, so they are kept elsewhere (`broker.index.index`).
 
 Files are derived from the log: whatever is wrong with one raises `IndexDamaged`, and it is made anew.
 """
@@ -248,6 +248,7 @@ class IndexFile:
         slots = self._slots
         assert slots is not None
         begin_ms, _, begin, _, used, number = self.header
+        # `number` is of the next entry, and the first has number 1: the file is full at `_entries_total`.
         stop = min(rows.length, start + self._entries_total - number)
         if start >= stop:
             return start
@@ -258,6 +259,7 @@ class IndexFile:
         data, first_ones = _enter(hashes, physicals, stamps, slots, number, begin_ms, dirty)
         self._pending += data
         used, number = used + first_ones, number + len(hashes)
+        assert number <= self._entries_total, "an entry has a place in the file"
         self.header = IndexFileHeader(begin_ms, stamps[-1], begin, physicals[-1], used, number)
         return stop
 
@@ -345,6 +347,7 @@ class IndexFile:
                 data = file.read(self._entries_at + ENTRY_BYTES * number, ENTRY_BYTES) if 0 < number < last else b""
                 if len(data) < ENTRY_BYTES:
                     raise IndexDamaged(self, f"slot {slot} leads to entry {number}, not to one before {last}")
+                # Entries lead to older ones alone (`0 < number < last`), so a damaged file cannot lead in a circle.
                 last = number
                 found, physical, seconds, number = ENTRY.unpack(data)
                 if seconds < 0 or physical < 0:

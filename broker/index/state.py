@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from broker.errors import StoreUnreadable
 from broker.index.file import IndexFileHeader, Sums
 from broker.runtime.file_writes import FileWrite
+from broker.runtime.sealed_file import SealedFile
 from broker.runtime.seams import Disk
-from broker.runtime.state_file import SealedFile
 
 
 class SavedIndex(NamedTuple):

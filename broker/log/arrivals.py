@@ -62,7 +62,9 @@ class Arrivals:
             physical: Its commit-log offset.
             stamp_ms: Its store timestamp.
         """
-        place = bisect_right(self._ends, physical)
-        # Behind the last mark it came since then: just now, for who looks each second.
-        seconds = self._clock.monotonic() - self._moments[place] if place < len(self._ends) else 0.0
-        return min(stamp_ms, self._clock.wall_ms() - round(seconds * 1000))
+        now_ms = self._clock.wall_ms()
+        place = bisect_right(self._ends, physical) if self._ends else 0
+        # Behind the last mark it was stored since then: just now, to callers that ask each second.
+        if place < len(self._ends):
+            now_ms -= round((self._clock.monotonic() - self._moments[place]) * 1000)
+        return stamp_ms if stamp_ms < now_ms else now_ms

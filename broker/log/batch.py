@@ -211,9 +211,11 @@ def _member(view: memoryview, start: int, end: int) -> tuple[BatchMember, int]:
     size, _, _, flag, body_bytes = _HEAD.unpack_from(view, start)
     body_at = start + _HEAD.size
     block_at = body_at + body_bytes + _LENGTH.size
+    # A negative length would pass the bound on `block_at`.
     if body_bytes < 0 or block_at > end:
         raise MessageRefused(f"a body of {body_bytes} bytes does not fit into the {end - start} bytes that are left")
     block_bytes = _LENGTH.unpack_from(view, block_at - _LENGTH.size)[0]
+    # Three lengths say the same twice; a client that gets one wrong is refused, not repaired.
     if block_bytes < 0 or size != block_at - start + block_bytes or start + size > end:
         raise MessageRefused(
             f"its lengths are inconsistent: {size} in total, body {body_bytes}, properties {block_bytes}, "

@@ -158,6 +158,7 @@ class CommitLog:
         """
         cursor = self.end
         total = sum(sizes)
+        # 0 at the very end of a segment: the next record begins a new one.
         room = -cursor % self.segment_bytes
         if total + BLANK_BYTES <= room and cursor // self.segment_bytes in self.segments:
             positions = list(accumulate(sizes, initial=cursor))
@@ -166,6 +167,7 @@ class CommitLog:
         positions = []
         for size in [total] if contiguous else sizes:
             number, used = divmod(cursor, self.segment_bytes)
+            # The blank must still fit behind the record.
             if used + size + BLANK_BYTES > self.segment_bytes:
                 number += 1
                 cursor = number * self.segment_bytes
@@ -173,6 +175,7 @@ class CommitLog:
                 self.claim(number)
             positions.append(cursor)
             cursor += size
+        assert not positions or positions[0] >= self.end, "nothing is written over"
         if contiguous:
             cursor = positions[0]
             positions = list(accumulate(sizes, initial=cursor))

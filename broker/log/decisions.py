@@ -90,8 +90,10 @@ def _step(log: CommitLog, position: int, end: int, found: list[DecisionRecord]) 
     """Add the decisions of a bounded piece of the log to `found`; return where the next piece begins."""
     segment_bytes = log.segment_bytes
     limit = segment_bytes - BLANK_BYTES
+    begin = position
     stop = min(end, position + STEP_BYTES)
     view, at = memoryview(b""), limit
+    # `at` is where `position` is within `view`; `limit` means that no segment is mapped for it yet.
     for _ in range(STEP_RECORDS):
         if position >= stop:
             break
@@ -121,11 +123,13 @@ def _step(log: CommitLog, position: int, end: int, found: list[DecisionRecord]) 
                     continue
         # A record of another layout, the end of a file, or damage.
         records, position = walk(log, position, end, records_max=1)
+        # The walk may have passed into another segment.
         at = limit
         for each in records:
             replaced = _prepared(log, each.physical)
             if replaced and record_at(log, each.physical) is not None:
                 found.append(DecisionRecord(max(replaced, 0), each.physical, each.topic))
+    assert position > begin or position >= end, "each piece ends behind where it began"
     return min(position, end)
 
 

@@ -10,24 +10,78 @@ What is staged in the log is waited for by `all_durable`, state files and folder
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Protocol, TypeVar
+from typing import TypeVar
+
+import structlog
 
 from broker.errors import StoreError, StoreFailed
-from broker.log.group_commit import GroupCommit
+from broker.log.commit_log import CommitLog
+from broker.log.group_commit import CommitDriver, GroupCommit
+from broker.runtime.bundle import Runtime
 from broker.runtime.file_writes import FileWrite, FileWrites, Steps
+from broker.runtime.store_metrics import FAILED
 
 Result = TypeVar("Result")
 
 
-class DurableStore(Protocol):
-    """What `all_durable` asks of the store."""
+logger = structlog.get_logger()
 
-    commit: GroupCommit
 
-    @property
-    def closed(self) -> bool:
-        """Its files are given back."""
-        ...
+class WriteSide:
+    """All through which a store writes, and whether it still may.
+
+    Attributes:
+        root: The store's folder.
+        file_writes: Writes state files in steps, one after the other.
+        commit: Makes appended records durable and visible.
+        failed: The error of the failed write or sync after which nothing is accepted, or None.
+        closed: The store was closed or abandoned.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        log: CommitLog,
+        *,
+        syncing: bool,
+        runtime: Runtime,
+        driver: CommitDriver | None,
+        file_writes: FileWrites,
+        before_write: Callable[[], None],
+        on_failure: Callable[[], None],
+    ) -> None:
+        """Set up; nothing is written before the store has recovered.
+
+        Args:
+            root: The store's folder.
+            log: Its commit log.
+            syncing: As of `GroupCommit`, like `driver` and `before_write`.
+            runtime: Time, counts, syncs.
+            driver: Whose turns flush.
+            file_writes: Abandoned with a failure.
+            before_write: Writes the files that records are about to name.
+            on_failure: Stops other writers of the store.
+        """
+        self.root = root
+        self.file_writes = file_writes
+        self.failed: StoreFailed | None = None
+        self.closed = False
+        self._on_failure = on_failure
+        self._runtime = runtime
+        self.commit = GroupCommit(
+            log, syncing=syncing, runtime=runtime, fail=self.fail, driver=driver, before_write=before_write
+        )
+
+    def fail(self, what: str, cause: OSError) -> StoreFailed:
+        """Stop writes permanently; callers that wait for a flush receive the error. One line in the log."""
+        if self.failed is None:
+            self.failed = StoreFailed(what, cause, at_ms=self._runtime.clock.wall_ms())
+            self._runtime.metrics.counter(FAILED).value = 1
+            self._on_failure()
+            self.file_writes.abandon()
+            logger.error("store_failed", root=self.root, what=what, file=cause.filename, error=str(cause))
+        self.commit.fail(self.failed)
+        return self.failed
 
 
 class Awaited:
@@ -96,29 +150,22 @@ class Awaited:
 AwaitedSteps = Generator[Awaited | None, None, Result]
 
 
-def all_durable(store: DurableStore) -> AwaitedSteps[None]:
+def all_durable(writes: WriteSide) -> AwaitedSteps[None]:
     """Wait until what is staged, or on its way to the disk, is durable and was told.
 
     Raises:
         StoreFailed: It is not.
         StoreError: The store is closed.
     """
-    if store.closed:
+    if writes.closed:
         raise StoreError("the store is closed; open it and query again")
-    if store.commit.unsettled:
-        awaited = Awaited(store.commit)
-        store.commit.when_told(awaited.tell)
+    if writes.commit.unsettled:
+        awaited = Awaited(writes.commit)
+        writes.commit.when_told(awaited.tell)
         yield from awaited.steps()
 
 
-class WritesFiles(Protocol):
-    """What `saved` asks of the store."""
-
-    file_writes: FileWrites
-    failed: StoreFailed | None
-
-
-def saved(store: WritesFiles, writing: Steps[Result]) -> AwaitedSteps[Result]:
+def saved(writes: WriteSide, writing: Steps[Result]) -> AwaitedSteps[Result]:
     """Wait until a file write was made, after those that were there before; returns what it returns.
 
     With none before it, its first step is made at once.
@@ -127,7 +174,7 @@ def saved(store: WritesFiles, writing: Steps[Result]) -> AwaitedSteps[Result]:
         Exception: As the file write.
         StoreFailed: Also when the store failed before it had ended.
     """
-    awaited = Awaited.of_writes(store.file_writes)
+    awaited = Awaited.of_writes(writes.file_writes)
     results: list[Result] = []
 
     def telling() -> FileWrite:
@@ -140,10 +187,10 @@ def saved(store: WritesFiles, writing: Steps[Result]) -> AwaitedSteps[Result]:
 
     def dropped() -> None:
         # A store that was let go of as by a kill tells nobody anything.
-        if store.failed is not None:
-            awaited.tell(store.failed)
+        if writes.failed is not None:
+            awaited.tell(writes.failed)
 
-    store.file_writes.add(telling(), dropped)
+    writes.file_writes.add(telling(), dropped)
     yield from awaited.steps()
     return results[0]
 

@@ -51,6 +51,7 @@ class LogReader:
         total, magic, own = CLAIM.unpack_from(view, at)
         if own != position or magic not in MAGICS or not RECORD_OVERHEAD_BYTES <= total <= self._limit - start:
             return None
+        # `start` is the place in the segment, `at` the place in the window, which may begin behind the segment.
         if at + total > len(view):
             at = self._show(number, start, total)
             view = self._view
@@ -80,6 +81,7 @@ class LogReader:
             rest = bytes(self._view[at:])
             segment = self._log.segments.get(number)
             wanted = max(size, self._window_bytes) - len(rest)
+            assert wanted > 0, "the window lacks something of what is asked for"
             data, bad = (
                 self._log.pages.read_around(number, start + len(rest), wanted) if segment is not None else (b"", [])
             )

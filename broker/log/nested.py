@@ -56,6 +56,7 @@ def goes_on_at(log: CommitLog, reader: LogReader, position: int, found: int) -> 
         return found
     end = _believed_end(log, reader, position)
     bound = min(position + _HOST_BYTES_MAX, segment_end) if end is None else end
+    assert bound <= segment_end, "no record crosses the end of a segment"
     at, seen = found, 0
     while at < bound and (entry := reader.record(at)) is not None:
         at += entry.size
@@ -77,6 +78,7 @@ def _believed_end(log: CommitLog, reader: LogReader, position: int) -> int | Non
     if len(head) < CLAIM.size:
         return None
     total, magic, own = CLAIM.unpack(head)
+    # The size is believed only beside a right position and magic, and where a record or a sum stands at its end.
     if own != position or magic not in MAGICS or not RECORD_OVERHEAD_BYTES <= total <= log.segment_bytes - start:
         return None
     end: int = position + total

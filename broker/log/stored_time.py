@@ -25,16 +25,18 @@ def usual_stored_ms(log: CommitLog, physical: int, size: int) -> int | None:
     Raises:
         DamagedRecord, RecordGone: There is no such segment.
     """
-    number, start = divmod(physical, log.segment_bytes)
-    view = log.view(number)
+    segment_bytes = log.segment_bytes
+    start = physical % segment_bytes
+    view = log.view(physical // segment_bytes)
     if (
         physical < log.cold_end
         or physical < log.pages.unsure_end
         or physical + size > log.visible_end
-        or not RECORD_OVERHEAD_BYTES <= size <= log.segment_bytes - start
+        or not RECORD_OVERHEAD_BYTES <= size <= segment_bytes - start
     ):
         return None
+    stored_ms: int
     total, magic, own, flags, stored_ms = _unpack_times(view, start)
     if total != size or own != physical or magic not in MAGICS or flags & SYS_BORN_HOST_V6:
         return None
-    return int(stored_ms)
+    return stored_ms

@@ -70,6 +70,7 @@ def walk(
     position = max(start, log.min_offset)
     stop = min(end, position + bytes_max)
     segment_bytes, cold_end, unsure_end = log.segment_bytes, log.cold_end, log.pages.unsure_end
+    # A record never reaches into the last 8 bytes of a segment: a blank has to fit there.
     limit = segment_bytes - BLANK_BYTES
     found: list[Walked] = []
     view = memoryview(b"")
@@ -86,6 +87,7 @@ def walk(
                 own == position
                 and magic == MAGIC_V1
                 and not flags & _HOSTS_V6
+                # Both before a byte behind the header is read: a damaged length must not lead out of the view.
                 and 0 <= body_bytes <= size - RECORD_OVERHEAD_BYTES
                 and size <= limit - at
             ):
@@ -102,6 +104,7 @@ def walk(
         if entry is None and view and sure and segment_bytes - at >= BLANK_BYTES:
             left, magic = BLANK.unpack_from(view, at)
             if magic == MAGIC_BLANK and left == segment_bytes - at:
+                # The blank fills its segment, so the next record is the first of the next one.
                 position += left
                 view = memoryview(b"")
                 continue
@@ -114,7 +117,10 @@ def walk(
             view = view_of(log, number)
         found.append(_walked(view, entry, segment_bytes))
         position = entry.physical + entry.size
+        # Of the segment that the record is in: behind its last record this is `limit` or more, and the next is mapped.
         at = position - entry.physical // segment_bytes * segment_bytes
+    assert position >= start, "a walk goes forward, or whoever resumes it would loop"
+    # The last record may reach behind `end`; the next walk begins at `end` and finds its way.
     return found, min(position, end)
 
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from broker.errors import StoreForeign
 from broker.opening.foreign import UnsupportedPart, in_layout
+from broker.runtime.sealed_file import SealedFile
 from broker.runtime.seams import Disk
-from broker.runtime.state_file import SealedFile
 
 FILE = "pyddmq/accepted.json"
 

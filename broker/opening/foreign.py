@@ -37,8 +37,8 @@ import structlog
 from broker.errors import some_of
 from broker.runtime.json_keys import parse_loose
 from broker.runtime.metrics import Metrics
+from broker.runtime.sealed_file import read_whole
 from broker.runtime.seams import Disk
-from broker.runtime.state_file import read_whole
 from broker.runtime.store_metrics import FOREIGN
 
 LIGHT_PREFIX = "%LMQ%"

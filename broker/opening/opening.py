@@ -14,7 +14,14 @@ from broker.log.commit_log import CommitLog
 from broker.opening.accepted_content import refuse
 from broker.opening.foreign import in_layout, tell, topics_named
 from broker.opening.recovery import RecoveryFacts, RecoveryProgress, RecoverySteps, recover
-from broker.opening.store_json import AbortFile, QueueCheckpoint, check_geometry, geometry_in, raise_format
+from broker.opening.store_json import (
+    FORMAT_VERSION,
+    AbortFile,
+    QueueCheckpoint,
+    check_geometry,
+    geometry_in,
+    raise_format,
+)
 from broker.options import StoreOptions
 from broker.queues.fillers import rewrite
 from broker.queues.topics import Topics
@@ -157,7 +164,8 @@ def raised(root: str, log: CommitLog, topics: Topics, *, disk: Disk) -> Iterator
         count += rewrite(queue, log_minimum=log.min_offset, segment_bytes=log.segment_bytes)
         queue.sync()
         yield RecoveryProgress(0, 0)
-    raise_format(root, disk=disk)
+    found = raise_format(root, disk=disk)
+    logger.info("store_format_raised", root=root, found=found, now=FORMAT_VERSION)
     logger.info("store_fillers_rewritten", root=root, count=count)
 
 

@@ -13,15 +13,13 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-import structlog
-
 from broker.errors import REPAIR_ADVICE, StoreFormatNewer, StoreGeometryDiffers, StoreUnreadable
 from broker.format.record import QUEUE_ID_END
 from broker.options import StoreOptions
 from broker.runtime.file_writes import FileWrite
 from broker.runtime.names import is_stored
+from broker.runtime.sealed_file import SealedFile, read_whole, write_whole
 from broker.runtime.seams import Disk
-from broker.runtime.state_file import SealedFile, read_whole, write_whole
 
 FORMAT_VERSION = 2
 """1 had fillers in queue files that hide messages from RocketMQ (`broker.queues.fillers`)."""
@@ -32,8 +30,6 @@ _ENTRIES_MAX = 100_000_000
 """2 GB of units or index entries, far above what a configuration may ask for or RocketMQ has."""
 _NUMBER_MAX = 1 << 51
 """No offset or moment gets this far: at a million messages a second it would take seventy years."""
-
-log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +68,7 @@ def check_geometry(root: str, asked: Geometry, *, disk: Disk, segment_bytes_foun
     file = SealedFile(disk, f"{root}/pyddmq/store.json")
     found = file.load()
     if found is None:
-        if segment_bytes_found not in (None, asked.segment_bytes):
-            assert segment_bytes_found is not None
+        if segment_bytes_found is not None and segment_bytes_found != asked.segment_bytes:
             raise StoreGeometryDiffers(root, {"segment_bytes": (segment_bytes_found, asked.segment_bytes)})
         file.save({"format": FORMAT_VERSION, **asdict(asked)})
         return False
@@ -85,12 +80,12 @@ def check_geometry(root: str, asked: Geometry, *, disk: Disk, segment_bytes_foun
     return version < FORMAT_VERSION
 
 
-def raise_format(root: str, *, disk: Disk) -> None:
-    """Note that nothing is left in a store's files that only an older format has. Raises StoreError, OSError."""
+def raise_format(root: str, *, disk: Disk) -> int:
+    """Note that no file has anything that only an older format has; returns that format. Raises StoreError, OSError."""
     file = SealedFile(disk, f"{root}/pyddmq/store.json")
     found = file.load()
     file.save({**found, "format": FORMAT_VERSION})
-    log.info("store_format_raised", root=root, found=found["format"], now=FORMAT_VERSION)
+    return int(found["format"])
 
 
 class AbortFile:

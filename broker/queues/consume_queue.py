@@ -103,6 +103,8 @@ class ConsumeQueue:
             RecordGone: `offset` is below `min_offset`.
             OSError: The queue's file cannot be read.
         """
+        # Files hold what is below `_tail_base`, memory the rest; a read may begin in the one and end in the other.
+        assert self._tail_base <= self.max_offset <= self.next_offset, "what is visible was written or is in memory"
         end = min(offset + count, self.max_offset)
         base = self._tail_base
         if offset >= base:
@@ -115,6 +117,7 @@ class ConsumeQueue:
         ):
             units = self.checker(self, offset, units)
         for gap in self._fillers:
+            # The files have neighbours' units there (`_as_filed`), which must not be delivered twice.
             for place in range(max(gap.start, offset), min(gap.stop, offset + len(units))):
                 units[place - offset] = FILLER
         if end > base:
@@ -152,7 +155,7 @@ class ConsumeQueue:
         while offset < end:
             number, place = divmod(offset, self.file_units)
             count = min(end - offset, self.file_units - place)
-            file = self._file(number, create=False)
+            file = self._file(number)
             data = self._read_around(file, place * UNIT_BYTES, count * UNIT_BYTES) if file is not None else b""
             # A file that is missing or too short is damage: its units come out as empty and fail their check.
             parts.append(data if len(data) == count * UNIT_BYTES else _padded(data, count))
@@ -175,6 +178,7 @@ class ConsumeQueue:
 
     def start_at(self, minimum: int, offset: int) -> None:
         """Begin with files holding [minimum, offset) and an empty tail at `offset`."""
+        assert 0 <= minimum <= offset, "a queue ends at or behind its first offset"
         self.min_offset = minimum
         self.max_offset = self.next_offset = self._tail_base = self.checked_from = offset
         self._files_base = minimum
@@ -188,6 +192,7 @@ class ConsumeQueue:
         Returns:
             The number of fillers added; -1 when the offset exists already (the unit is not added).
         """
+        # Recovery meets a record twice where the log was written on after a cut: the first one has the offset.
         gap = offset - self.next_offset
         if gap < 0:
             return -1
@@ -265,7 +270,7 @@ class ConsumeQueue:
             OSError: A file cannot be read.
         """
         names = [name for name in self._disk.list(self._folder) if is_number(name)]
-        file = self._file(self._number(names[-1]), create=False) if names else None
+        file = self._file(self._number(names[-1])) if names else None
         if file is None:
             return 0
         used = len(self._read_around(file, 0, self.file_units * UNIT_BYTES).rstrip(b"\x00"))
@@ -300,9 +305,9 @@ class ConsumeQueue:
         while self._tail_base < self.max_offset:
             number, place = divmod(self._tail_base, self.file_units)
             count = min(self.max_offset - self._tail_base, self.file_units - place)
-            file = self._file(number, create=True)
-            assert file is not None
+            file = self._file_to_write(number)
             data = self._as_filed(bytes(self.tail[: count * UNIT_BYTES]))
+            assert len(data) == count * UNIT_BYTES, "a filler has the size of the unit in whose place it is"
             self._write_around(file, place * UNIT_BYTES, data)
             self._sums.add(data, minimum=self.min_offset)
             self._unsynced[number] = file
@@ -315,6 +320,7 @@ class ConsumeQueue:
         """Return the first units of the tail as the file holds them: fillers repeat a unit beside them."""
         base = self._tail_base
         for gap in self._fillers:
+            # Places in `data`; empty for gaps that older files have, or that are not visible yet.
             start, end = max(gap.start, base) - base, min(gap.stop, base + len(data) // UNIT_BYTES) - base
             if start < end:
                 beside = self.neighbour(gap.stop if gap.stop < self.max_offset else gap.start - 1)
@@ -377,7 +383,7 @@ class ConsumeQueue:
         """
         self.remove_later_files()
         number, place = divmod(self.max_offset, self.file_units)
-        if place and (file := self._file(number, create=False)) is not None:
+        if place and (file := self._file(number)) is not None:
             for start in range(place * UNIT_BYTES, self.file_units * UNIT_BYTES, _ZEROS_BYTES):
                 count = min(_ZEROS_BYTES, self.file_units * UNIT_BYTES - start)
                 data, bad = read_around(file, start, count)
@@ -420,8 +426,7 @@ class ConsumeQueue:
         while at < len(data):
             number, place = divmod(offset + at // UNIT_BYTES, self.file_units)
             part = data[at : at + (self.file_units - place) * UNIT_BYTES]
-            file = self._file(number, create=True)
-            assert file is not None
+            file = self._file_to_write(number)
             self._write_around(file, place * UNIT_BYTES, part)
             self._unsynced[number] = file
             at += len(part)
@@ -450,21 +455,30 @@ class ConsumeQueue:
         """Whether a file is not synced yet, or is being synced, and so may not be closed."""
         return number in self._unsynced or number in self._held
 
-    def _file(self, number: int, *, create: bool) -> DiskFile | None:
+    def _path(self, number: int) -> str:
+        return f"{self._folder}/{number * self.file_units * UNIT_BYTES:020d}"
+
+    def _file(self, number: int) -> DiskFile | None:
+        """Return a file for reading; None when it is not there."""
         file = self._files.find(self, number)
-        if file is None:
-            path = f"{self._folder}/{number * self.file_units * UNIT_BYTES:020d}"
-            if not self._disk.exists(path):
-                if not create:
-                    return None
-                file = self._files.opened(self, number, lambda: self._create(path, number))
-            else:
-                file = self._files.opened(self, number, lambda: self._disk.open(path))
-                if create and not self._has_sure_names:
-                    # Its maker may have been killed before the name was durable.
-                    self._have_names_synced()
-                if create and file.size() != self.file_units * UNIT_BYTES:
-                    file.truncate(self.file_units * UNIT_BYTES)
+        if file is None and self._disk.exists(path := self._path(number)):
+            file = self._files.opened(self, number, lambda: self._disk.open(path))
+        return file
+
+    def _file_to_write(self, number: int) -> DiskFile:
+        """Return a file of its full size, made where it is missing."""
+        file = self._files.find(self, number)
+        if file is not None:
+            return file
+        path = self._path(number)
+        if not self._disk.exists(path):
+            return self._files.opened(self, number, lambda: self._create(path, number))
+        file = self._files.opened(self, number, lambda: self._disk.open(path))
+        if not self._has_sure_names:
+            # Its maker may have been killed before the name was durable.
+            self._have_names_synced()
+        if file.size() != self.file_units * UNIT_BYTES:
+            file.truncate(self.file_units * UNIT_BYTES)
         return file
 
     def _create(self, path: str, number: int) -> DiskFile:

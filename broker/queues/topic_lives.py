@@ -19,8 +19,8 @@ from typing import Any
 from broker.errors import REPAIR_ADVICE, StoreUnreadable
 from broker.runtime.file_writes import FileWrite, at_once
 from broker.runtime.names import check_stored
+from broker.runtime.sealed_file import SealedFile
 from broker.runtime.seams import Disk
-from broker.runtime.state_file import SealedFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,8 +26,8 @@ from broker.log.decisions import DecisionRecord
 from broker.log.shared_walk import Reading, alone, decided
 from broker.opening.checkpointer import LOG_BYTES_MAX
 from broker.queues.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from broker.runtime.sealed_file import SealedFile
 from broker.runtime.seams import Disk
-from broker.runtime.state_file import SealedFile
 from broker.scheduled.delay.levels import SCHEDULE_NAME
 from broker.scheduled.timer.names import TIMER_NAME
 

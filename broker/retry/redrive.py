@@ -35,7 +35,7 @@ from broker.retry.letters import Letter
 from broker.retry.metrics import REDRIVE_REFUSED, REDRIVEN
 from broker.retry.puts import COUNTS_NAME, RETRY_NAMES, ROUTE_NAMES
 from broker.runtime.file_writes import FileWrite, at_once
-from broker.runtime.state_file import SealedFile
+from broker.runtime.sealed_file import SealedFile
 from broker.scheduled.release import Released, moved, without
 
 if TYPE_CHECKING:

@@ -3,23 +3,19 @@
 `StateFile` keeps a file in RocketMQ's shape under `config/`, with RocketMQ's `.bak` twin (the version before) and a
 checksummed twin under `pyddmq/` (D2). RocketMQ and its tools may change the file: then the file wins. Damage that
 leaves no valid JSON is healed from the checksummed twin, then from `.bak`.
-
-`SealedFile` keeps our own JSON under `pyddmq/`, its sum inside.
 """
 
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from typing import Any
 
 import structlog
 
 from broker.errors import REPAIR_ADVICE, StoreUnreadable
-from broker.runtime.disks.unreadable import read_around
-from broker.runtime.file_writes import FileWrite, SyncFailed, at_once
+from broker.runtime.file_writes import FileWrite, at_once
 from broker.runtime.json_keys import parse_loose
-from broker.runtime.json_sum import NOT_PARSED, sealed, sum_text, unsealed
+from broker.runtime.sealed_file import NOT_PARSED, SealedFile, read_whole, sum_text, writing_whole
 from broker.runtime.seams import Disk
 
 _TWIN = ("crc32", "previous", "text")
@@ -37,88 +33,6 @@ def data_version(found: Any) -> dict[str, Any]:
 def next_version(version: dict[str, Any], wall_ms: int) -> dict[str, Any]:
     """Return the `dataVersion` of a file with one change more."""
     return {**version, "counter": version.get("counter", 0) + 1, "timestamp": wall_ms}
-
-
-def write_whole(disk: Disk, path: str, data: bytes, *, backup: str | None = None) -> None:
-    """Put a file in place in one step; durable when this returns.
-
-    Args:
-        disk: Where.
-        path: The file; its folder exists.
-        data: Its new content.
-        backup: Where the present version goes first, if there is one.
-
-    Raises:
-        OSError: Nothing, or only the move to `backup`, happened.
-    """
-    at_once(disk, writing_whole(disk, path, data, backup=backup))
-
-
-def writing_whole(disk: Disk, path: str, data: bytes, *, backup: str | None = None) -> FileWrite:
-    """`write_whole` in steps. Raises the same."""
-    spare = f"{path}.new"
-    folder = path.rpartition("/")[0]
-    file = disk.open(spare, create=True)
-    try:
-        file.truncate(0)
-        file.write(0, [data])
-        yield file
-    except OSError as error:
-        file.close()
-        disk.remove(spare)
-        if isinstance(error, SyncFailed):
-            # Nobody believes anything of that file: a full disk can be waited out.
-            raise OSError(error.errno, error.strerror, error.filename) from error
-        raise
-    file.close()
-    if backup is not None and disk.exists(path):
-        disk.replace(path, backup)
-        yield folder
-    disk.replace(spare, path)
-    yield folder
-
-
-def read_whole(disk: Disk, path: str) -> bytes | None:
-    """Content of a file, None when it is not there; what the disk does not give out is zeros, which no file is."""
-    if not disk.exists(path):
-        return None
-    try:
-        file = disk.open(path)
-    except FileNotFoundError:
-        # Its owner is putting a new version in place; a reader without the lock sees that.
-        return None
-    with closing(file):
-        return read_around(file, 0, file.size())[0]
-
-
-class SealedFile:
-    """JSON of our own with its checksum: `{"crc32": "...", "data": ...}`."""
-
-    def __init__(self, disk: Disk, path: str) -> None:
-        self._disk = disk
-        self.path = path
-
-    def load(self) -> Any:
-        """Return the data; None when the file is missing.
-
-        Raises:
-            StoreUnreadable: It is damaged.
-        """
-        raw = read_whole(self._disk, self.path)
-        if raw is None:
-            return None
-        try:
-            return unsealed(raw)
-        except ValueError as error:
-            raise StoreUnreadable(f"{self.path} is damaged (its checksum is wrong); {REPAIR_ADVICE}") from error
-
-    def save(self, data: Any) -> None:
-        """Write the data durably. Raises OSError."""
-        at_once(self._disk, self.writing(data))
-
-    def writing(self, data: Any) -> FileWrite:
-        """`save` in steps. Raises the same."""
-        yield from writing_whole(self._disk, self.path, sealed(data))
 
 
 class StateFile:

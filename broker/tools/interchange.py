@@ -7,113 +7,26 @@ that open it, and `broker_settings` is the broker.conf with which RocketMQ 5.3 o
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any
 
 from broker.errors import StoreUnreadable
-from broker.index.file import ENTRIES_PER_SLOT, ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES
 from broker.opening.foreign import topic_table
-from broker.opening.store_json import Geometry, sizes_of
+from broker.opening.reading import geometry_of, usual_size
+from broker.opening.store_json import Geometry
 from broker.options import StoreOptions
 from broker.queues.consume_queue import UNIT_BYTES
-from broker.runtime.names import is_number
 from broker.runtime.seams import Disk
-from broker.runtime.state_file import SealedFile
 from broker.scheduled.delay.levels import STANDARD_LEVELS
 from broker.scheduled.pop_records import REVIVE_PREFIX
 from broker.scheduled.timer.names import TimerOptions
 
-_INDEX_BYTES_PER_SLOT = SLOT_BYTES + ENTRIES_PER_SLOT * ENTRY_BYTES
 CLUSTER_NAME, BROKER_NAME = "pyddmq", "broker-0"
 _MEMBERS_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _HOURS_KEPT = 24 * 365 * 10
 _TIMERS = TimerOptions()
-
-
-def geometry_of(root: str, *, disk: Disk, default: StoreOptions | None = None) -> Geometry | None:
-    """Tell the file sizes of a store; nothing is changed.
-
-    A store of this broker says them in `pyddmq/store.json`. In one of RocketMQ's they are those that most files
-    of the commit log, of a consume queue and of the index have. What it has no file of is taken from `default`.
-
-    Args:
-        root: The store.
-        disk: Where.
-        default: Sizes for what the store has no file of; those of `StoreOptions()` if not given.
-
-    Returns:
-        The sizes, None when there is no store.
-
-    Raises:
-        StoreFormatNewer: A newer version wrote it.
-        StoreUnreadable: `store.json` is damaged.
-        OSError: A file cannot be read.
-    """
-    found: dict[str, Any] | None = SealedFile(disk, f"{root}/pyddmq/store.json").load()
-    if found is not None:
-        return sizes_of(found, root=root)[1]
-    return geometry_of_files(root, disk=disk, default=default)
-
-
-def geometry_of_files(root: str, *, disk: Disk, default: StoreOptions | None = None) -> Geometry | None:
-    """Tell the same from the files alone, whatever `store.json` says; None when there is no log file.
-
-    Raises:
-        OSError: A file cannot be read.
-    """
-    segment_bytes = _usual_size(disk, f"{root}/commitlog")
-    if not segment_bytes:
-        return None
-    default = default or StoreOptions()
-    queue_bytes = _first_queue_size(disk, f"{root}/consumequeue")
-    index_bytes = _usual_size(disk, f"{root}/index")
-    slots, rest = divmod(index_bytes - HEADER_BYTES, _INDEX_BYTES_PER_SLOT)
-    known = index_bytes > HEADER_BYTES and not rest
-    return Geometry(
-        segment_bytes=segment_bytes,
-        queue_file_units=queue_bytes // UNIT_BYTES or default.queue_file_units,
-        index_slots=slots if known else default.index_slots,
-        index_entries=slots * ENTRIES_PER_SLOT if known else default.index_entries,
-    )
-
-
-def has_queue_files(root: str, *, disk: Disk) -> bool:
-    """Whether files of consume queues tell their size. Raises OSError."""
-    return _first_queue_size(disk, f"{root}/consumequeue") > 0
-
-
-def check_sizes(root: str, geometry: Geometry, *, disk: Disk) -> None:
-    """Look whether the sizes of log and queue files that `store.json` tells are those of any file.
-
-    Its sum is right, so somebody wrote them, or it came from another store. By its sizes whole files would be taken for
-    broken ones, and be moved, cut and grown.
-
-    Raises:
-        StoreUnreadable: Two files or more agree on another size, and none has the one that it tells.
-        OSError: A file cannot be read.
-    """
-    queue_sizes: Counter[int] = Counter()
-    for topic in disk.list(f"{root}/consumequeue"):
-        for queue in disk.list(f"{root}/consumequeue/{topic}"):
-            if is_number(queue):
-                queue_sizes += _sizes(disk, f"{root}/consumequeue/{topic}/{queue}")
-    told_and_found = {
-        "commit-log": (geometry.segment_bytes, _sizes(disk, f"{root}/commitlog")),
-        "queue": (geometry.queue_file_units * UNIT_BYTES, queue_sizes),
-    }
-    for kind, (told, sizes) in told_and_found.items():
-        usual, count = max(sizes.items(), key=lambda item: item[1], default=(told, 0))
-        if told not in sizes and count > 1:
-            raise StoreUnreadable(
-                f"{root}/pyddmq/store.json says that {kind} files have {told:,} bytes, but {count} existing "
-                f"files have {usual:,}: restore the file that belongs to this store, or move it away and "
-                "run `pyddmq store check --repair`, which uses the sizes of the files"
-            )
 
 
 def adopted(root: str, options: StoreOptions, *, disk: Disk) -> StoreOptions:
@@ -137,7 +50,7 @@ def adopted(root: str, options: StoreOptions, *, disk: Disk) -> StoreOptions:
 
 def timer_log_bytes_of(root: str, *, disk: Disk) -> int:
     """Return the size of the timer-log files of a store, RocketMQ's default where it has none. Raises OSError."""
-    return _usual_size(disk, f"{root}/timerlog") or _TIMERS.log_file_bytes
+    return usual_size(disk, f"{root}/timerlog") or _TIMERS.log_file_bytes
 
 
 def names_of(root: str, *, disk: Disk) -> tuple[str, str]:
@@ -231,30 +144,3 @@ def _escaped(value: str) -> str:
             units = char.encode("utf-16-be", "surrogatepass")
             parts.extend(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
     return "".join(parts)
-
-
-def _usual_size(disk: Disk, folder: str) -> int:
-    """Size in bytes that most files with a name of digits have, empty ones left out; 0 when there is none."""
-    sizes = _sizes(disk, folder)
-    return max(sizes, key=lambda size: (sizes[size], size), default=0)
-
-
-def _sizes(disk: Disk, folder: str) -> Counter[int]:
-    """How many files with a name of digits have which size in bytes, empty ones left out."""
-    sizes: Counter[int] = Counter()
-    for name in disk.list(folder):
-        if not is_number(name):
-            continue
-        # Retention of a live store may take one meanwhile.
-        with contextlib.suppress(FileNotFoundError), contextlib.closing(disk.open(f"{folder}/{name}")) as file:
-            sizes[file.size()] += 1
-    del sizes[0]
-    return sizes
-
-
-def _first_queue_size(disk: Disk, folder: str) -> int:
-    for topic in disk.list(folder):
-        for queue in disk.list(f"{folder}/{topic}"):
-            if is_number(queue) and (size := _usual_size(disk, f"{folder}/{topic}/{queue}")):
-                return size
-    return 0

@@ -21,10 +21,9 @@ from broker.features import ALL
 from broker.format.locating import Place
 from broker.format.record import Located, RecordSummary
 from broker.index.index import Index
-from broker.log.commit_log import SEGMENT_NAME_DIGITS, CommitLog
 from broker.log.scan import LogScan, record_at
-from broker.log.segment import Segment
 from broker.opening.queue_build import QueueBuild
+from broker.opening.reading import geometry_of, open_log_for_reading
 from broker.opening.recovery import ProgressCallback, begin_at
 from broker.opening.store_json import CheckpointFile, Geometry, QueueCheckpoint
 from broker.opening.unit_check import UnitChecker
@@ -32,13 +31,9 @@ from broker.options import StoreOptions
 from broker.queues.consume_queue import ConsumeQueue, Unit
 from broker.queues.topics import Topic, Topics
 from broker.runtime.bundle import runtime_of
-from broker.runtime.disks.read_only_disk import NumberedFile, ReadingDisk
+from broker.runtime.disks.read_only_disk import ReadingDisk
 from broker.runtime.metrics import Metrics
-from broker.runtime.names import is_number
 from broker.runtime.seams import Clock, Disk
-from broker.tools.interchange import geometry_of
-
-__all__ = ["GIVEN", "ReadOnlyStore", "open_log_for_reading"]
 
 GIVEN = OpenedFeatures(ALL)
 """What is only read is understood whole, whoever wrote it."""
@@ -197,10 +192,10 @@ class ReadOnlyStore:
         for entry in walk.entries():
             if entry.physical >= self.end:
                 return
-            for hole in walk.holes[seen:] if damaged is not None else ():
-                assert damaged is not None
-                if hole[0] >= self.min_offset:
-                    damaged(*hole)
+            if damaged is not None:
+                for hole in walk.holes[seen:]:
+                    if hole[0] >= self.min_offset:
+                        damaged(*hole)
             seen = len(walk.holes)
             yield entry
 
@@ -219,48 +214,3 @@ class ReadOnlyStore:
     def close(self) -> None:
         """Release the mapped files; returned views stay readable."""
         self.log.close()
-
-
-def open_log_for_reading(root: str, geometry: Geometry, *, disk: Disk) -> tuple[CommitLog, list[str]]:
-    """Return the commit log with the segments that are there now, and the names of files of another size.
-
-    Raises:
-        OSError: The folder cannot be read.
-    """
-    log = CommitLog(root, disk=disk, segment_bytes=geometry.segment_bytes)
-    strange: list[str] = []
-    for name in disk.list(log.folder):
-        if not is_number(name) or len(name) != SEGMENT_NAME_DIGITS:
-            continue
-        file = NumberedFile(disk, f"{log.folder}/{name}")
-        size = file.size()
-        number, rest = divmod(int(name), log.segment_bytes)
-        if size == log.segment_bytes and not rest:
-            log.segments[number] = Segment(int(name), _SegmentFile(log, number, disk, f"{log.folder}/{name}"))
-        elif size:
-            strange.append(name)
-    return log, strange
-
-
-class _SegmentFile(NumberedFile):
-    """A segment that its owner may delete: it then leaves the log."""
-
-    def __init__(self, log: CommitLog, number: int, disk: Disk, path: str) -> None:
-        super().__init__(disk, path)
-        self._log = log
-        self._number = number
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Return up to `size` bytes; nothing when the file is deleted."""
-        data = super().read(offset, size)
-        if not data:
-            self._log.segments.pop(self._number, None)
-        return data
-
-    def view(self) -> memoryview:
-        """Return a view. Raises RecordGone when the file is deleted."""
-        view = super().view()
-        if not view:
-            self._log.segments.pop(self._number, None)
-            raise RecordGone(self._number * self._log.segment_bytes)
-        return view

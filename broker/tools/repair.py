@@ -34,13 +34,15 @@ from broker.format.record import (
 from broker.log.commit_log import CommitLog, segment_name
 from broker.log.segment import Segment
 from broker.opening.opening import take_lock
+from broker.opening.reading import geometry_of_files, has_queue_files
 from broker.opening.store_json import FORMAT_VERSION
 from broker.options import StoreOptions
 from broker.queues.consume_queue import UNIT_BYTES
 from broker.runtime.bundle import Runtime
 from broker.runtime.names import is_number, queue_folder
+from broker.runtime.sealed_file import SealedFile
 from broker.runtime.seams import Disk
-from broker.runtime.state_file import SealedFile, StateFile
+from broker.runtime.state_file import StateFile
 from broker.runtime.steps import noted, run_now
 from broker.runtime.sums import crc32
 from broker.scheduled.timer.pending.log import SIZE_AT
@@ -50,7 +52,7 @@ from broker.tools.check import StoreCheck, StoreFinding
 from broker.tools.check.queues import Patch
 from broker.tools.check.records import RecordCheck
 from broker.tools.check.small_files import STATE_FILES
-from broker.tools.interchange import adopted, geometry_of_files, has_queue_files
+from broker.tools.interchange import adopted
 
 FILLING_TOPIC = b"SELF_TEST_TOPIC"
 """Topic of the records that fill holes; marked as rolled back, they stand in no queue and no index."""
@@ -213,6 +215,7 @@ def _write_units(root: str, patch: Patch, file_units: int, *, disk: Disk) -> Non
     while data:
         number, place = divmod(offset, file_units)
         count = min(len(data) // UNIT_BYTES, file_units - place)
+        assert count > 0, "whole units, and each round writes some"
         with closing(disk.open(f"{folder}/{number * file_units * UNIT_BYTES:020d}", create=True)) as file:
             if file.size() != file_units * UNIT_BYTES:
                 file.truncate(file_units * UNIT_BYTES)
@@ -278,6 +281,7 @@ def _fill_holes(root: str, records: RecordCheck, aside: _Aside, *, disk: Disk) -
                 else:
                     log.claim(number)
                 first, last = max(start, base), min(end, base + size)
+                assert first < last, "a hole reaches into each of its files"
                 aside.part(path, first - base, last - base, f"commitlog-{first:020d}-{last - first}")
                 _fill(log.segments[number], first, last, size, records.hole_ms[start])
                 log.segments.pop(number).file.close()
@@ -294,6 +298,7 @@ def _fill(segment: Segment, start: int, end: int, segment_bytes: int, store_ms: 
         return
     at = start
     while (left := end - at) >= _FILLING_BYTES_MIN:
+        # Never a rest too small for a record: the last but one leaves half of the largest.
         size = left if left <= _FILLING_BYTES_MAX else min(_FILLING_BYTES_MAX, left - _FILLING_BYTES_MAX // 2)
         segment.file.write(at - segment.base, [filling(at, size, store_ms)])
         at += size

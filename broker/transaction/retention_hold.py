@@ -39,7 +39,7 @@ class TransactionHold:
         if not self.needs(expiring):
             return Relocation.DONE
         transactions.write_ops()
-        yield from all_durable(store)
+        yield from all_durable(store.writes)
         left, taken = count_max, True
         for offset in transactions.halves.states.waiting(0, minimum):
             if not left or not taken:
@@ -47,7 +47,7 @@ class TransactionHold:
             left -= 1
             taken = not transactions.halves.is_busy(offset) and self._put_again(offset)
         transactions.write_ops()
-        yield from all_durable(store)
+        yield from all_durable(store.writes)
         if not taken:
             return Relocation.BLOCKED
         return Relocation.DONE if left else Relocation.MORE

@@ -19,7 +19,7 @@ from broker.opening.checkpointer import LOG_BYTES_MAX
 from broker.queues.offsets import ConsumerOffsets
 from broker.runtime.bundle import Runtime
 from broker.runtime.file_writes import FileWrite
-from broker.runtime.state_file import SealedFile
+from broker.runtime.sealed_file import SealedFile
 from broker.runtime.store_metrics import FILES_DAMAGED
 from broker.transaction.names import GROUP, HALF_TOPIC, OP_TOPIC, Fate
 from broker.transaction.states import HalfStates

@@ -44,6 +44,7 @@ class HalfStates:
         if end > self.end:
             self.undecided += end - self.end
             self.end = end
+            # Two bits for each half, four halves to a byte; the last byte may be used in part.
             self._bits.extend(bytes(-(-(end - self._base) // 4) - len(self._bits)))
 
     def get(self, offset: int) -> HalfState | None:
@@ -85,14 +86,17 @@ class HalfStates:
     def _advance(self) -> None:
         bits, base, end = self._bits, self._base, self.end
         at, last = self.position - base, end - base
+        # 0 is undecided: the position stops at the first such half.
         while at < last and bits[at >> 2] >> (at & 3) * 2 & 3:
             at += 1
         self.position = base + at
         surplus = self.position - KEPT - base
         if surplus >= _TRIM:
+            # Whole bytes only, so that `_base` stays a multiple of 4.
             surplus = surplus // 4 * 4
             del bits[: surplus >> 2]
             self._base += surplus
+            assert not self._base % 4, "a half keeps its place within its byte"
 
     def waiting(self, offset: int, end: int | None = None) -> Iterator[int]:
         """Yield the undecided halves from an offset on."""
@@ -122,6 +126,7 @@ class HalfStates:
             raise ValueError("offsets are not ascending numbers")
         bits = zlib.decompress(b64decode(str(saved["bits"])))
         states = cls(min(position, end))
+        # `saved` begins with the byte of the position, so up to three halves before it come with it.
         start = position // 4 * 4
         if saved_end > position and len(bits) != -(-(saved_end - start) // 4):
             raise ValueError("the number of bits differs from the number of half messages")

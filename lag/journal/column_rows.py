@@ -109,6 +109,7 @@ class PieceDecoder:
             if kind == SAME and not rest:
                 break
             count = 1 if kind == CHANGED else rest
+            # Of CHANGED `rest` is the mask of columns, of the others how many rows are alike.
             end = place + count
             if end > len(times) or not rest:
                 raise ValueError(f"{count} rows from queue {place} on, of {len(times)} that are named")

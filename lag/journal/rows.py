@@ -96,6 +96,7 @@ class RowEncoder:
         elif place != self._next:
             self._step(OTHER, JUMP)
             put_varint(self._steps, place)
+        # Rows in the order of their first ones need no step of their own: that is nearly every row.
         self._next = place + 1
         queue, row = self._queues[place], self._table.values(record)
         before = queue.row
@@ -204,6 +205,7 @@ class RowDecoder:
         """
         steps = Taker(data)
         size = steps.varint()
+        # Two sections: all steps, then all values.
         values = Taker(data, steps.at + size)
         steps.end = values.at
         if values.at > len(data):
@@ -228,6 +230,7 @@ class RowDecoder:
             if kind == SAME and not rest:
                 break
             count = 1 if kind == CHANGED else rest
+            # 0 rows would loop for ever, and the count comes from a file.
             if place + count > len(queues) or not rest:
                 raise ValueError(f"{count} rows from queue {place} on, of {len(queues)} that are named")
             for at in range(place, place + count):

@@ -131,7 +131,7 @@ Figures = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reduced:
-    """What an engine makes of samples: few rows, of which `lag.report.parts` makes the report.
+    """What an engine makes of samples: few rows, of which `lag.report.engine.parts` makes the report.
 
     Sums are integers, so that both engines come to the same digits.
 

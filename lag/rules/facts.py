@@ -203,6 +203,7 @@ def _add_runs(facts: dict[str, Value], window: Any, newest: QueueSample) -> None
 
 def _add_growth(facts: dict[str, Value], known: Any) -> None:
     left, begin = known.unfinished, len(known.unfinished) - 1
+    # Back over the last run that only rises, then forward over equal ones: growth begins at the last of the lowest.
     while begin and left[begin - 1] <= left[begin]:
         begin -= 1
     lowest = left[begin]
@@ -224,6 +225,7 @@ def _add_committed(facts: dict[str, Value], known: Any, reset_ms: int | None, li
     begin = 0
     if any(map(gt, committed, committed[1:])) or any(map(lt, bases, bases[1:])):
         begin = len(committed) - 1
+        # From the newest sample back, as long as nothing fell: slopes are of that stretch alone.
         while begin and (-bases[begin], committed[begin]) >= (-bases[begin - 1], committed[begin - 1]):
             begin -= 1
     times, done = times[begin:], known.done[since + begin :]

@@ -43,7 +43,7 @@ def write_package(path: str) -> None:
         _put(package, f"{PACKAGE}/__init__.py", '"""What a Spark cluster needs of pyddmq."""\n')
         for name, file in sorted(files.items()):
             _put(package, f"{PACKAGE}/{name}", rewritten(file.read_text(encoding="utf-8")))
-        for file in sorted(root.glob("lag/report/page.*")):
+        for file in sorted(root.glob("lag/report/page/page.*")):
             if file.suffix != ".py":
                 _put(package, f"{PACKAGE}/{file.relative_to(root).as_posix()}", file.read_text(encoding="utf-8"))
 

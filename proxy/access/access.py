@@ -24,6 +24,7 @@ from proxy.access.jwts import Jwts
 from proxy.access.owners import Owners
 from proxy.access.rights import Rights
 from proxy.access.rules import Patterns, Rules
+from proxy.tls.peer_certificate import PeerCertificate
 
 DENIED = declare(
     "pyddmq_access_denied_total",
@@ -45,20 +46,6 @@ DENIED_WAY = "denied"
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Run = Callable[[Callable[[], object], Callable[[object], None]], None]
 """Runs the first beside the loop, then the second in the loop with what it returned."""
-
-
-class Certificate(Protocol):
-    """What is known of a client's certificate: the subject by RFC 4514, and its alternative names with their kinds."""
-
-    @property
-    def subject(self) -> str:
-        """The whole subject."""
-        ...
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """`DNS:...`, `URI:...`, `email:...`."""
-        ...
 
 
 class Files(Protocol):
@@ -105,7 +92,7 @@ class Policy:
                 return principal
         return None
 
-    def of_certificate(self, certificate: Certificate) -> str | None:
+    def of_certificate(self, certificate: PeerCertificate) -> str | None:
         """Return whom a certificate is of."""
         for subject, name, principal in self._certificates:
             if name is None:
@@ -198,7 +185,7 @@ class Access:
 
     # Who it is
 
-    def rights_of(self, host: str, certificate: Certificate | None) -> Rights:
+    def rights_of(self, host: str, certificate: PeerCertificate | None) -> Rights:
         """Return what a connection may do that has proved nothing."""
         policy = self.policy
         found = None if certificate is None else policy.of_certificate(certificate)
@@ -228,7 +215,7 @@ class Access:
             proven.principal, self.policy.rules, way=proven.way, expires_ms=proven.expires_ms, proof=proven.proof
         )
 
-    def renewed(self, rights: Rights, host: str, certificate: Certificate | None, before: Policy) -> Rights | None:
+    def renewed(self, rights: Rights, host: str, certificate: PeerCertificate | None, before: Policy) -> Rights | None:
         """Return what takes the place of rights by the policy before; None where its proof is none any more."""
         policy = self.policy
         if rights.way == DENIED_WAY:

@@ -16,8 +16,8 @@ import zlib
 from collections.abc import Callable
 
 from broker.runtime.metrics import Metrics
+from broker.runtime.sealed_file import read_whole, write_whole
 from broker.runtime.seams import Disk, DiskFile
-from broker.runtime.state_file import read_whole, write_whole
 from broker.runtime.store_metrics import FILES_DAMAGED
 from conf.sections.access import ANONYMOUS, is_principal
 

@@ -15,6 +15,7 @@ from broker.errors import StoreUnwritable
 from broker.features import features
 from broker.log.group_commit import CommitDriver
 from broker.log.shared_walk import together
+from broker.opening.reading import geometry_of
 from broker.opening.recovery import RecoveryProgress
 from broker.options import StoreOptions
 from broker.queues.offsets import ConsumerOffsets
@@ -30,7 +31,6 @@ from broker.scheduled.timer.names import TimerOptions
 from broker.scheduled.timer.retention_hold import TimerHold
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
-from broker.tools.interchange import geometry_of
 from broker.transaction.retention_hold import TransactionHold
 from broker.transaction.settings import CheckSettings
 from broker.transaction.transactions import Transactions
@@ -127,7 +127,7 @@ def opening_progress(
         ack_flush=node.ack_flush,
         segment_bytes=node.ack_segment_bytes,
         file_writes=store.file_writes,
-        driver=Driver(request_turn, store.fail),
+        driver=Driver(request_turn, store.writes.fail),
     )
     try:
         return (yield from steps)
@@ -339,7 +339,15 @@ def node_seams(parts: Parts, group: str, kafka: KafkaBroker | None, *, settles: 
         endings.put("traces", traces)
     if kafka is None:
         broker = EmbeddedBroker(opened.store, runtime)
-        return NodeSeams(broker=broker, progress=opened.progress, runtime=runtime, endings=endings, calls=calls)
+        return NodeSeams(
+            broker=broker,
+            retry_queues=broker,
+            stretches=broker,
+            progress=opened.progress,
+            runtime=runtime,
+            endings=endings,
+            calls=calls,
+        )
     return NodeSeams(
         broker=kafka,
         progress=kafka.progress,

@@ -255,8 +255,8 @@ class Parts:
         )
         self.budget = self.kafka_groups.budget = self.memory.budget
         self.recorder = Recorder(self, self.runtime)
-        self.ack_logs = AckLogs(self, self.runtime)
-        self.group_lines = GroupLines(self, self.runtime)
+        self.ack_logs = AckLogs(lambda: self.config, self.all_groups, self.runtime)
+        self.group_lines = GroupLines(lambda: self.config, self.all_groups, self.runtime)
         self.shown_end = ShownEnd(self.runtime)
         self.tls = TlsPorts(config.tls, seams.tls or RealTlsFiles(), self.runtime)
         self._opened: Opened | None = None

@@ -18,7 +18,7 @@ from broker.errors import NO_SPACE, StoreUnreadable
 from broker.log.durability import AwaitedSteps
 from broker.retention import RetentionLimits
 from broker.runtime.bundle import Runtime
-from broker.runtime.state_file import SealedFile
+from broker.runtime.sealed_file import SealedFile
 from broker.runtime.steps import StepRunner
 from broker.store import Store
 from conf import Config
@@ -70,7 +70,7 @@ class Retaining:
         limits = self._store.retention.limits = self._saved or wanted
         if wanted != limits:
             self.waiting = wanted
-            self._look()
+            self._look(wanted)
             if self.waiting is not None:
                 _log.warning("retention_limits_wait", messages=dict(self.losses))
 
@@ -107,22 +107,21 @@ class Retaining:
     def run(self) -> None:
         """Log which groups are near to losing messages, then do a step; the node calls this every STEP_SECONDS."""
         if self.waiting is not None and self._clock.monotonic() >= self._look_at:
-            self._look()
+            self._look(self.waiting)
         self._save()
         self._expiry.look_ahead()
         if not self._going_on:
             self._step()
 
-    def _look(self) -> None:
-        assert self.waiting is not None
+    def _look(self, waiting: RetentionLimits) -> None:
         self._look_at = self._clock.monotonic() + LOOK_SECONDS
         try:
-            self.losses = self.losses_under(self.waiting)
+            self.losses = self.losses_under(waiting)
         except OSError as error:
             _log.warning("retention_limits_wait", messages=dict(self.losses), error=str(error))
             return
         if not self.losses:
-            self.change(self.waiting)
+            self.change(waiting)
 
     def _save(self) -> None:
         """Keep the limits for the next start; on a full disk it is tried again."""
@@ -134,7 +133,7 @@ class Retaining:
             self._saved = limits
         except OSError as error:
             if error.errno not in NO_SPACE:
-                self._store.fail("writing the limits of retention", error)
+                self._store.writes.fail("writing the limits of retention", error)
 
     def stop(self) -> None:
         """Do nothing any more; a file that waits for the disk stays."""

@@ -4,16 +4,40 @@ from __future__ import annotations
 
 from msgspec.structs import asdict, replace
 
-from broker.runtime.metrics import SPECS
+from broker.runtime.histogram import quantile_seconds
+from broker.runtime.metrics import SPECS, Metrics
 from proxy.operate.attention.findings import DETAILS_MAX
 from proxy.operate.attention.judgement import Judgement
-from proxy.operate.latencies import latencies
 from proxy.operate.live_node import LiveNode
 from proxy.operate.views.findings import AttentionAnswer
 from proxy.operate.views.groups import GroupsAnswer, OffsetsAnswer, StuckAnswer
-from proxy.operate.views.node import ReadinessAnswer, StatsAnswer
+from proxy.operate.views.node import LatencyView, ReadinessAnswer, StatsAnswer
 from proxy.operate.views.topics import TopicsAnswer, TopicView
 from upstream.views import GroupView
+
+# How long things took lately, as the status page, the admin port and the command line show it.
+
+
+def latencies(metrics: Metrics, *, group: str | None = None) -> list[LatencyView]:
+    """Return those with something to tell, the node's own first, then the slowest first; of one group when given."""
+    found = []
+    for spec, labels, histogram in metrics.histograms():
+        counts = histogram.recent()
+        p50, p99 = quantile_seconds(counts, 0.5), quantile_seconds(counts, 0.99)
+        named = dict(zip(spec.labels, labels, strict=True))
+        if p50 is None or p99 is None or (group is not None and named.get("group") != group):
+            continue
+        found.append(
+            LatencyView(
+                name=spec.name.removeprefix("pyddmq_").removesuffix("_seconds").replace("_", " "),
+                labels=named,
+                count=sum(counts),
+                p50_seconds=round(p50, 6),
+                p99_seconds=round(p99, 6),
+            )
+        )
+    return sorted(found, key=lambda each: ("group" in each.labels, -each.p99_seconds))
+
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 10_000

@@ -6,8 +6,7 @@ a queue at a time, beside what the loop does for clients. What a kill takes is t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
@@ -141,29 +140,19 @@ class GroupAckLog:
         self._waiting.clear()
 
 
-class Grouped(Protocol):
-    """A node with groups."""
-
-    @property
-    def config(self) -> Config:
-        """The configuration in force."""
-        ...
-
-    def all_groups(self) -> Sequence[ConsumerGroup]:
-        """The configured groups and those that leave."""
-        ...
-
-
 class AckLogs:
     """The ack logs of one node.
 
     Args:
-        node: The node; looked at by `configure`.
+        config: Returns the configuration in force.
+        groups: Returns the configured groups and those that leave.
         runtime: The node's.
     """
 
-    def __init__(self, node: Grouped, runtime: Runtime) -> None:
-        self._node = node
+    def __init__(
+        self, config: Callable[[], Config], groups: Callable[[], Sequence[ConsumerGroup]], runtime: Runtime
+    ) -> None:
+        self._config, self._groups = config, groups
         self._runtime = runtime
         self._logs: dict[str, GroupAckLog] = {}
         self._epoch = 0
@@ -171,8 +160,8 @@ class AckLogs:
     def configure(self) -> None:
         """Begin, go on with, and end logs as the configuration in force says; a group that drains keeps its own."""
         self._epoch = self._epoch or self._runtime.clock.wall_us()
-        config = self._node.config
-        groups = {group.name: group for group in self._node.all_groups()}
+        config = self._config()
+        groups = {group.name: group for group in self._groups()}
         for name in [*self._logs]:
             if name not in groups:
                 self._logs.pop(name).close()
@@ -187,7 +176,7 @@ class AckLogs:
             group.node.endings.put("ack_log", log)
 
     def _begin(self, group: str, one_in: int) -> GroupAckLog:
-        node, runtime = self._node.config.node, self._runtime
+        node, runtime = self._config().node, self._runtime
         head = FileHead(
             kind=FileKind.ACKS,
             cluster=node.broker_cluster,

@@ -6,8 +6,7 @@ costs. The line of a group and topic sums up its last minute, and is left out wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -35,19 +34,6 @@ _log = structlog.get_logger()
 
 Series = tuple[str, str]
 """Group and topic."""
-
-
-class GroupsNode(Protocol):
-    """A node with groups."""
-
-    @property
-    def config(self) -> Config:
-        """The configuration in force."""
-        ...
-
-    def all_groups(self) -> Sequence[ConsumerGroup]:
-        """The configured groups and those that leave."""
-        ...
 
 
 class MessageLines:
@@ -91,20 +77,23 @@ class GroupLines:
     """The lines of one node.
 
     Args:
-        node: The node; looked at by `configure` and `sum_up`.
+        config: Returns the configuration in force.
+        groups: Returns the configured groups and those that leave.
         runtime: The node's.
     """
 
-    def __init__(self, node: GroupsNode, runtime: Runtime) -> None:
-        self._node = node
+    def __init__(
+        self, config: Callable[[], Config], groups: Callable[[], Sequence[ConsumerGroup]], runtime: Runtime
+    ) -> None:
+        self._config, self._groups = config, groups
         self._runtime = runtime
         self._before: dict[Series, dict[str, int]] = {}
         self._latency: dict[Series, list[int]] = {}
 
     def configure(self) -> None:
         """Begin and end the lines per message, as the log level in force says."""
-        wanted = self._node.config.node.log_level == "debug"
-        for group in self._node.all_groups():
+        wanted = self._config().node.log_level == "debug"
+        for group in self._groups():
             group.node.endings.put(LISTENER, MessageLines(group.name, self._runtime) if wanted else None)
 
     def sum_up(self) -> None:

@@ -8,32 +8,187 @@ that round, and says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass
 
+from broker.log.durability import AwaitedSteps
+from broker.retention import ExpiringSegment, Relocation
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
 from broker.runtime.metrics import declare
-from broker.runtime.seams import Scheduler
+from broker.runtime.seams import Clock, Scheduler
 from broker.runtime.steps import StepsEnd, step
 from conf.sections.lag import LagConfig
+from conf.sections.lag import Tier as TierName
 from lag.blocks import BlockGap
 from lag.journal.columns import queue_sample
 from lag.journal.files import Tier
 from lag.journal.reader import JournalQuery, JournalReader
+from lag.journal.tiers import TierLimits, Tiers, TierWork
 from lag.journal.writer import FILE_MS, FOLDER, JournalOrigin, JournalWriter, WriterLimits
 from lag.rules.waiting_rules import WaitingLag, judge_waiting
-from lag.samples import EventKind, QueueKey, QueueSample, ScheduledSample
+from lag.samples import EventKind, LagEvent, QueueKey, QueueSample, ScheduledSample
 from lag.verdicts.changes import SETTLED_MS
 from lag.verdicts.windows import NodeWindows
-from proxy.recording.events import Notes, RetentionNotes
 from proxy.recording.judging import QueueJudge
 from proxy.recording.limits import limits_of_config, window_ms_of
 from proxy.recording.node import Observed, SampleSink
 from proxy.recording.queue_samples import QueueSampler
 from proxy.recording.scheduled_samples import ScheduledSampler
-from proxy.recording.tiers import TierRounds
 from proxy.recording.verdicts import NodeVerdicts, config_of
+
+# What happened to a node and its groups between two rounds: told by those who do it, or seen by comparing rounds.
+
+
+CLOCK_STEP_MS = 1_000
+"""A wall clock that moved by more than this against the monotonic one was stepped."""
+EVENTS_MAX = 1_000
+"""Events of one round; of more the first are kept, and a last one says how many are left out."""
+DETAIL_CHARS_MAX = 200
+_QUEUES_NAMED = 3
+
+
+class Notes:
+    """Gathers the events of one node until a round takes them.
+
+    Args:
+        clock: Dates them.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._events: list[LagEvent] = []
+        self._left_out = 0
+        self._keys: Collection[QueueKey] = ()
+        self._ahead_ms = self._wall_ahead_ms()
+
+    def add(self, kind: EventKind, group: str = "", topic: str = "", *, queue: int = -1, detail: str = "") -> None:
+        """Note that something happened now."""
+        if len(self._events) >= EVENTS_MAX:
+            self._left_out += 1
+            return
+        line = " ".join(detail.split())[:DETAIL_CHARS_MAX]
+        event = LagEvent(time_ms=self._clock.wall_ms(), kind=kind, group=group, topic=topic, queue=queue, detail=line)
+        self._events.append(event)
+
+    def look_at_clock(self) -> None:
+        """Note a step of the wall clock since the last look."""
+        ahead_ms = self._wall_ahead_ms()
+        step_ms, self._ahead_ms = ahead_ms - self._ahead_ms, ahead_ms
+        if abs(step_ms) >= CLOCK_STEP_MS:
+            self.add(EventKind.CLOCK, detail=f"{step_ms:+d} ms")
+
+    def look_at_queues(self, keys: Collection[QueueKey]) -> None:
+        """Note groups and queues that were in the round before and are not in this one."""
+        now, groups = set(keys), {key.group for key in keys}
+        left = sorted(set(self._keys) - now, key=lambda key: (key.group, key.topic, key.queue))
+        for group in dict.fromkeys(key.group for key in left if key.group not in groups):
+            self.add(EventKind.LEFT, group, detail="the group is no longer configured")
+        for key in left:
+            if key.group in groups:
+                self.add(EventKind.LEFT, key.group, key.topic, queue=key.queue, detail="the queue no longer exists")
+        self._keys = now
+
+    def take(self) -> list[LagEvent]:
+        """Return what was noted since the last call, in order."""
+        events, self._events = self._events, []
+        if self._left_out:
+            last = events[-1]
+            text = f"{self._left_out} more events are omitted"
+            events.append(LagEvent(time_ms=last.time_ms, kind=last.kind, detail=text))
+            self._left_out = 0
+        return events
+
+    def _wall_ahead_ms(self) -> int:
+        return self._clock.wall_ms() - round(self._clock.monotonic() * 1000)
+
+
+class RetentionNotes:
+    """The recorder's `broker.retention.RetentionHold`: it needs nothing, and notes which files went."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+
+    def needs(self, expiring: ExpiringSegment) -> bool:
+        """Nothing."""
+        return False
+
+    def relocate(self, expiring: ExpiringSegment, count_max: int) -> AwaitedSteps[Relocation]:
+        """Say that nothing pending is left."""
+        yield from ()
+        return Relocation.DONE
+
+    def dropped(self, expiring: ExpiringSegment) -> None:
+        """Note that a log file is gone, and where its queues begin now."""
+        queues = [f"{topic} {queue} from {first}" for (topic, queue), first in sorted(expiring.minimums.items())]
+        named = ", ".join(queues[:_QUEUES_NAMED])
+        more = f" and {len(queues) - _QUEUES_NAMED} more" if len(queues) > _QUEUES_NAMED else ""
+        self._notes.add(EventKind.RETENTION, detail=f"a log file was deleted for its {expiring.reason}: {named}{more}")
+
+
+# When the coarser files of the lag journal are made, and its oldest deleted: about once an hour, in steps.
+
+
+DELETED = declare("pyddmq_lag_files_deleted_total", "Deleted files of the lag journal: old, or over bytesMax")
+
+ROUND_SECONDS = 3_600.0
+_STEPS_MAX = 1_000
+"""Of one call; a sync that is under way is waited for until the next round of samples."""
+_NAMES: dict[Tier, TierName] = {Tier.RAW: "raw", Tier.MINUTE: "minute", Tier.HOUR: "hour"}
+_SHARES = {Tier.RAW: 0.25, Tier.MINUTE: 0.5, Tier.HOUR: 0.25}
+"""Which part of bytesMax each tier may take."""
+
+
+class TierRounds:
+    """Runs them for one node.
+
+    Args:
+        runtime: The node's.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._work: TierWork | None = None
+        self._tiers: Tiers | None = None
+        self._next_at = 0.0
+        self._deleted = runtime.metrics.counter(DELETED)
+
+    def round(self, node: Observed, current: str | None) -> Generator[None, None, None]:
+        """Do a step of what is due; a round that waits for the disk goes on with the next call.
+
+        Args:
+            node: Its configuration says how much is kept.
+            current: Path of the file that grows.
+        """
+        now, runtime = self._runtime.clock.monotonic(), self._runtime
+        if self._work is None:
+            if now < self._next_at:
+                return
+            self._next_at = now + ROUND_SECONDS
+            lag = node.config.lag
+            limits = TierLimits(
+                keep_ms={tier: lag.keep_ms(name) for tier, name in _NAMES.items()},
+                bytes_max={tier: int(share * lag.bytes_max) for tier, share in _SHARES.items()},
+            )
+            tiers = self._tiers = Tiers(runtime.disk, f"{node.config.node.data}/{FOLDER}", limits)
+            self._work = TierWork(tiers, runtime.clock, runtime.disk, runtime.syncs)
+            self._work.begin(current)
+        for _ in range(_STEPS_MAX):
+            if not self._work.step():
+                break
+            yield
+        if not self._work.is_under_way and self._tiers is not None:
+            self._deleted.add(self._tiers.deleted)
+            if self._tiers.trouble is not None:
+                runtime.limited_log.note("lag_journal_not_tidied", fault=self._tiers.trouble)
+            self._work = None
+
+    def abandon(self) -> None:
+        """Give up what is under way."""
+        if self._work is not None:
+            self._work.abandon()
+            self._work = None
+
 
 ROUNDS = declare("pyddmq_lag_rounds_total", "Rounds in which the node sampled the lag of its groups")
 DROPPED = declare("pyddmq_lag_rounds_dropped_total", "Rounds that could not be written to the lag journal")

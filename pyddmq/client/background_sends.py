@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any
 
-from pyddmq.client.aio.loop_sends import LoopSends
+from pyddmq.client.aio.async_producer import LoopSends
 from pyddmq.client.errors import ClientMisuse
 from pyddmq.client.ordered_sends import Send
 from pyddmq.client.requests import NodeRequest

@@ -254,7 +254,7 @@ class Producer(Sending):
     def _begin_soon(self) -> SoonSends:
         # Here, because most programs have no use for an event loop.
         from pyddmq.client.aio.async_connection import AsyncConnection
-        from pyddmq.client.aio.loop_sends import LoopSends
+        from pyddmq.client.aio.async_producer import LoopSends
         from pyddmq.client.background_sends import SoonSends
 
         def sends() -> LoopSends:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from broker.runtime.file_bytes import FileBytes, resized, written
+from broker.runtime.disk import FileBytes, resized, written
 from broker.runtime.seams import Buffer
 
 SECTOR_BYTES = 512

@@ -264,7 +264,8 @@ def test_stretch_is_read_as_asked_and_moves_nothing(kind: Kind) -> None:
     for number, tag in enumerate(tags):
         ground.put(str(number), tag=tag)
     queue = ground.group_queue().queue
-    broker, everything = ground.broker(), MessageFilter(None, False)
+    broker, everything = ground.all_of_broker(), MessageFilter(None, False)
+    assert broker is not None
     places = [offset for offset, _ in broker.read_stretch(queue, 0, 9, 9_999, everything, times=False).messages]
     assert len(places) == 5
     found = broker.read_stretch(queue, places[1], 2, 9_999, everything, times=True)

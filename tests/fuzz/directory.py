@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from broker.errors import StoreError
 from broker.format.record import CRC_BYTES, crc_property
 from broker.runtime.file_writes import at_once
-from broker.runtime.json_sum import sealed
+from broker.runtime.sealed_file import sealed
 from broker.runtime.sums import crc32
 from broker.tools.check import StoreCheck
 from broker.tools.readonly import ReadOnlyStore

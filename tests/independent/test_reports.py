@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.runtime.disk import RealDisk
-from lag.report.local import make_locally
+from lag.report.engine.local import make_locally
 from lag.report.options import Input, ReportOptions, ReportWindow
 from tests.conftest import need_module
 

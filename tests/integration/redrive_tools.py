@@ -80,7 +80,7 @@ def redrive(
     make_durable(store, scheduler)
     if not settings["dry"]:
         try:
-            drive(saved(store, known.writing()), scheduler)
+            drive(saved(store.writes, known.writing()), scheduler)
         except OSError as error:
             # As the node does: a full disk costs the checkpoint alone.
             if error.errno not in NO_SPACE:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.rocketmq.jars import JARS
+from bench.rocketmq.jars import INTERCHANGE_JARS
 from bench.rocketmq.processes import Broker, LineClient, NameServer
 from bench.servers.java import JVM_OPTIONS
 from bench.servers.maven import JarsMissing, Programs, compile_programs
@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 def compiled_programs(folder: Path) -> Programs:
     """Fetch RocketMQ when it is not there yet, and compile the programs beside this file into a folder."""
     try:
-        found = JARS.fetch()
+        found = INTERCHANGE_JARS.fetch()
     except JarsMissing as error:
         need(False, f"{error}, so it")
         raise

@@ -6,9 +6,10 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from broker.opening.reading import geometry_of
 from broker.options import StoreOptions
 from broker.runtime.disk import RealDisk
-from broker.tools.interchange import broker_settings, geometry_of, names_of, timer_log_bytes_of
+from broker.tools.interchange import broker_settings, names_of, timer_log_bytes_of
 from tests.interop.contents import BODY_BYTES_MAX, OPTIONS, TOPICS, Sent, open_store, read, sent_of
 from tests.interop.rocketmq import Client, Message
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import broker.deduplication.checkpoint
+import broker.deduplication.deduplication
 import broker.scheduled.delay.cancel
 import broker.scheduled.timer.cancel
 import broker.scheduled.timer.opening
@@ -277,7 +277,7 @@ MUTANTS = (
         "a checkpoint of numbers says what is not durable",
         Numbered,
         "lost",
-        _patched(broker.deduplication.checkpoint, "_below", _all_of_it),
+        _patched(broker.deduplication.deduplication, "_below", _all_of_it),
     ),
     Mutant(
         "a checkpoint of numbers is not read",

@@ -262,7 +262,7 @@ def test_reset_on_a_node_that_fails_meanwhile_leaves_its_topic_at_work(world: Wo
     task = reset_later(world, to="latest")
     world.run(seconds=0.2)
     assert world.node is not None
-    world.node.store.fail("writing the commit log", OSError(5, "Input/output error"))
+    world.node.store.writes.fail("writing the commit log", OSError(5, "Input/output error"))
     world.run(until=task.done, seconds=5)
     with pytest.raises(ChangeRefused, match="The node is failed"):
         task.result()

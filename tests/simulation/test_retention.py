@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.retention import RetentionLimits
-from broker.runtime.state_file import SealedFile
+from broker.runtime.sealed_file import SealedFile
 from broker.runtime.store_metrics import CHECKPOINTS
 from proxy.node.assembly import retention_limits
 from proxy.node.reload import Reloader

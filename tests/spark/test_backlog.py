@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.format.properties import encode_properties
-from lag.report.backlog import age_bins, age_names
+from lag.report.page.backlog import age_bins, age_names
 from pyddmq.broker import Put, StoreOptions, open_store
 
 COUNT = 300
@@ -58,9 +58,9 @@ def of(made: Any, kind: str) -> dict[str, int]:
 
 def test_positions_are_those_of_the_store_and_what_was_finished(store: str, tmp_path: Path) -> None:
     """Groups without a backlog are left out; a queue without an offset counts whole; wrong names are told."""
+    from broker.errors import StoreUnreadable
     from lag.spark.jobs.positions import positions
     from lag.spark.sources.options import OptionRefused
-    from lag.spark.sources.store_files import StoreFilesUnreadable
 
     assert [tuple(each) for each in positions(store)] == [
         ("g", "permits", 0, 100, 150, ()),
@@ -74,7 +74,7 @@ def test_positions_are_those_of_the_store_and_what_was_finished(store: str, tmp_
     assert len(positions(store, progress=str(tmp_path / "p.json"))) == 2
     with pytest.raises(OptionRefused, match="is not a list of"):
         positions(store, progress=str(tmp_path / "q.json"))
-    with pytest.raises(StoreFilesUnreadable, match="is not a store"):
+    with pytest.raises(StoreUnreadable, match="is not a store"):
         positions(str(tmp_path))
 
 

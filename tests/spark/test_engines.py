@@ -13,7 +13,7 @@ from lag.export.export import export
 from lag.export.place import ExportPlace
 from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
 from lag.report.data import LagReportData, as_plain
-from lag.report.local import make_locally, reduce_locally
+from lag.report.engine.local import make_locally, reduce_locally
 from lag.report.options import Figures, Input, ReportOptions, ReportWindow
 from lag.rules.limits import LagLimits
 from lag.samples import EventKind, LagEvent, QueueSample

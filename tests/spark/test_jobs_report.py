@@ -19,7 +19,7 @@ from lag.export.place import ExportPlace
 from lag.journal.reader import JournalQuery
 from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
 from lag.report.data import GroupPart, LagReportData
-from lag.report.local import make_locally
+from lag.report.engine.local import make_locally
 from lag.report.options import Input, ReportOptions, ReportWindow
 from lag.rules.limits import LagLimits
 from lag.samples import EventKind, LagEvent, QueueSample
@@ -206,7 +206,7 @@ def test_page_of_it_is_whole(report: LagReportData) -> None:
     """From files to the page."""
     pytest.importorskip("jinja2")
     pytest.importorskip("matplotlib")
-    from lag.report.page import render_html
+    from lag.report.page.page import render_html
 
     text = render_html(report)
     assert text.index("poisoned") < text.index("stopped") < text.index("<h2>Overview</h2>")

@@ -48,7 +48,7 @@ def test_package_has_one_name_and_needs_nothing_of_ours(path: Path, tmp_path: Pa
     assert ended.stdout == "all there\n"
     with zipfile.ZipFile(path) as made:
         assert {name.partition("/")[0] for name in made.namelist()} == {package.PACKAGE}
-        assert "pyddmq_spark/lag/report/page.css" in made.namelist()
+        assert "pyddmq_spark/lag/report/page/page.css" in made.namelist()
 
 
 def test_same_rooms_give_the_same_bytes(path: Path, tmp_path: Path) -> None:

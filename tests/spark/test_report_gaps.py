@@ -13,7 +13,7 @@ from lag.export.place import ExportPlace
 from lag.journal.reader import JournalQuery
 from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
 from lag.report.data import LagReportData
-from lag.report.local import make_locally
+from lag.report.engine.local import make_locally
 from lag.report.options import Input, ReportOptions, ReportWindow
 from lag.rules.limits import LagLimits
 from lag.samples import EventKind, LagEvent

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from broker.runtime.json_sum import sealed, unsealed
+from broker.runtime.sealed_file import sealed, unsealed
 from broker.scheduled.cancelling import CancelEffect
-from lag.report.backlog import Backlog, BacklogRow, rendered
+from lag.report.page.backlog import Backlog, BacklogRow, rendered
 from pyddmq.testing import SimDisk
 from tests.integration import delay_tools, timer_tools
 from tests.integration.store_tools import ROOT

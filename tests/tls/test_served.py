@@ -16,9 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from lag.spark.sources.node import NodeClient, NodeFailed
+from lag.spark.sources.node import NodeClient, NodeFailed, tls_of
 from lag.spark.sources.options import OptionRefused
-from lag.spark.sources.tls import tls_of
 from proxy.cli.app import run
 from proxy.cli.tls.dev_certificates import make
 from pyddmq import Producer, Tls, TlsFailed

@@ -18,7 +18,7 @@ from broker.consumer import (
     OrderlyContext,
     OrderlyStatus,
 )
-from broker.consumer.running import Told, Work, run_inline
+from broker.consumer.shared import Told, Work, run_inline
 from broker.features import ALL
 from broker.format.properties import parse_properties
 from broker.format.record import split

@@ -24,6 +24,7 @@ from broker.runtime.steps import run_now
 from broker.store import Store
 from conf.models import GroupConfig
 from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
+from tests.fakes.memory.broker import MemoryBroker
 from upstream.calls.node_calls import NodeCalls
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
@@ -129,12 +130,19 @@ class World:
         )
         return EmbeddedBroker(self.store, runtime)
 
+    def all_of_broker(self) -> EmbeddedBroker | MemoryBroker | None:
+        """The same broker, where failed messages have a topic and clients may keep offsets of their own."""
+        broker = self.broker()
+        return broker if isinstance(broker, EmbeddedBroker | MemoryBroker) else None
+
     def make_group(self, config: GroupConfig) -> ConsumerGroup:
         """Make a group on this node."""
         return ConsumerGroup(
             config,
             node=NodeSeams(
                 broker=self.broker(),
+                retry_queues=self.all_of_broker(),
+                stretches=self.all_of_broker(),
                 progress=self.progress,
                 runtime=runtime_of(
                     self.disk,

@@ -26,7 +26,7 @@ from upstream.group_parts import FetchHooks, GroupLimits, GroupParts, NodeSeams
 from upstream.job import GroupQueue, PartialBatch, UpstreamJob
 from upstream.message_holder import Holder
 from upstream.retry.dead_letters import DeadLetters, recover_dead_letters
-from upstream.retry.retry_topic import RetryTopic, recover_retries
+from upstream.retry.retry_topic import RetryTopic
 from upstream.state import JobState
 from upstream.views import GroupView
 from upstream.waiting.buffer import Parked, ParkedFull, PullBuffer, PulledBatch
@@ -97,7 +97,9 @@ class ConsumerGroup:
             clock=runtime.clock, limits=limits.buffer, budget=budget, may_hand_out=node.may_hand_out
         )
         self._dead_letters = DeadLetters(config.group, broker=broker, progress=progress, scheduler=runtime.scheduler)
-        self._retry_topic = RetryTopic(config.group, broker=broker, progress=progress, runtime=runtime)
+        self._retry_topic: RetryTopic | None = None
+        if node.retry_queues is not None:
+            self._retry_topic = RetryTopic(config.group, node.retry_queues, progress=progress, runtime=runtime)
         self.fetch_hooks = FetchHooks()
         self._parts = GroupParts(
             group=config.group,
@@ -269,9 +271,9 @@ class ConsumerGroup:
     # By an operator's hand
 
     @property
-    def retry_topic(self) -> str:
-        """Name of the topic in which what it failed comes again."""
-        return self._retry_topic.topic
+    def retry_topic(self) -> str | None:
+        """Name of the topic in which failed messages are redelivered; None where they wait in place."""
+        return None if self._retry_topic is None else self._retry_topic.topic
 
     def group_queue(self, topic: str, queue_id: int, offset: int = -1) -> GroupQueue | None:
         """Return a queue as this group sees it, or None when it reads no such queue; `offset` as `GroupQueues.find`."""
@@ -354,8 +356,8 @@ class ConsumerGroup:
 
     def starting(self) -> Generator[None, None, None]:
         """`start` in steps of QUEUES_AT_ONCE queues; begins to read in the last one."""
-        recover_retries(self.name, broker=self.node.broker, progress=self._progress, begin=self._begin)
-        self._retry_topic.recovered = True
+        if self._retry_topic is not None:
+            self._retry_topic.recover(self._begin)
         recover_dead_letters(self.name, broker=self.node.broker, progress=self._progress, begin=self._begin)
         for config in self.config.enabled_topics:
             yield from self._making_queues(config)
@@ -430,7 +432,8 @@ class ConsumerGroup:
         """End all generations at once; nothing acknowledged is lost."""
         self._generations.stop()
         self._dead_letters.stop()
-        self._retry_topic.stop()
+        if self._retry_topic is not None:
+            self._retry_topic.stop()
 
     def stats(self, *, details_max: int = LISTED_MAX) -> GroupView:
         """Lag, what is out to whom since when, at most so many of that, and keys that hold others up."""
@@ -483,8 +486,10 @@ class ConsumerGroup:
     def _ended(self, topic: str | None) -> None:
         """Give up the queues of a topic that is consumed no more, and the retry topic's with the last that reads it."""
         self._claims.release(topic)
-        if topic is not None and not any(each.reads_retries for each in self._generations.running()):
-            self._claims.release(self.retry_topic)
+        retry_topic = self.retry_topic
+        # `release(None)` gives up all topics: without a retry topic there is nothing more to release.
+        if None not in (topic, retry_topic) and not any(each.reads_retries for each in self._generations.running()):
+            self._claims.release(retry_topic)
 
     def _revoked(self, topic: str, gone: Sequence[GroupQueue]) -> None:
         """Read a topic on without the queues that were taken away; what is out of the others stays in flight (D12)."""

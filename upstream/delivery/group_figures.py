@@ -62,12 +62,12 @@ class GroupFigures:
 
     def _of_retries(self, reader: StatsReader) -> list[SubscriptionView]:
         """The retry topic, apart from those whose failed messages it holds."""
-        retries = self._retries()
-        if not retries:
+        retries, retry_topic = self._retries(), self.parts.retry_topic
+        if retry_topic is None or not retries:
             return []
         running = any(each.reads_retries and not each.draining for each in self.generations.running())
-        loss = self.parts.node.progress.losses.of(self.parts.group, self.parts.retry_topic.topic)
-        return [reader.retries(self.parts.retry_topic.topic, retries.values(), loss, running=running)]
+        loss = self.parts.node.progress.losses.of(self.parts.group, retry_topic.topic)
+        return [reader.retries(retry_topic.topic, retries.values(), loss, running=running)]
 
     def _retries(self) -> dict[int, GroupQueue]:
         """Each queue of the retry topic once, whichever topics read it."""
@@ -80,7 +80,7 @@ class GroupFigures:
         for name in self.places:
             group_queues = self.queues_by_topic.get(name, {}).values()
             found.append(TopicOffsets.of(name, [each for each in group_queues if not each.retries]))
-        retries = self._retries()
-        if retries:
-            found.append(TopicOffsets.of(self.parts.retry_topic.topic, retries.values()))
+        retries, retry_topic = self._retries(), self.parts.retry_topic
+        if retry_topic is not None and retries:
+            found.append(TopicOffsets.of(retry_topic.topic, retries.values()))
         return [each for each in found if topic is None or each.topic == topic]

@@ -33,6 +33,7 @@ class GroupQueues:
         self.by_topic: dict[str, dict[str, GroupQueue]] = {}
         self._group = parts.group
         self._broker = parts.node.broker
+        self._retry_topic = None if parts.retry_topic is None else parts.retry_topic.topic
         self._progress = parts.node.progress
         self._buffer = parts.buffer
         self._qid_prefix = qid_prefix
@@ -75,7 +76,7 @@ class GroupQueues:
 
         Every subscription of the group has group queues of its own in the retry topic.
         """
-        if topic != self._broker.retry_topic(self._group):
+        if topic != self._retry_topic:
             return self.by_topic.get(topic, {}).get(self.qid(queue_id))
         qid = f"{self._qid_prefix}{RETRY_QID}{queue_id}"
         found = [group_queues[qid] for group_queues in self.by_topic.values() if qid in group_queues]
@@ -99,9 +100,9 @@ class GroupQueues:
 
     def retries(self, config: SubscriptionConfig) -> NodeTopic | None:
         """Return the retry topic where a subscription uses it, or did: what pends there is still to be delivered."""
-        if self._broker.is_dead_letter_topic(config.topic):
+        name = self._retry_topic
+        if name is None or self._broker.is_dead_letter_topic(config.topic):
             return None
-        name = self._broker.retry_topic(self._group)
         topic = self._broker.topic(name)
         trackers = self._progress.trackers
         if topic is not None and any((self._group, name, each.queue_id) in trackers for each in topic.queues):

@@ -12,8 +12,8 @@ import structlog
 
 from broker.errors import StoreUnreadable
 from broker.runtime.file_writes import FileWrite, Steps
+from broker.runtime.sealed_file import SealedFile
 from broker.runtime.seams import Clock, Disk
-from broker.runtime.state_file import SealedFile
 
 log = structlog.get_logger()
 

@@ -46,7 +46,7 @@ class JobReader:
     """Reads the state of jobs; `clock` turns monotonic moments into wall-clock ones."""
 
     def __init__(self, clock: Clock) -> None:
-        self._wall_us = clock.wall_us()
+        self.wall_us = clock.wall_us()
         self._now = clock.monotonic()
 
     def stuck(self, job: UpstreamJob) -> StuckKey:
@@ -80,14 +80,14 @@ class JobReader:
 
     def to_wall(self, moment: float) -> int:
         """Turn monotonic seconds into ms of the wall clock."""
-        return (self._wall_us - round((self._now - moment) * 1_000_000)) // 1000
+        return (self.wall_us - round((self._now - moment) * 1_000_000)) // 1000
 
 
-class StatsReader(JobReader):
+class StatsReader:
     """Reads the state of group queues and subscriptions."""
 
     def __init__(self, *, times: Times, clock: Clock) -> None:
-        super().__init__(clock)
+        self._jobs = JobReader(clock)
         self._times = times
 
     def queue(self, group_queue: GroupQueue) -> QueueLag:
@@ -96,7 +96,7 @@ class StatsReader(JobReader):
         seconds, left = 0.0, None
         # A message that cannot be read will be skipped when its turn comes.
         if committed < produced and (found := self._times.stored(group_queue.queue, committed)) is not None:
-            seconds = max(0.0, (self._wall_us - found.stored_ms * 1000) / 1_000_000)
+            seconds = max(0.0, (self._jobs.wall_us - found.stored_ms * 1000) / 1_000_000)
             left = found.left
         return QueueLag(
             qid=group_queue.qid,
@@ -144,7 +144,7 @@ class StatsReader(JobReader):
                     continue
                 counts[job.state] += 1
                 if job.state is JobState.OUT and job.delivery is not None:
-                    since_ms = self.to_wall(job.delivery.since)
+                    since_ms = self._jobs.to_wall(job.delivery.since)
                     holder = job.delivery.holder
                     out.append(
                         Delivery(
@@ -165,9 +165,9 @@ class StatsReader(JobReader):
                     heads.append(job)
                 if job.history is not None and job.history.attempts >= FAILING_ATTEMPTS:
                     failing.append(job)
-        heads.sort(key=self.since)
+        heads.sort(key=self._jobs.since)
         failing.sort(key=lambda job: -job.attempts)
-        stopped.sort(key=self.since)
+        stopped.sort(key=self._jobs.since)
         stats = subscription_view(
             name,
             state,
@@ -187,14 +187,14 @@ class StatsReader(JobReader):
             paused_since_ms=None if pause is None else pause.since_ms,
             paused_by=None if pause is None else pause.who,
             failing_total=len(failing),
-            failing=[self.stuck(job) for job in failing[:KEYS_MAX]],
+            failing=[self._jobs.stuck(job) for job in failing[:KEYS_MAX]],
             stopped_total=len(stopped),
-            stopped=[self.stuck(job) for job in stopped[:KEYS_MAX]],
+            stopped=[self._jobs.stuck(job) for job in stopped[:KEYS_MAX]],
             dead_letters_refused=dead_letters_refused,
             problem=place.problem or None,
             unknown=unknown,
             stuck_keys_total=len(heads),
-            stuck_keys=[self.stuck(job) for job in heads[:KEYS_MAX]],
+            stuck_keys=[self._jobs.stuck(job) for job in heads[:KEYS_MAX]],
             push=subscription.pusher.view() if subscription is not None and subscription.pusher is not None else None,
             sinks=[] if subscription is None else [each for sink in subscription.sinks for each in sink.servers_away()],
         )
@@ -206,7 +206,7 @@ class StatsReader(JobReader):
                 action=call.action,
                 qid=group_queue.qid,
                 offset=offset,
-                since_ms=self.to_wall(call.since),
+                since_ms=self._jobs.to_wall(call.since),
                 limit_ms=call.limit_ms,
             )
             for offset, call in group_queue.calls.items()

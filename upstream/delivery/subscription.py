@@ -18,16 +18,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from broker.runtime.later import Later
 from conf.models import SubscriptionConfig
 from conf.order_key import is_json_path
-from pyddmq.actions import Action, Status
-from upstream.delivery.subscription_facts import SubscriptionFacts
+from pyddmq.actions import Action, BodyUnprocessable, Message, MessageUnreadable, Status
+from upstream.delivery.transformed_bodies import MadeBodies, with_body
 from upstream.figures.counters import SubscriptionCounters
-from upstream.group_parts import FetchHooks, GroupParts
-from upstream.job import DeliveredBatch, GroupQueue, Unit, UpstreamJob
+from upstream.group_parts import FetchedSource, GroupParts
+from upstream.job import DeliveredBatch, GroupQueue, PartialBatch, Slices, Unit, UpstreamJob
 from upstream.outcomes.outcomes import PAUSED_LOOK_SECONDS, Outcomes
 from upstream.running.action_context import WaitsForServers, give_contexts
 from upstream.running.admission import Admission
@@ -40,48 +40,6 @@ from upstream.state import JobEvent, JobState, move, next_state
 if TYPE_CHECKING:
     from upstream.queues import NodeTopic
     from upstream.source import Source
-
-
-# The source of a low-level generation: nothing is read for it, clients fetch (`upstream.fetch`).
-
-
-class FetchedSource:
-    """`upstream.source.Source` without messages, which tells of arrivals. It makes no job, so nobody asks for one's."""
-
-    bodies_come_later = False
-    caught_up = True
-
-    def __init__(self, hooks: FetchHooks) -> None:
-        self.lag_max: int | None = None
-        self._hooks = hooks
-
-    def arrived(self) -> None:
-        """Tell who serves fetches."""
-        self._hooks.arrived()
-
-    def read(self, count: int) -> list[UpstreamJob]:
-        """Give nothing."""
-        return []
-
-    def add_group_queue(self, group_queue: GroupQueue) -> None:
-        """Who serves fetches looks at the group's queues itself."""
-
-    def close(self) -> None:
-        """Nothing is under way."""
-
-    def fetch(self, jobs: Sequence[UpstreamJob], there: Callable[[list[UpstreamJob]], None]) -> list[UpstreamJob]:
-        """Of no jobs all bodies are at hand."""
-        return list(jobs)
-
-    def body(self, job: UpstreamJob) -> NoReturn:
-        """There is no job."""
-        raise AssertionError(f"{job} of a low-level topic")
-
-    load = stored_ms = message_id = located = body
-
-    def slices(self, jobs: Sequence[UpstreamJob]) -> NoReturn:
-        """There is no job."""
-        raise AssertionError(f"{jobs} of a low-level topic")
 
 
 READ_JOBS = 256
@@ -105,13 +63,20 @@ _WAITING = JobState.WAITING
 _KEPT_BY_DRAIN = (JobState.OUT, JobState.HELD, JobState.RUNNING, JobState.BURYING, JobState.SENDING, JobState.UNDECIDED)
 
 
-class Subscription(SubscriptionFacts):
+class Subscription:
     """One generation of (group, topic).
 
     Attributes:
         config: Its configuration; limits in it may change live (`configure`).
         hands_out: Whether pulls get messages of it; false while it is paused, and once it drains.
         pushes: Whether its last action, and no pull, is where messages go.
+        buffer: The group's pull buffer.
+        group_queues: The queues that are read.
+        outcomes: What becomes of its jobs.
+        pusher: The action that pushes to external servers and reports their state; None without one.
+        sinks: Its actions that write into external servers.
+        now: Monotonic seconds.
+        made_bodies: Bodies in the place of those in the log, where the last action keeps some; None until then.
     """
 
     def __init__(
@@ -171,7 +136,7 @@ class Subscription(SubscriptionFacts):
         self._limited_log = runtime.limited_log
         self.pushes = config.actions[-1] != "PullServer"
         self.pusher = give_contexts(actions, runtime, parts.group, lambda: self.config)
-        self.sinks = [each for each in actions if isinstance(each, WaitsForServers)]
+        self.sinks: list[WaitsForServers] = [each for each in actions if isinstance(each, WaitsForServers)]
         if self.pusher is not None:
             # Those that a receiver failed together do not come back together.
             self.outcomes.jitter = runtime.random.random
@@ -201,6 +166,7 @@ class Subscription(SubscriptionFacts):
         self._pumping = True
         self._gate_wait = Later(runtime.scheduler, self.reopen_gate)
         self._again = Later(runtime.scheduler, self.pump)
+        self.made_bodies: MadeBodies | None = None
         self._admission = Admission(
             self.outcomes,
             config,
@@ -532,3 +498,87 @@ class Subscription(SubscriptionFacts):
     def expire(self, job: UpstreamJob) -> None:
         """End a job that nobody has, for its log file goes."""
         self.outcomes.expire(job)
+
+    # What others read of it
+
+    def live_jobs(self) -> int:
+        """Count its unfinished jobs."""
+        return sum([len(each.live) for each in self.group_queues])
+
+    @property
+    def held_by_rate(self) -> int:
+        """How often its rate held messages back."""
+        return self._admission.held_by_rate
+
+    @property
+    def throttled(self) -> list[str]:
+        """The limits that hold messages back now, each by its setting and value."""
+        met = list(self._admission.limits_met(self.group_queues, more=not self._source.caught_up))
+        push = None if self.pusher is None else self.pusher.view()
+        if push is not None and push.held:
+            met.append(f"httpMaxTps {push.rate or 0:,g}")
+        return met
+
+    @property
+    def draining(self) -> bool:
+        """Whether `begin_drain` was called."""
+        return self.outcomes.draining
+
+    def stored_ms(self, job: UpstreamJob) -> int | None:
+        """Return when a job's message was stored; None when it cannot be read."""
+        return self._source.stored_ms(job)
+
+    def keep_body(self, job: UpstreamJob, body: bytes) -> None:
+        """Have clients given this body of a job that is about to be offered."""
+        if self.made_bodies is None:
+            self.made_bodies = MadeBodies(self.buffer.budget)
+        self.made_bodies.keep(job, body)
+
+    def body(self, job: UpstreamJob) -> memoryview:
+        """Read a job's body; raises MessageUnreadable."""
+        return self._source.body(job)
+
+    def load(self, job: UpstreamJob) -> Message:
+        """Read a job's message; raises MessageUnreadable."""
+        return self._source.load(job)
+
+    def slices(self, jobs: Sequence[UpstreamJob]) -> list[tuple[int, Slices]] | None:
+        """Return offsets and slices of a batch for its reply; see `Source.slices`."""
+        return self._source.slices(jobs) if self.made_bodies is None else None
+
+    def sort_out(self, jobs: Sequence[UpstreamJob], bytes_max: int) -> PartialBatch:
+        """Look at the jobs of a batch one by one; bodies that were made take the place of those in the log."""
+        reply = PartialBatch([], [], [], [])
+        room = bytes_max
+        for place, job in enumerate(jobs):
+            try:
+                slices = self._source.located(job)
+            except MessageUnreadable:
+                reply.unreadable.append(job)
+                continue
+            except BodyUnprocessable as error:
+                reply.unusable.append((job, error))
+                continue
+            if job.made is not None:
+                slices = with_body(slices, job.made.data)
+            _, body_at, _, _, end = slices
+            room -= end - body_at
+            if room < 0 and reply.messages:
+                reply.left.extend(jobs[place:])
+                break
+            reply.messages.append((job.offset, slices))
+        return reply
+
+    def why_unreadable(self, job: UpstreamJob) -> MessageUnreadable:
+        """Return why a message of `PartialBatch.unreadable` cannot be read."""
+        try:
+            self._source.located(job)
+        except MessageUnreadable as error:
+            return error
+        except BodyUnprocessable:
+            pass
+        return MessageUnreadable("damaged")
+
+    def message_id(self, job: UpstreamJob) -> str | None:
+        """Return the id by which its producer knows a message, where it can be read."""
+        return self._source.message_id(job)

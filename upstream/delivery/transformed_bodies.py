@@ -18,24 +18,10 @@ from collections import deque
 
 from upstream.budget import Budget
 from upstream.job import Slices, UpstreamJob
+from upstream.message_holder import BODY_BYTES, MadeBody
 
 SHARES = 16
 """Of the memory ceiling one subscription may have one for its bodies."""
-BODY_BYTES = 160
-"""What a body takes beside its bytes; measured on 64-bit CPython 3.11."""
-
-
-class MadeBody:
-    """A body, for as long as its job lives."""
-
-    __slots__ = ("_freed", "data")
-
-    def __init__(self, data: bytes, freed: deque[int]) -> None:
-        self.data = data
-        self._freed = freed
-
-    def __del__(self) -> None:
-        self._freed.append(len(self.data) + BODY_BYTES)
 
 
 class MadeBodies:

@@ -133,10 +133,10 @@ class Expiry:
                     waits = True
                     break
         if waits or not left:
-            yield from all_durable(self._store)
+            yield from all_durable(self._store.writes)
             return Relocation.BLOCKED if waits else Relocation.MORE
         if left < count_max:
-            yield from self._wait(all_durable(self._store))
+            yield from self._wait(all_durable(self._store.writes))
         try:
             yield from self._synced(expiring)
         except ProgressFailed:
@@ -148,7 +148,7 @@ class Expiry:
         """Have durable in the ack journal what is finished in the file; nothing where that did not change since."""
         unfinished = {key: tracker.unfinished(minimum) for key, tracker, minimum in self._behind(expiring)}
         if self._kept != unfinished:
-            yield from self._wait(saved(self._store, self._progress.syncing()))
+            yield from self._wait(saved(self._store.writes, self._progress.syncing()))
             self._kept = unfinished
 
     def _wait(self, steps: AwaitedSteps[None]) -> AwaitedSteps[None]:

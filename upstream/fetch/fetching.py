@@ -111,7 +111,8 @@ class Fetching:
     def __init__(self, group: ConsumerGroup, node: NodeSeams) -> None:
         self.group = group
         self.fetchers = Fetchers(node.runtime.clock)
-        self._broker, self._runtime = node.broker, node.runtime
+        assert node.stretches is not None, "the configuration allows low-level topics only where queues can be read so"
+        self._stretches, self._runtime = node.stretches, node.runtime
         self._buckets: dict[str, TokenBucket] = {}
         self._wakes: dict[Callable[[], None], None] = {}
         self._next_look = Later(node.runtime.scheduler, self._look)
@@ -233,7 +234,7 @@ class Fetching:
             return nothing
         tags = config.wanted_tags
         wanted = MessageFilter(None if tags is None else frozenset(map(str.encode, tags)), config.pressure_traffic)
-        stretch = self._broker.read_stretch(group_queue.queue, start, count, room, wanted, times=order.times)
+        stretch = self._stretches.read_stretch(group_queue.queue, start, count, room, wanted, times=order.times)
         # In a reply with messages already, one that is larger than what is left must wait.
         if room < order.bytes_max and stretch.bytes > room:
             return nothing

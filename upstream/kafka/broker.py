@@ -12,7 +12,7 @@ from conf.models import GroupConfig
 from upstream.budget import Budget
 from upstream.job import Generation, GroupQueue, UpstreamJob
 from upstream.kafka.commits.blobs import Blobs
-from upstream.kafka.commits.offsets import KafkaOffsets
+from upstream.kafka.commits.commits import KafkaOffsets
 from upstream.kafka.dead_letters import DeadLetterWriter
 from upstream.kafka.link import GroupMember, KafkaPartition, KafkaProducer, PartitionReader
 from upstream.kafka.membership import Membership
@@ -21,7 +21,7 @@ from upstream.kafka.source import KafkaSource
 from upstream.kafka.topics import KafkaQueue, KafkaTopic, own
 from upstream.progress.progress import DeadLetterOrigin, Progress
 from upstream.queues import UNKNOWN, CommittedOffsets, NodeTopic, QueueView, TakeOver
-from upstream.source import Appended, MessageFilter, SourceCounts, Stored, Stretch
+from upstream.source import Appended, SourceCounts, Stored
 
 DEAD_LETTER_SUFFIX = ".DLQ"
 LEFT_OUT = declare(
@@ -217,10 +217,6 @@ class KafkaBroker:
         """Return a name that Kafka takes."""
         return group + DEAD_LETTER_SUFFIX
 
-    def retry_topic(self, group: str) -> str:
-        """Nothing is sent there: what failed waits in place."""
-        return f"{group}.RETRY"
-
     def is_dead_letter_topic(self, topic: str) -> bool:
         """By its name."""
         return topic.endswith(DEAD_LETTER_SUFFIX)
@@ -261,12 +257,6 @@ class KafkaBroker:
         self.expanded()
         return source
 
-    def read_stretch(
-        self, queue: QueueView, start: int, count_max: int, bytes_max: int, wanted: MessageFilter, *, times: bool
-    ) -> Stretch:
-        """Refuse: who keeps offsets of their own uses a Kafka client; the configuration does not get here."""
-        raise NotImplementedError("topics of Kafka are not fetched by offset")
-
     # Appends
 
     def append_dead_letter(self, group: str, job: UpstreamJob, reason: str, done: Appended) -> None:
@@ -290,18 +280,6 @@ class KafkaBroker:
             if not source.closed and source.reads(job):
                 source.fetch([job], lambda _: None)
 
-    def append_retry(self, group: str, job: UpstreamJob, wait_ms: int, done: Appended) -> None:
-        """Refuse: the message waits in place."""
-        raise StoreError("what fails on Kafka waits in its place")
-
-    def retry_queues(self, group: str) -> Sequence[QueueView]:
-        """There are none."""
-        return ()
-
     def replaced_by_dead_letters(self, queue: QueueView, start: int) -> Iterator[DeadLetterOrigin]:
         """A dead letter is durable before its offset is finished; that one was written is told by nothing else."""
-        return iter(())
-
-    def replaced_by_retries(self, queue: QueueView, start: int) -> Iterator[DeadLetterOrigin]:
-        """There are none."""
         return iter(())

@@ -24,10 +24,8 @@ from broker.runtime.steps import run_now
 from conf.models import GroupConfig
 from upstream.job import GroupQueue
 from upstream.kafka.commits.blobs import Blobs, Named
-from upstream.kafka.commits.commits import OffsetCommitter
+from upstream.kafka.commits.commits import KafkaOffsets, OffsetCommitter, Remembered
 from upstream.kafka.commits.metadata import CommitMetadata, decode, decode_blob
-from upstream.kafka.commits.offsets import KafkaOffsets
-from upstream.kafka.commits.revoked_partitions import Remembered
 from upstream.kafka.lease import Lease
 from upstream.kafka.link import (
     Assignment,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from upstream.kafka.link import Headers, KafkaPartition, KafkaRecord
-from upstream.kafka_client.header_names import name_of, names_lost
+from upstream.kafka_client.producer import name_of, names_lost
 
 OVERHEAD_BYTES = 256
 """Of a record beside its key, value and headers."""

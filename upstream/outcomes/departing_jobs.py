@@ -90,7 +90,8 @@ class DepartingJobs:
             self._counters.kept_in_place.value += 1
             return False
         held_permit = job.state not in WITHOUT_PERMIT
-        if not self._retry_topic.send(job, wait_ms, partial(self._sent_back, held_permit)):
+        resolved = partial(self._sent_back, held_permit)
+        if self._retry_topic is None or not self._retry_topic.send(job, wait_ms, resolved):
             return False
         if history.attempts >= FAILING_ATTEMPTS:
             self._counters.sent_back_again.value += 1

@@ -382,12 +382,10 @@ class AckWriter:
         """
         before = self.failed
         self._rolls.finish()
-        if self.failed is not before:
-            assert self.failed is not None
+        if self.failed is not None and self.failed is not before:
             raise self.failed
         self._rolls.add(self._roll_steps())
-        if self.failed is not before:
-            assert self.failed is not None
+        if self.failed is not None and self.failed is not before:
             raise self.failed
         if not self._unsynced:
             # It was made at once.

@@ -206,6 +206,7 @@ def read_block(number: int, data: memoryview, position: int) -> memoryview | Non
     if magic != MAGIC or size == 0 or start + size > len(data):
         return None
     payload = data[start : start + size]
+    # Its own place is in the sum: a block of an older life of the file does not pass.
     if crc32(payload, crc32(_SALT.pack(number, position, size))) != crc:
         return None
     return payload
@@ -251,6 +252,7 @@ def encode_acked(tracker_id: int, fence: int, ranges: list[int]) -> bytes:
     if len(ranges) == 2 and end - start <= _U32_MAX:
         return _ACKED.pack(ACKED, tracker_id, fence, start, end - start, 0)
     steps = list(map(operator.sub, ranges[1:], ranges))  # length, gap, length, gap, ..., length
+    assert min(steps) >= 0, "ranges ascend"
     if len(ranges) <= 2 * _RANGES_MAX and max(steps) <= _U32_MAX:
         more = len(ranges) // 2 - 1
         return _ACKED.pack(ACKED, tracker_id, fence, start, steps[0], more) + struct.pack(f"<{2 * more}I", *steps[1:])
@@ -261,6 +263,7 @@ def encode_acked(tracker_id: int, fence: int, ranges: list[int]) -> bytes:
             start += _U32_MAX
         pieces.append(_ACKED.pack(ACKED, tracker_id, fence, start, end - start, 0))
         return b"".join(pieces)
+    # An even place, so that no pair is torn; the fence belongs to the last piece alone.
     middle = len(ranges) // 4 * 2
     return encode_acked(tracker_id, -1, ranges[:middle]) + encode_acked(tracker_id, fence, ranges[middle:])
 
@@ -325,6 +328,7 @@ def _decode_tracker(data: memoryview, at: int) -> tuple[Entry, int]:
     at += group_size
     topic = str(data[at : at + topic_size], "utf-8")
     at += topic_size
+    # A count that leads out of the block raises here, which the caller takes for damage.
     file_values = struct.unpack_from(f"<{values}q", data, at)
     at += 8 * values
     marks = FinishedMarks(form, span, bytes(data[at : at + size]))

@@ -27,8 +27,8 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.disks.timed_syncs import TimedSyncs
 from broker.runtime.file_writes import FileWrite, FileWrites
 from broker.runtime.metrics import declare
+from broker.runtime.sealed_file import SealedFile
 from broker.runtime.seams import Disk
-from broker.runtime.state_file import SealedFile
 from upstream.progress import journal_format as form
 from upstream.progress.ack_writer import AckWriter, Driver, ProgressFailed, ProgressFull
 from upstream.progress.journal import SEGMENT_BYTES, AckJournal

@@ -184,12 +184,14 @@ def _finish(found: JournalReplay, known: Replayed, start: int, end: int) -> None
     """Finish a range as far as its queue reaches. Raises ValueError: nobody knows how far, and it is too much."""
     tracker = known.tracker
     if known.end is None:
+        # Only a range with a gap before it takes memory for what lies between.
         more = end - tracker.high if start > tracker.watermark else 0
         if more > found.unseen_left:
             raise ValueError(f"{more} offsets more of a queue that is not here")
         found.unseen_left -= max(0, more)
     elif end > known.end:
         known.claimed = max(known.claimed, end)
+        # What the queue does not reach any more: counted once, not as finished.
         known.dropped += end - max(start, known.end, tracker.watermark)
         end = known.end
     tracker.finish_range(start, end)

@@ -126,6 +126,7 @@ class OffsetTracker:
         Raises:
             ValueError: The offset lies more than AHEAD_MAX above the watermark.
         """
+        # `marks[0]` is the watermark's own offset and always 0, or the watermark would have moved on.
         index = offset - self.watermark
         marks = self.marks
         if index < 0:
@@ -162,6 +163,7 @@ class OffsetTracker:
         if count < 2:
             return int(self.finish(offsets[0])) if count else 0
         first = offsets[0]
+        # The ends alone would take 1, 5, 2, 4 for a range.
         if offsets[-1] - first == count - 1 and list(offsets) == list(range(first, first + count)):
             return self.finish_range(first, first + count)
         return self._finish_sorted(sorted(offsets))
@@ -195,6 +197,7 @@ class OffsetTracker:
                     runs.append(end)
                 start = offset
             end = offset + 1
+        assert len(marks) == size, "`size` follows the marks without a call per offset"
         if new:
             runs.append(start)
             runs.append(end)
@@ -235,6 +238,7 @@ class OffsetTracker:
             return 0
         marks = self.marks
         if start == base and end >= base + len(marks):
+            # Everything above the watermark is within the range, so what is ahead was finished before.
             new = end - start - self.ahead
             self.watermark = end
             self.ahead = 0
@@ -249,6 +253,8 @@ class OffsetTracker:
                     self._extend(high)
                 if low > len(marks):
                     self._extend(low)
+            # A range that begins behind the marks would otherwise close the gap before it.
+            assert low <= len(marks), "the marks reach to where the range begins"
             marks[low:high] = _ONE * (high - low)
             self.ahead += new
             if low == 0:
@@ -340,6 +346,7 @@ class OffsetTracker:
         """
         if self.high <= end:
             return 0
+        # `load` counts anew what is left ahead: the difference was behind `end`.
         lost, before = max(0, self.watermark - end), self.ahead
         if self.watermark >= end:
             self.load(end, b"")
@@ -348,6 +355,7 @@ class OffsetTracker:
         self.started = min(self.started, end)
         for offset in [each for each in self.failures if each >= end]:
             del self.failures[offset]
+        assert self.high <= end, "nothing behind the end of the log is finished"
         return lost + before - self.ahead
 
     def stage_to(self, on_staged: Callable[[OffsetTracker], object]) -> None:
@@ -385,6 +393,7 @@ class OffsetTracker:
         del marks[:run]
         self.watermark += run
         self.ahead -= run
+        assert self.ahead >= 0, "each mark counts once"
 
     def _extend(self, index: int) -> None:
         if index > AHEAD_MAX:

@@ -20,7 +20,7 @@ from broker.runtime.bundle import Runtime
 from pyddmq.actions import MessageUnreadable
 from upstream.job import UpstreamJob
 from upstream.progress.progress import Begin, Progress
-from upstream.source import Broker
+from upstream.source import RetryQueues
 
 Resolved = Callable[[UpstreamJob, bool], None]
 """Told that the retry record of a job is durable, or that the disk failed and nobody can tell before a restart."""
@@ -32,10 +32,10 @@ class RetryTopic:
     Attributes:
         topic: Its name.
         pending: Jobs whose record is not durable yet.
-        recovered: Whether `recover_retries` was run for the group.
+        recovered: Whether `recover` was run.
     """
 
-    def __init__(self, group: str, *, broker: Broker, progress: Progress, runtime: Runtime) -> None:
+    def __init__(self, group: str, broker: RetryQueues, *, progress: Progress, runtime: Runtime) -> None:
         self._group = group
         self._broker = broker
         self.topic = broker.retry_topic(group)
@@ -92,22 +92,23 @@ class RetryTopic:
         self._metrics.counter(REFUSED, self._group, reason).add()
         self._limited_log.note("retry_in_place", self._group, **job.log_facts, error=str(error))
 
+    def recover(self, begin: Begin) -> None:
+        """Finish the messages whose retry records exist although the ack journal does not know it (D27, D37).
+
+        To be called after a restart, before the group reads anything. `begin`: as for `Progress.finish_replaced`.
+        """
+        for queue in self._broker.retry_queues(self._group):
+            if queue.topic != self.topic:
+                shared_read = self._progress.shared_read
+                if (queue.topic, queue.queue_id) in shared_read:
+                    # Its records are those of all groups, and what this process appended it has finished.
+                    continue
+                shared_read.add((queue.topic, queue.queue_id))
+            self._progress.finish_replaced(queue, self._broker.replaced_by_retries, begin=begin, sent_back=True)
+        self.recovered = True
+
     def stop(self) -> None:
         """Remember how far the records have been dealt with, so that the next start need not read them."""
         if self.recovered and not self.pending:
             for queue in self._broker.retry_queues(self._group):
                 self._progress.dead_letters_done(queue.topic, queue.queue_id, queue.max_offset)
-
-
-def recover_retries(group: str, *, broker: Broker, progress: Progress, begin: Begin) -> None:
-    """Finish the messages whose retry records exist although the ack journal does not know it (D27, D37).
-
-    To be called after a restart, before the group reads anything. `begin`: as for `Progress.finish_replaced`.
-    """
-    for queue in broker.retry_queues(group):
-        if queue.topic != broker.retry_topic(group):
-            if (queue.topic, queue.queue_id) in progress.shared_read:
-                # Its records are those of all groups, and what this process appended it has finished.
-                continue
-            progress.shared_read.add((queue.topic, queue.queue_id))
-        progress.finish_replaced(queue, broker.replaced_by_retries, begin=begin, sent_back=True)

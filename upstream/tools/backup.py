@@ -27,15 +27,15 @@ from typing import Any
 
 from broker.errors import StoreError, StoreUnreadable
 from broker.log.commit_log import SEGMENT_NAME_DIGITS
+from broker.opening.reading import geometry_of
 from broker.opening.recovery import ProgressCallback
 from broker.queues.offsets import LMQ_FILE
 from broker.queues.topics import Topics
 from broker.runtime.disks.read_only_disk import ReadingDisk
 from broker.runtime.names import is_number
+from broker.runtime.sealed_file import read_whole, write_whole
 from broker.runtime.seams import Clock, Disk, DiskFile
-from broker.runtime.state_file import read_whole, write_whole
 from broker.scheduled.timer.pending.state import without_files
-from broker.tools.interchange import geometry_of
 from broker.tools.readonly import ReadOnlyStore
 from upstream.progress.journal import scan_segment, segment_name, segment_numbers
 

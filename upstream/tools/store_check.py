@@ -9,8 +9,8 @@ from broker.opening.recovery import ProgressCallback
 from broker.queues.offsets import ConsumerOffsets
 from broker.retry.backlog import unread_retries
 from broker.runtime.disks.read_only_disk import ReadingDisk
+from broker.runtime.sealed_file import read_whole
 from broker.runtime.seams import Clock, Disk
-from broker.runtime.state_file import read_whole
 from broker.tools.check import Severity, StoreCheck, StoreFinding
 from broker.tools.check.records import RecordCheck
 from broker.tools.check.small_files import foreign

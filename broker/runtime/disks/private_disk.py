@@ -9,8 +9,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 
-from broker.runtime.disk import RealDisk, RealFile
-from broker.runtime.file_bytes import FileBytes, resized, written
+from broker.runtime.disk import FileBytes, RealDisk, RealFile, resized, written
 from broker.runtime.seams import Buffer, Lock
 
 

@@ -51,6 +51,7 @@ def read_around(file: DiskFile, start: int, size: int) -> tuple[bytes, list[BadS
     bad: list[BadStretch] = []
     at = start
     while at < start + size:
+        # Up to the next border of a page: the kernel fails a read by whole pages.
         count = min(PAGE_BYTES - at % PAGE_BYTES, start + size - at)
         try:
             part = file.read(at, count)
@@ -84,6 +85,7 @@ def write_around(file: DiskFile, offset: int, data: Buffer) -> bool:
             raise
     begin = offset - offset % PAGE_BYTES
     end = min(-(-(offset + len(data)) // PAGE_BYTES) * PAGE_BYTES, file.size())
+    # Bytes beside `data` that cannot be read are zeros from now on; the caller makes them anew.
     whole = bytearray(read_around(file, begin, end - begin)[0])
     whole[offset - begin : offset - begin + len(data)] = data
     file.write(begin, [whole])

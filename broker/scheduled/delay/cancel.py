@@ -45,7 +45,7 @@ def cancelling(due: DueDelays, topic: str, unique_key: str) -> AwaitedSteps[Canc
         retries = due.retries
         # What was under way is durable after this, and completed. It is looked at again while more is under way that
         # may be of this message. That ends: a message is delivered, cancelled or put again elsewhere once.
-        yield from all_durable(store)
+        yield from all_durable(store.writes)
         mine = yield from _stored(store, SCHEDULE_TOPIC, topic, unique_key)
         cancels = yield from _stored(store, CANCEL_TOPIC, topic, unique_key)
         waiting = [each for each in mine if due.is_waiting(each.queue_id + 1, each.offset, retries)]

@@ -81,6 +81,8 @@ class Ranges:
         while last < len(ranges) and ranges[last][0] <= end:
             end = max(end, ranges[last][1])
             last += 1
+        assert first == len(ranges) or start <= ranges[first][0], "ranges stay ascending"
+        # All of [first, last) touch the new one and are one range with it.
         ranges[first:last] = [[start, end]]
 
     def after(self, offset: int) -> int:
@@ -216,6 +218,7 @@ class DelayLevel:
             for place, (_, size, due) in enumerate(units):
                 if size == FILLER_SIZE:
                     continue
+                # Due times ascend but where a clock was set back or a level changed: there a run of its own begins.
                 if due < self._last_due:
                     self._begin_run(self._seen + place)
                 self._last_due = due

@@ -124,7 +124,7 @@ def delay_feature(levels: str = STANDARD_LEVELS) -> Feature:
         return DelayedPuts(
             list_of_levels,
             clock=runtime.clock,
-            store_ms=lambda: home.store_ms,
+            store_ms=home.store_ms,
             make_topic=lambda queues: home.create_topic(SCHEDULE_TOPIC, queues, system=True),
             body_bytes_max=home.options.message_bytes_max,
         )

@@ -35,7 +35,7 @@ class DelayHold:
         if any(self._is_under_way(level, minimum) for level, minimum in self._behind(expiring)):
             # Refused ones may be on their way, and cancelled ones: that ends first.
             retries = self._delays.due.retries
-            yield from all_durable(store)
+            yield from all_durable(store.writes)
             if retries != self._delays.due.retries:
                 return Relocation.MORE
         left, waits = count_max, False
@@ -52,7 +52,7 @@ class DelayHold:
                 if not self._put_again(level, message):
                     return Relocation.BLOCKED
         if left < count_max:
-            yield from all_durable(store)
+            yield from all_durable(store.writes)
         if waits:
             return Relocation.BLOCKED
         return Relocation.DONE if left else Relocation.MORE

@@ -53,7 +53,7 @@ def cancelling_delay(
         # Brings the index up to date and has its files checked; the search that counts is then short.
         yield from by_key(store, TIMER_TOPIC, key, limit=1).steps()
         for left in reversed(range(LOOKS)):
-            yield from all_durable(store)
+            yield from all_durable(store.writes)
             yield from parts.until_whole()
             if not left or store.failed is not None:
                 _flush(store)

@@ -9,8 +9,8 @@ import structlog
 
 from broker.errors import StoreUnreadable
 from broker.feature import Feature
+from broker.runtime.sealed_file import SealedFile
 from broker.runtime.seams import Disk
-from broker.runtime.state_file import SealedFile
 from broker.scheduled.recurring.names import LOOP_NAME
 
 log = structlog.get_logger()

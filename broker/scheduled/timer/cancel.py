@@ -101,7 +101,7 @@ def _find(parts: TimerParts, topic: str, unique_key: str) -> AwaitedSteps[_Targe
     while True:
         retry_at = parts.due.retry_at
         # A refused one may be on its way into the log again.
-        yield from all_durable(parts.store)
+        yield from all_durable(parts.store.writes)
         yield from parts.until_whole()
         found = yield from _look(parts, topic, unique_key, taken, retry_at)
         if found is not None:

@@ -156,6 +156,7 @@ def _take_over_units(parts: TimerParts) -> Generator[None, None, bool]:
             or entry.topic != TIMER_NAME
             or entry.queue_offset < offset
             or unit.size not in (0, entry.size)
+            # A slot that was read already has no timers any more.
             or unit.slot_ms < table.read_ms
             or unit.slot_ms % precision
             or (unit.due_ms or due_of(entry.properties, precision)) != due_of(entry.properties, precision)
@@ -164,6 +165,7 @@ def _take_over_units(parts: TimerParts) -> Generator[None, None, bool]:
         slot = table.wheel.get(unit.slot_ms)
         # The wheel may be newer than the checkpoint.
         known = unit.previous if slot is not None and slot.last >= position else -1 if slot is None else slot.last
+        # Chains lead backwards: a unit that names itself or a later one would be a circle.
         if unit.previous != known or known >= position:
             break
         due_ms = due_of(entry.properties, precision)
@@ -173,6 +175,7 @@ def _take_over_units(parts: TimerParts) -> Generator[None, None, bool]:
         if not unit.size:
             table.log.unmark(position, entry.size)
         table.log.count += 1
+        # RocketMQ counts a cancel as one timer less of its slot.
         count = -1 if unit.magic & MAGIC_DELETE else 1
         if slot is None:
             table.wheel.put(unit.slot_ms, Slot(position, position, count))
@@ -190,6 +193,7 @@ def _take_over_units(parts: TimerParts) -> Generator[None, None, bool]:
             written = table.log.count
             yield
     table.log.write_anew(written, table.log.count)
+    assert written <= table.log.count, "units are taken over in their order"
     table.log.cut(table.log.count)
     entering.begin_at(parts.queue, max(entering.offset, offset))
     yield

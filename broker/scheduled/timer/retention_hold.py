@@ -49,7 +49,7 @@ class TimerHold:
         if any(physical < expiring.end for physical in due.held) or (refused and due.delivery.in_flight):
             # Refused ones may be on their way, and cancelled ones: that ends first.
             retry_at = due.retry_at
-            yield from all_durable(self._timers.store)
+            yield from all_durable(self._timers.store.writes)
             if retry_at != due.retry_at or any(physical < expiring.end for physical in due.held):
                 return Relocation.MORE
             if self._is_mending() or generation != table.log.generation:
@@ -69,7 +69,7 @@ class TimerHold:
             self._timers.parts.damaged(error)
             return Relocation.BLOCKED
         if timers:
-            yield from all_durable(self._timers.store)
+            yield from all_durable(self._timers.store.writes)
             if self._is_mending() or generation != table.log.generation:
                 return Relocation.BLOCKED
         table.log.relocated = number
@@ -79,7 +79,7 @@ class TimerHold:
         if self._moved:
             # A start that knew nothing of this would miss the records that go now.
             self._moved = False
-            yield from saved(self._timers.store, self._timers.checkpoints.writing())
+            yield from saved(self._timers.store.writes, self._timers.checkpoints.writing())
         return Relocation.DONE
 
     def _pending(self, start: int, end: int, count_max: int) -> tuple[list[Taken], int, Relocation]:

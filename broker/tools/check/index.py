@@ -9,13 +9,13 @@ from broker.index.keys import KeyHasher, may_keys_of, must_keys_of
 from broker.index.state import IndexState, SavedIndex
 from broker.log.commit_log import CommitLog
 from broker.log.walk import walk
+from broker.opening.reading import open_log_for_reading
 from broker.opening.store_json import Geometry
 from broker.runtime.disks.read_only_disk import ReadingDisk
 from broker.runtime.names import is_number
 from broker.runtime.steps import run_now
 from broker.tools.check.findings import Severity, StoreFinding
 from broker.tools.check.small_files import foreign
-from broker.tools.readonly import open_log_for_reading
 
 _NAME_DIGITS = 17
 _ENTRIES_AT_ONCE = 4096

@@ -15,6 +15,7 @@ from broker.log.commit_log import SEGMENT_NAME_DIGITS, CommitLog, segment_name
 from broker.log.scan import LogScan
 from broker.log.segment import Segment
 from broker.opening.queue_build import QueueBuild
+from broker.opening.reading import open_log_for_reading
 from broker.opening.recovery import ProgressCallback, begin_at
 from broker.opening.store_json import Geometry, QueueCheckpoint
 from broker.queues.consume_queue import UNIT_BYTES
@@ -24,7 +25,7 @@ from broker.runtime.names import is_number, queue_path
 from broker.tools.check.findings import Severity, StoreFinding
 from broker.tools.check.queues import Patch, QueueCheck
 from broker.tools.check.small_files import checkpoint_finding, foreign
-from broker.tools.readonly import GIVEN, open_log_for_reading
+from broker.tools.readonly import GIVEN
 
 _CHUNK_BYTES = 1 << 20
 

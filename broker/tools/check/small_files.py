@@ -8,14 +8,15 @@ from typing import Any
 from broker.errors import StoreError, StoreFormatNewer, StoreUnreadable
 from broker.opening.accepted_content import not_accepted
 from broker.opening.foreign import in_layout
+from broker.opening.reading import check_sizes, geometry_of, geometry_of_files, has_queue_files
 from broker.opening.store_json import CHECKPOINT_BYTES, CheckpointFile, Geometry, rocketmq_times
 from broker.queues.offsets import LMQ_FILE
 from broker.queues.topics import Topics
 from broker.runtime.json_keys import parse_loose
+from broker.runtime.sealed_file import SealedFile, read_whole
 from broker.runtime.seams import Clock, Disk
-from broker.runtime.state_file import SealedFile, StateFile, read_whole
+from broker.runtime.state_file import StateFile
 from broker.tools.check.findings import Severity, StoreFinding
-from broker.tools.interchange import check_sizes, geometry_of, geometry_of_files, has_queue_files
 
 STATE_FILES = ("topics.json", "consumerOffset.json", LMQ_FILE)
 """Under `config/`, with a `.bak` and a checksummed twin under `pyddmq/`."""

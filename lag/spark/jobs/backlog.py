@@ -17,7 +17,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import broadcast
 
-from lag.report.backlog import AGE_SECONDS, KINDS, SIZE_BYTES, Backlog, BacklogRow, age_names, size_names
+from lag.report.page.backlog import AGE_SECONDS, KINDS, SIZE_BYTES, Backlog, BacklogRow, age_names, size_names
 from lag.spark.jobs.delivery import Delivered
 from lag.spark.jobs.positions import UnfinishedQueue
 from lag.spark.jobs.scheduled import scheduled

@@ -14,7 +14,8 @@ import tempfile
 import time
 from collections.abc import Collection, Sequence
 
-from lag.report.backlog import FORMATS, rendered
+from broker.errors import StoreUnreadable
+from lag.report.page.backlog import FORMATS, rendered
 from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, listed
 from lag.spark.jobs.backlog import BacklogOptions, make_backlog
 from lag.spark.jobs.delivery import delivered
@@ -23,7 +24,6 @@ from lag.spark.jobs.progress import progress
 from lag.spark.session import SessionOptions, session
 from lag.spark.shipping import ship
 from lag.spark.sources.options import OptionRefused
-from lag.spark.sources.store_files import StoreFilesUnreadable
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             order_by=given.order_by,
             verify=not given.no_verify,
         )
-    except (OptionRefused, StoreFilesUnreadable) as error:
+    except (OptionRefused, StoreUnreadable) as error:
         print(f"pyddmq lag backlog: {error}", file=sys.stderr)
         return WRONG
     log = given.log or f"{tempfile.mkdtemp(prefix='pyddmq-lag-')}/spark.log"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from broker.runtime.json_keys import parse_loose
-from broker.runtime.json_sum import unsealed
+from broker.runtime.sealed_file import unsealed
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
 from broker.scheduled.timer.names import TIMER_TOPIC
 from lag.spark.sources.store_files import StoreFiles
@@ -96,7 +96,7 @@ def delivered(data: str) -> Delivered:
         decided_from=decided_from,
         entered=entered,
         refused=refused,
-        replaced=[] if start == _NEVER else list(replaced_since(data, start, end)),
+        replaced=[] if start == _NEVER else list(replaced_since(files.log, start, end)),
     )
 
 

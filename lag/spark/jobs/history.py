@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.functions import broadcast, expr
 
-from lag.report.findings import LEFT
+from lag.report.engine.findings import LEFT
 from lag.report.options import BUCKETS, HEAT_BUCKETS, INCIDENTS_MAX, PRECISE, QUEUES_MAX, ReportWindow
 from lag.rules import causes, statuses
 from lag.rules.expression import names_in

@@ -9,8 +9,8 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from broker.runtime.disk import RealDisk
+from lag.report.engine.reading import labels_of
 from lag.report.options import Input
-from lag.report.reading import labels_of
 from lag.spark.sources.exported import exported, exported_gaps
 from lag.spark.sources.journal import NAME
 

@@ -17,11 +17,12 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
+from broker.errors import StoreUnreadable
 from broker.runtime.disk import RealDisk
 from lag.report.data import LagReportData
-from lag.report.files import FORMATS, rendered, with_ages
+from lag.report.engine.reading import samples_at_most
 from lag.report.options import Input, ReportOptions, ReportWindow
-from lag.report.reading import samples_at_most
+from lag.report.page.files import FORMATS, rendered, with_ages
 from lag.rules.limits import LagLimits
 from lag.spark.jobs import backlog_program, compact_program, watch
 from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, folders, listed
@@ -33,7 +34,6 @@ from lag.spark.jobs.residence_program import main as residence
 from lag.spark.session import LONG_JVM, QUICK_JVM, SessionOptions, session
 from lag.spark.shipping import ship
 from lag.spark.sources.options import OptionRefused, moment_ms
-from lag.spark.sources.store_files import StoreFilesUnreadable
 
 # About how many samples a report is of, by the files alone: what Spark's own JVM is started with depends on it.
 #
@@ -127,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parquet=given.parquet,
         )
         backlog = None if given.data is None else backlog_of(given.data, options, given.progress)
-    except (OptionRefused, StoreFilesUnreadable, ValueError) as error:
+    except (OptionRefused, StoreUnreadable, ValueError) as error:
         print(f"pyddmq lag report: {error}", file=sys.stderr)
         return WRONG
     try:

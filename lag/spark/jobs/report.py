@@ -10,12 +10,12 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from broker.runtime.disk import RealDisk
-from lag.report.baselines import with_usual
-from lag.report.clock_steps import LOOK_BACK_MS, NodeClockStep, steps_of
 from lag.report.data import LagReportData
+from lag.report.engine.baselines import with_usual
+from lag.report.engine.clock_steps import LOOK_BACK_MS, NodeClockStep, steps_of
+from lag.report.engine.parts import assemble
+from lag.report.engine.waiting import waiting_of
 from lag.report.options import AHEAD_MS, MESSAGE_TIMES, TIME_MIN_MS, Figures, Reduced, ReportOptions, ReportWindow
-from lag.report.parts import assemble
-from lag.report.waiting import waiting_of
 from lag.rules.limits import LagLimits
 from lag.samples import EventKind
 from lag.spark.jobs.arguments import SPARK_ERRORS
@@ -25,7 +25,7 @@ from lag.spark.sources.exported import unreadable_file
 
 # What is taken out of samples before they are judged: times that a clock made wrong, and second samples of a moment.
 #
-# The same as `lag.report.clock_steps.without_lies` and `lag.report.local` do with single samples.
+# The same as `lag.report.engine.clock_steps.without_lies` and `lag.report.engine.local` do with single samples.
 
 _CANNOT_BE: Final = "(`{0}` < {1}L OR `{0}` > time_ms + {2}L)"
 

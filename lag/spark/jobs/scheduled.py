@@ -15,7 +15,7 @@ from pyspark.sql.functions import broadcast, expr
 
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
 from lag.report import texts
-from lag.report.backlog import AGE_SECONDS, BacklogRow, due_names
+from lag.report.page.backlog import AGE_SECONDS, BacklogRow, due_names
 from lag.spark.jobs.delivery import Delivered, as_spans
 from lag.spark.sources.waiting import NAME
 

@@ -6,53 +6,47 @@ says the same of its samples (`upstream.embedded.message_times`).
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable
 from typing import Final
 
-from broker.errors import DamagedRecord
-from broker.format.record import locate, physical_offset, prepared_offset, store_timestamp, topic_of
+from broker.errors import DamagedRecord, RecordGone
+from broker.format.record import locate, prepared_offset, store_timestamp, topic_of
+from broker.log.commit_log import CommitLog
+from broker.log.scan import record_at
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC, DelayLevels, due_ms
 from broker.scheduled.timer.names import TIMER_TOPIC, TimerOptions, due_of
 
 LEVELS: Final = DelayLevels()
 """Of records of RocketMQ's; ours say how long they wait."""
 PRECISION_MS: Final = TimerOptions().precision_ms
-_LENGTH: Final = struct.Struct(">I")
-View = Callable[[int, int], memoryview | None]
-"""Returns bytes of the log from a position on; None: they are not there."""
 
 
-def consumable_ms(record: memoryview, view: View) -> int:
+def consumable_ms(record: memoryview, log: CommitLog) -> int:
     """Return when a message could first be consumed, Unix ms: when it was due or, if it did not wait, stored.
 
     Args:
         record: Its record, whole.
-        view: Of the log that it is in.
+        log: The log that it is in.
     """
     stored_ms = store_timestamp(record)
     replaced = prepared_offset(record)
     if not replaced:
         return stored_ms
-    due = _due_ms(max(0, replaced), view)
+    due = _due_ms(max(0, replaced), log)
     # Nothing is due after it was stored: a clock that was set back would say so.
     return stored_ms if due is None else min(stored_ms, due)
 
 
-def _due_ms(position: int, view: View) -> int | None:
-    """Return when the record at a position of the log was due; None: it did not wait, is gone, or is none."""
-    head = view(position, _LENGTH.size)
-    whole = None if head is None else view(position, _LENGTH.unpack(head)[0])
-    if whole is None:
-        return None
+def _due_ms(position: int, log: CommitLog) -> int | None:
+    """Return when the record at a position of the log was due; None: it did not wait, was deleted or is damaged."""
     try:
-        record, _, _, block_at, block_end = locate(whole)
-        topic, block = topic_of(record), bytes(record[block_at:block_end])
-        if physical_offset(record) != position:
+        entry = record_at(log, position)
+        if entry is None:
             return None
-    except (DamagedRecord, struct.error, IndexError):
+        record, _, _, block_at, block_end = locate(log.read(position, entry.size))
+    except (DamagedRecord, RecordGone):
         return None
-    return waits_until_ms(topic.decode("utf-8", "replace"), block, store_timestamp(record))
+    topic = topic_of(record).decode("utf-8", "replace")
+    return waits_until_ms(topic, bytes(record[block_at:block_end]), store_timestamp(record))
 
 
 def waits_until_ms(topic: str, block: bytes, stored_ms: int) -> int | None:

@@ -16,8 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from lag.spark.sources import options as read
-from lag.spark.sources.node import NO_SUCH_QUEUE, NodeClient, NodeFailed, NodeRefused, QueueOffsets, number_of
-from lag.spark.sources.tls import tls_of
+from lag.spark.sources.node import NO_SUCH_QUEUE, NodeClient, NodeFailed, NodeRefused, QueueOffsets, number_of, tls_of
 from pyddmq.client.tls import Tls
 
 FETCH_COUNT: Final = 10_000

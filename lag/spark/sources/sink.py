@@ -47,8 +47,7 @@ from pyspark.sql.types import StructType
 
 from lag.spark.sources import options as read
 from lag.spark.sources import wire
-from lag.spark.sources.node import NodeClient, NodeFailed
-from lag.spark.sources.tls import tls_of
+from lag.spark.sources.node import NodeClient, NodeFailed, tls_of
 from pyddmq.client.tls import Tls
 
 # Rows of a task, encoded, until it is known that they may be sent: in memory, above some MiB in a file.
@@ -198,7 +197,7 @@ class MessageSink(DataSource):
 
     Options: `node`, the producer port; `topic`, for frames without that column; `batchMessages`; `patience`, seconds;
     `id`: of a batch write, which run again under the same id stores its messages once; `onForgotten`: `fail` or `send`;
-    for `node` as `tls://host:port` those of `lag.spark.sources.tls`.
+    for `node` as `tls://host:port` those of `lag.spark.sources.node`.
     """
 
     @classmethod

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from broker.errors import DamagedRecord
+from broker.errors import DamagedRecord, RecordGone, StoreUnreadable
 from broker.format.record import (
     HEADER,
     HEADER_BYTES,
     MAGIC_V1,
+    RECORD_OVERHEAD_BYTES,
     born_timestamp,
     locate,
     physical_offset,
@@ -32,14 +33,19 @@ from broker.format.record import (
     sys_flag,
     topic_of,
 )
+from broker.log.commit_log import CommitLog
+from broker.opening.reading import geometry_of, open_log_for_reading
+from broker.opening.store_json import geometry_in
+from broker.options import StoreOptions
+from broker.queues.consume_queue import UNIT, ConsumeQueue
 from broker.runtime.disk import RealDisk
+from broker.runtime.disks.read_only_disk import ReadingDisk
 from broker.runtime.json_keys import parse_loose
+from broker.runtime.names import is_number, queue_folder
 from lag.spark.sources.due import consumable_ms
-from lag.spark.sources.numbered_files import NumberedFiles
-from lag.spark.sources.store_tail import UNIT, Tail, Units, read_tail
+from lag.spark.sources.store_tail import Tail, Units, read_tail
 from lag.visible_end import FILE, read_visible_end
 
-RECORD_MIN: Final = 91
 _OFFSET_FILES: Final = ("lmqConsumerOffset.json", "consumerOffset.json")
 """Of two that were written at the same time the last one counts."""
 _V6_HOSTS: Final = 0x30
@@ -48,11 +54,7 @@ _Whole = tuple[int, int, int, int, int, int, int, int]
 """What is known of a record that was looked at: the fields of `LocatedRecord` from `body_at` on."""
 
 
-class StoreFilesUnreadable(Exception):
-    """The files are not those of a store, or cannot be read; the sentence says which."""
-
-
-class NothingCommitted(StoreFilesUnreadable):
+class NothingCommitted(StoreUnreadable):
     """The store has no file of committed offsets."""
 
 
@@ -81,7 +83,7 @@ def committed_offsets(root: str) -> dict[tuple[str, str, int], int]:
         except FileNotFoundError:
             continue
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise StoreFilesUnreadable(f"{path} has no readable offsets of groups: {error}") from error
+            raise StoreUnreadable(f"{path} has no readable offsets of groups: {error}") from error
     if not found:
         text = f"{root}/config has no {_OFFSET_FILES[-1]}: no group has committed an offset in this store"
         raise NothingCommitted(text)
@@ -108,7 +110,7 @@ class LocatedRecord(NamedTuple):
 
     offset: int
     record: memoryview
-    log: NumberedFiles
+    log: CommitLog
     body_at: int
     body_end: int
     block_at: int
@@ -121,7 +123,7 @@ class LocatedRecord(NamedTuple):
     @property
     def due_ms(self) -> int:
         """When it could first be consumed, Unix ms: when it was stored or, if it waited for its time, was due."""
-        return consumable_ms(self.record, self.log.view) if self.replaced else self.stored_ms
+        return consumable_ms(self.record, self.log) if self.replaced else self.stored_ms
 
 
 class StoreFiles:
@@ -137,11 +139,17 @@ class StoreFiles:
     def __init__(self, root: str) -> None:
         for name in ("commitlog", "consumequeue"):
             if not os.path.isdir(f"{root}/{name}"):
-                raise StoreFilesUnreadable(f"{root} is not a store: it has no folder {name}")
+                raise StoreUnreadable(f"{root} is not a store: it has no folder {name}")
         self._root = root
-        self._log = NumberedFiles(f"{root}/commitlog")
-        self._queues: dict[tuple[str, int], NumberedFiles] = {}
-        self._disk = RealDisk(read_only=True)
+        self._disk = ReadingDisk(RealDisk(read_only=True))
+        self._geometry = geometry_of(root, disk=self._disk) or geometry_in(StoreOptions())
+        self.log = self._open_log()
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+
+    def _open_log(self) -> CommitLog:
+        log, _ = open_log_for_reading(self._root, self._geometry, disk=self._disk)
+        log.visible_end = (max(log.segments, default=-1) + 1) * log.segment_bytes
+        return log
 
     def visible_end(self) -> int | None:
         """Return the position in the log up to which a running node lets others read; None: no node has the store.
@@ -160,11 +168,10 @@ class StoreFiles:
         visible = self.visible_end()
         if visible is None:
             return None
-        tail = read_tail(self._root, visible)
-        # What was listed before may lack the file that the node has begun since.
-        self._log = NumberedFiles(f"{self._root}/commitlog")
+        # The listing from before may lack the file that the node has begun since.
+        self.log = self._open_log()
         self._queues.clear()
-        return tail
+        return read_tail(self._root, self.log, visible)
 
     def topics(self) -> list[str]:
         """Return the names of the topics that have queues."""
@@ -205,15 +212,15 @@ class StoreFiles:
         tail = self.tail
         units = None if tail is None else tail.units.get((topic, queue))
         bounds = None if tail is None else tail.bounds.get((topic, queue))
-        files = self._files(topic, queue)
+        files = self._queue(topic, queue)
         # Files are made ahead, with zeros: the end is behind the last unit that has a size.
-        first, end = bounds or (files.start // UNIT.size, files.end // UNIT.size)
+        first, end = bounds or (files.min_offset, files.max_offset)
         if bounds is None and units is not None:
             first = end = units.first
         end = _first(first, end, lambda offset: not self._is_there(topic, queue, offset))
         if units is not None:
             end = units.end
-        return _first(first, end, lambda offset: self._position(topic, queue, offset) >= self._log.start), end
+        return _first(first, end, lambda offset: self._position(topic, queue, offset) >= self.log.min_offset), end
 
     def offset_at(self, topic: str, queue: int, time_ms: int) -> int:
         """Return the first offset of a queue stored at or after a moment; its end when there is none."""
@@ -257,10 +264,13 @@ class StoreFiles:
             verify: Compare the sums.
             tail: The units of those offsets that only the log's tail has (`tail_of`).
         """
-        log, name = self._log, topic.encode()
+        log, name = self.log, topic.encode()
         for offset, physical, size in self._units(topic, queue, first, end, tail):
-            record = None if size < RECORD_MIN else log.view(physical, size)
-            if record is None:
+            if size < RECORD_OVERHEAD_BYTES:
+                continue
+            try:
+                record = log.read(physical, size)
+            except (DamagedRecord, RecordGone):
                 continue
             found = _whole(record, physical, name, queue, offset)
             if found is not None and (not verify or sum_matches(record)):
@@ -270,41 +280,41 @@ class StoreFiles:
         self, topic: str, queue: int, first: int, end: int, tail: Units | None
     ) -> Iterator[tuple[int, int, int]]:
         """Yield offset, place and size of a queue's units, in steps: none holds more than some pages of the file."""
-        files, at = self._files(topic, queue), first
-        end_of_files = end if tail is None else min(end, tail.first)
+        files = self._queue(topic, queue)
+        at = max(first, files.min_offset)
+        end_of_files = min(end, files.max_offset) if tail is None else min(end, tail.first)
         while at < end_of_files:
-            count = min(end_of_files - at, 4096)
-            units = files.view(at * UNIT.size, count * UNIT.size)
-            if units is None:
-                count, units = 1, files.view(at * UNIT.size, UNIT.size)
-            if units is not None:
-                for offset, (physical, size, _) in enumerate(UNIT.iter_unpack(units), at):
-                    yield offset, physical, size
-            at += count
+            units = files.read_unchecked(at, min(end_of_files - at, 4096))
+            for offset, (physical, size, _) in enumerate(units, at):
+                yield offset, physical, size
+            at += len(units)
         rest = None if tail is None else tail.between(at, end)
         if rest is not None:
             for offset, (physical, size, _) in enumerate(UNIT.iter_unpack(rest.data), rest.first):
                 yield offset, physical, size
 
-    def _files(self, topic: str, queue: int) -> NumberedFiles:
+    def _queue(self, topic: str, queue: int) -> ConsumeQueue:
+        """Return a queue with all offsets that its files have room for."""
         files = self._queues.get((topic, queue))
         if files is None:
-            files = self._queues[topic, queue] = NumberedFiles(f"{self._root}/consumequeue/{topic}/{queue}")
+            units = self._geometry.queue_file_units
+            files = ConsumeQueue(topic, queue, root=self._root, disk=self._disk, file_units=units)
+            names = [name for name in self._disk.list(queue_folder(self._root, topic, queue)) if is_number(name)]
+            if names:
+                files.start_at(int(names[0]) // UNIT.size, int(names[-1]) // UNIT.size + units)
+            self._queues[topic, queue] = files
         return files
 
     def _is_there(self, topic: str, queue: int, offset: int) -> bool:
-        unit = self._files(topic, queue).view(offset * UNIT.size, UNIT.size)
-        if unit is None:
-            return False
-        physical, size, _ = UNIT.unpack(unit)
+        physical, size, _ = self._queue(topic, queue).neighbour(offset) or (0, 0, 0)
         return size > 0 and (self.tail is None or physical + size <= self.tail.visible)
 
     def _position(self, topic: str, queue: int, offset: int) -> int:
         tail = self.tail_of(topic, queue, offset, offset + 1)
         if tail is not None:
             return tail.unit(offset)[0]
-        unit = self._files(topic, queue).view(offset * UNIT.size, UNIT.size)
-        return 0 if unit is None else int(UNIT.unpack(unit)[0])
+        unit = self._queue(topic, queue).neighbour(offset)
+        return 0 if unit is None else unit[0]
 
 
 def _whole(record: memoryview, physical: int, topic: bytes, queue: int, offset: int) -> _Whole | None:

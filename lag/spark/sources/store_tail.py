@@ -1,25 +1,23 @@
 """The tail of a live store's log: what lies between the node's last checkpoint and its visible end.
 
 A running node writes the units of its queues at checkpoints (16 MiB of log, or 10 s). What came since stands in the log
-alone, so it is found there: one scan, from the end that the checkpoint covers to the visible end. A record counts as it
-does for the node's own start: its own position, its lengths and its sum are right. A damaged place hides what follows
-it in its file until the next checkpoint.
+alone, so it is found there: one scan, from the end that the checkpoint covers to the visible end, by the reader of the
+node's own start.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
-from broker.format.record import RECORD_OVERHEAD_BYTES, RecordSummary, check, prepared_offset
-from broker.runtime.json_sum import unsealed
-from lag.spark.sources.numbered_files import NumberedFiles
-
-UNIT: Final = struct.Struct(">qiq")
-"""A unit of a consume queue: commit-log offset, size, hash of the tag, which is 0 here."""
-_CHECKPOINT: Final = "pyddmq/checkpoint.json"
+from broker.errors import DamagedRecord, RecordGone
+from broker.format.record import RECORD_OVERHEAD_BYTES, RecordSummary, prepared_offset
+from broker.log.commit_log import CommitLog
+from broker.log.scan import LogScan
+from broker.opening.store_json import CheckpointFile
+from broker.queues.consume_queue import UNIT
+from broker.runtime.disk import RealDisk
 
 
 class Units(NamedTuple):
@@ -61,18 +59,25 @@ class Tail:
     units: Mapping[tuple[str, int], Units]
 
 
-def read_tail(root: str, visible: int) -> Tail:
+def read_tail(root: str, log: CommitLog, visible: int) -> Tail:
     """Scan a live store's log from its last checkpoint on.
 
     Without a checkpoint, which is a store's first seconds, all of the log is its tail.
 
     Args:
         root: The store's folder.
+        log: Its log, opened after `visible` was read.
         visible: Its visible end, read before: what the checkpoint covers since then is in the queues' files.
     """
-    start, bounds = _checkpoint(f"{root}/{_CHECKPOINT}")
+    checkpoint = CheckpointFile(root, disk=RealDisk(read_only=True)).load()
+    start = 0 if checkpoint is None else checkpoint.log_end
+    bounds = {
+        (topic, queue): (low, high)
+        for topic, queues in ({} if checkpoint is None else checkpoint.queues).items()
+        for queue, (low, high) in enumerate(queues)
+    }
     found: dict[tuple[str, int], tuple[int, bytearray]] = {}
-    for entry in _records(NumberedFiles(f"{root}/commitlog"), start, visible):
+    for entry in _records(log, start, visible):
         if not entry.indexed:
             continue
         key = entry.topic.decode(), entry.queue_id
@@ -88,54 +93,30 @@ def read_tail(root: str, visible: int) -> Tail:
     return Tail(visible, bounds, units)
 
 
-def replaced_since(root: str, start: int, end: int) -> Iterator[int]:
+def replaced_since(log: CommitLog, start: int, end: int) -> Iterator[int]:
     """Yield the positions of records whose place those of a part of the log have taken, as they say.
 
     Args:
-        root: The store's folder.
+        log: The store's log.
         start: Position of the first record.
         end: What reaches behind it does not count.
     """
-    log = NumberedFiles(f"{root}/commitlog")
     for entry in _records(log, start, end):
-        record = log.view(entry.physical, entry.size)
-        replaced = 0 if record is None else prepared_offset(record)
+        try:
+            replaced = prepared_offset(log.read(entry.physical, entry.size))
+        except (DamagedRecord, RecordGone):
+            continue
         if replaced:
             # -1 names the record at 0, since 0 says that there is none.
             yield max(0, replaced)
 
 
-def _records(log: NumberedFiles, start: int, end: int) -> Iterator[RecordSummary]:
+def _records(log: CommitLog, start: int, end: int) -> Iterator[RecordSummary]:
     """Yield the valid records from one on that end at a position or before it."""
-    at = max(start, log.start)
-    while at < end:
-        file = log.file_from(at)
-        if file is None:
+    walk = LogScan(log, max(start, log.min_offset))
+    for entry in walk.entries() if walk.end < end else ():
+        if walk.end > end:
             return
-        base, view = file
-        place, limit = max(at - base, 0), min(len(view), end - base)
-        while (entry := check(view, place, limit, base + place)) is not None:
-            yield entry
-            place += entry.size
-        at = base + len(view)
-
-
-def _checkpoint(path: str) -> tuple[int, dict[tuple[str, int], tuple[int, int]]]:
-    """Return the end of the log that a checkpoint covers, and the queues' bounds; nothing of one that is damaged."""
-    try:
-        with open(path, "rb") as file:
-            found: Any = unsealed(file.read())
-        bounds = {
-            (str(name), number): (_offset(low), _offset(high))
-            for name, queues in found["queues"].items()
-            for number, (low, high) in enumerate(queues)
-        }
-        return _offset(found["log_end"]), bounds
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return 0, {}
-
-
-def _offset(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 1 << 62:
-        raise ValueError("no offset is like that")
-    return value
+        yield entry
+        if walk.end == end:
+            return

@@ -204,6 +204,7 @@ def read_struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
         at += 3
         # The most frequent kinds without a call: messages are full of them.
         if kind == STRING:
+            # Unsigned: a negative length is a huge one, and refused by the same comparison.
             end = at + 4 + int.from_bytes(data[at : at + 4], "big")
             if end > length:
                 raise Malformed(f"a string that reaches {end - length} bytes beyond the end")

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from broker.runtime.seams import SystemClock
-from proxy.cli.demo.demo_checks import conclude
+from proxy.cli.demo.demo_lag_command import conclude
 from proxy.cli.errors import CliError, refusal_code, translate
 from proxy.cli.options import CONSUMER_DEFAULT, PRODUCER_DEFAULT, AsJson, ConsumerAddress, ProducerAddress
 from proxy.cli.output import print_line, progress

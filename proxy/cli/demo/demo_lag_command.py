@@ -4,22 +4,55 @@ from __future__ import annotations
 
 import enum
 import uuid
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from proxy.cli.demo.demo_checks import conclude
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
-from proxy.cli.output import print_line, print_table, progress
+from proxy.cli.output import print_json, print_line, print_table, progress
 from proxy.cli.store.store_files import store_errors
+from proxy.demo.report import DemoOutcome, PromiseCheck
+from proxy.operate.text import amount
 from proxy.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from lag.report.data import LagReportData
     from proxy.demo.lag.run import LagRun
     from proxy.demo.lag.verdict import LagReport
+
+# Prints the verdict of a demo.
+
+
+def conclude(report: DemoOutcome, show: Callable[[], object], *, as_json: bool) -> int:
+    """Print what a demo has shown, and return its exit code.
+
+    Args:
+        report: Its outcome.
+        show: Prints its facts, between what was checked and the last line.
+        as_json: Whether all of it is printed as one JSON value instead.
+    """
+    if as_json:
+        print_json(report.as_json())
+    else:
+        _print_checks(report.checks)
+        show()
+        failed = [check.name for check in report.checks if not check.passed]
+        print_line(f"failed: {', '.join(failed)}" if failed else "all checks passed")
+    return ExitCode.OK if report.passed else ExitCode.CHECK_FAILED
+
+
+def _print_checks(checks: Sequence[PromiseCheck]) -> None:
+    """Print the verdicts of a demo, with examples of what was wrong."""
+    for check in checks:
+        print_line(f"  {'ok    ' if check.passed else 'FAILED'}  {check.name}: {check.promise}")
+        if not check.passed:
+            print_line(f"          {amount(check.findings.count, 'violation')}, for example:")
+            for example in check.findings.examples:
+                print_line(f"            {example}")
+
 
 NO_SPARK = "no report: it runs on Spark, and there is no {name}; pip install 'pyddmq[server,spark]'"
 
@@ -95,9 +128,9 @@ def _report(run: LagRun, out: Path) -> tuple[LagReportData | None, str]:
     from proxy.demo.lag.stages import TARGET_MS
 
     try:
-        from lag.report.files import rendered
         from lag.report.options import Input, ReportOptions, ReportWindow
-        from lag.report.page import render_html
+        from lag.report.page.files import rendered
+        from lag.report.page.page import render_html
         from lag.rules.limits import LagLimits
         from lag.spark.jobs.report import make_report
         from lag.spark.session import QUICK_JVM, SessionOptions, session

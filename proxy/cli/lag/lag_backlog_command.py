@@ -36,7 +36,7 @@ def backlog_lag(
 ) -> int:  # fmt: skip
     """Count the messages in groups' backlogs by age, size, key, tag and duplicates."""
     try:
-        from lag.report.backlog import FORMATS
+        from lag.report.page.backlog import FORMATS
         from lag.spark.jobs import backlog_program
     except ImportError as error:
         raise CliError(

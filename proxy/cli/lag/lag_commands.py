@@ -13,7 +13,7 @@ from lag.rules.statuses import Level
 from proxy.cli.admin_client import get
 from proxy.cli.errors import CliError
 from proxy.cli.findings import print_findings
-from proxy.cli.lag.lag_files import LIMIT, Journal, of_files
+from proxy.cli.lag.lag_export_command import journal_folder
 from proxy.cli.moments import duration_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_error, print_json, print_line, print_table
@@ -23,6 +23,40 @@ from proxy.operate.text import age, amount
 from proxy.operate.views.lag import LagAnswer, LagGroup, LagQueue, LagWaiting
 from proxy.operate.views.lag_history import LagTrend
 from proxy.process.exit_codes import ExitCode
+
+# `--journal` of `pyddmq lag` and `lag check`: what a lag journal's files say, in the place of a node.
+
+
+LIMIT = 10_000
+"""Queues that are shown."""
+
+Journal = Annotated[
+    str | None,
+    typer.Option(
+        "--journal", metavar="DIR", help="Read a lag journal, or the data directory it is in, instead of a node."
+    ),
+]
+
+
+def of_files(journal: str, group: str | None, trend: str | None = None) -> LagAnswer:
+    """Judge the last samples of a journal. Raises CliError: there is none, or an option is wrong."""
+    from msgspec.structs import replace
+
+    from broker.runtime.disk import RealDisk
+    from broker.runtime.seams import SystemClock
+    from broker.runtime.steps import run_now
+    from lag.history.reading import span_of
+    from proxy.operate.lookups.lag_history import trend_steps
+    from proxy.operate.lookups.lag_of_files import lag_of_files
+
+    disk, now_ms = RealDisk(read_only=True), SystemClock().wall_ms()
+    folder = journal_folder(disk, journal)
+    answer = lag_of_files(disk, folder, now_ms, limit=LIMIT, group=group)
+    if trend is None:
+        return answer
+    span = span_of(now_ms - max(1, duration_option(trend, option="--trend")), now_ms)
+    return replace(answer, trend=run_now(trend_steps(disk, folder, span, group=group)))
+
 
 _SECONDS_MAX = 60.0
 """A node reads its journal beside its other work."""

@@ -14,9 +14,9 @@ import typer
 from broker.runtime.disk import RealDisk
 from broker.runtime.seams import SystemClock
 from lag.report import texts
-from lag.report.markdown import plain
 from lag.report.options import Input, ReportOptions, ReportWindow
-from lag.report.tables import csv_of
+from lag.report.page.backlog import csv_of
+from lag.report.page.markdown import plain
 from proxy.cli.errors import CliError
 from proxy.cli.lag.lag_export_command import journal_folder
 from proxy.cli.lag.lag_report_command import Groups, Rules, Since, Target, TimeZone, Until, limits_given, timezone_of
@@ -26,7 +26,7 @@ from proxy.operate.lag_texts import count
 from proxy.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from lag.report.incidents import IncidentLedger, LedgerIncident
+    from lag.report.engine.incidents import IncidentLedger, LedgerIncident
 
 FORMATS: Final = ("text", "json", "csv", "markdown")
 COLUMNS: Final = ("since", "lasted", "group", "topic", "status, cause", "peak lag", "lost", "changed before")
@@ -49,8 +49,8 @@ def incidents_lag(
     cause: Cause = None, target: Target = 60.0, rules: Rules = None, form: Format = "text", timezone: TimeZone = None,
 ) -> int:  # fmt: skip
     """List the incidents of months: what, since when, how long, why, and what changed before; then sums by month."""
-    from lag.report.incidents import make_ledger
-    from lag.report.local import reduce_locally
+    from lag.report.engine.incidents import make_ledger
+    from lag.report.engine.local import reduce_locally
 
     disk, clock = RealDisk(read_only=True), SystemClock()
     if form not in FORMATS:
@@ -83,7 +83,7 @@ def rendered(ledger: IncidentLedger, form: str) -> str:
     if form == "json":
         return json.dumps(asdict(ledger), ensure_ascii=False) + "\n"
     if form == "csv":
-        from lag.report.incidents import LedgerIncident
+        from lag.report.engine.incidents import LedgerIncident
 
         names = [field.name for field in fields(LedgerIncident)]
         rows = ({**asdict(each), "changes": "; ".join(each.changes)} for each in ledger.incidents)

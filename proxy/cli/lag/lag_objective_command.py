@@ -10,8 +10,8 @@ import typer
 from lag.rules.statuses import Level
 from proxy.cli.admin_client import get
 from proxy.cli.errors import CliError
+from proxy.cli.lag.lag_commands import Journal
 from proxy.cli.lag.lag_export_command import journal_folder
-from proxy.cli.lag.lag_files import Journal
 from proxy.cli.moments import duration_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_json, print_line, print_table

@@ -14,8 +14,8 @@ import typer
 from broker.runtime.disk import RealDisk
 from broker.runtime.seams import SystemClock
 from lag.report.data import LagReportData
-from lag.report.files import FORMATS, rendered
 from lag.report.options import Input, ReportOptions, ReportWindow
+from lag.report.page.files import FORMATS, rendered
 from lag.rules.limits import LagLimits, limits_from
 from lag.rules.statuses import Level
 from proxy.cli.errors import CliError
@@ -133,7 +133,7 @@ def report_lag(
     # numpy, which only this command needs, takes a tenth of a second.
     from lag.export.place import ExportFailed
     from lag.export.tables import ExportUnavailable
-    from lag.report.local import make_locally
+    from lag.report.engine.local import make_locally
 
     try:
         is_local = _is_local(engine, disk, options, by_spark)
@@ -181,8 +181,8 @@ def _is_local(engine: str, disk: RealDisk, options: ReportOptions, by_spark: Seq
         raise CliError(f"{by_spark[0]} needs Spark; remove --engine local, or {by_spark[0]}", ExitCode.USAGE)
     if engine != "auto" or by_spark:
         return engine == "local"
-    from lag.report.exported import exported_at_most
-    from lag.report.reading import samples_at_most
+    from lag.report.engine.exported import exported_at_most
+    from lag.report.engine.reading import samples_at_most
 
     window, given = options.window, options.given
     if any("://" in place for place in given.exported):
@@ -201,10 +201,10 @@ def _by_spark(options: ReportOptions, data: str | None, master: str | None, log:
         CliError: Spark is not installed, or an option is wrong.
     """
     try:
+        from broker.errors import StoreUnreadable
         from lag.spark.jobs import program
         from lag.spark.jobs.arguments import SPARK_ERRORS, first_sentence
         from lag.spark.sources.options import OptionRefused
-        from lag.spark.sources.store_files import StoreFilesUnreadable
     except ImportError as error:
         name = (error.name or "").partition(".")[0]
         raise CliError(
@@ -217,7 +217,7 @@ def _by_spark(options: ReportOptions, data: str | None, master: str | None, log:
             return program.made(options, None, master=master, log=log)
         with progress_file(data) as path:
             return program.made(options, program.backlog_of(data, options, path), master=master, log=log)
-    except (OptionRefused, StoreFilesUnreadable) as error:
+    except (OptionRefused, StoreUnreadable) as error:
         raise CliError(str(error), ExitCode.USAGE) from error
     except SPARK_ERRORS as error:
         print_error(f"pyddmq lag report: {first_sentence(error)}", code=Level.UNKNOWN, as_json=False)

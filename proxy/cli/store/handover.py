@@ -18,7 +18,7 @@ from broker.opening.foreign import in_layout
 from broker.opening.store_json import FORMAT_VERSION
 from broker.queues.consume_queue import FILLER_SIZE, UNIT_BYTES
 from broker.retry.backlog import unread_in
-from broker.runtime.state_file import SealedFile
+from broker.runtime.sealed_file import SealedFile
 from broker.scheduled.pop_records import REVIVE_PREFIX
 from broker.scheduled.recurring.ended_loops import LOOP_FEATURE
 from broker.tools.interchange import names_of, timer_log_bytes_of

@@ -53,11 +53,12 @@ def opened(data: Path, *, change: bool = False) -> Iterator[StoppedStore]:
 
     from broker.features import ALL
     from broker.opening.accepted_content import accept
+    from broker.opening.reading import geometry_of
     from broker.options import StoreOptions
     from broker.runtime.bundle import runtime_of
     from broker.runtime.disks.private_disk import PrivateDisk
     from broker.store import Store
-    from broker.tools.interchange import adopted, geometry_of
+    from broker.tools.interchange import adopted
 
     root = str(data.absolute())
     disk = RealDisk() if change else PrivateDisk(RealDisk(read_only=True))

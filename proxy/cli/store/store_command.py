@@ -25,10 +25,11 @@ def broker_conf(
 ) -> int:
     """Print the broker.conf with which Apache RocketMQ 5.3 opens a copy of the store (docs/storage.md)."""
     from broker.opening.foreign import in_layout
+    from broker.opening.reading import geometry_of
     from broker.options import StoreOptions
     from broker.runtime.disk import RealDisk
     from broker.tools.interchange import broker_conf as conf_text
-    from broker.tools.interchange import broker_settings, geometry_of, names_of, timer_log_bytes_of
+    from broker.tools.interchange import broker_settings, names_of, timer_log_bytes_of
 
     root = str(data.absolute())
     with store_errors(data):

@@ -100,8 +100,8 @@ def dead_letter_changes(node: Node) -> list[Change]:
 def _saved(node: Node) -> AwaitedSteps[None]:
     """Write down how far redrives are; the log knows it anyhow, so a full disk costs nothing but reading it."""
     try:
-        yield from saved(node.store, node.opened.redrives.writing())
+        yield from saved(node.store.writes, node.opened.redrives.writing())
     except OSError as error:
         node.limited_log.note("redrives_not_written", error=str(error), cost="the log is read for them")
         if error.errno not in NO_SPACE:
-            raise node.store.fail("writing the checkpoint of redrives", error) from error
+            raise node.store.writes.fail("writing the checkpoint of redrives", error) from error

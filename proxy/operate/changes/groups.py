@@ -115,7 +115,7 @@ class _Groups:
 
     async def _kept(self, kind: EventKind, body: PauseBody, writing: Steps[bool]) -> bool:
         """Have pauses written, beside the loop; they hold for the group from then on."""
-        changed = await run_steps(_written(saved(self._node.store, writing)))
+        changed = await run_steps(_written(saved(self._node.store.writes, writing)))
         if changed:
             self._node.recorder.notes.add(kind, body.group, body.topic or "", detail=f"by {ASKER.get()}")
         if (group := self._node.groups.get(body.group)) is not None:

@@ -65,7 +65,7 @@ async def durable(node: Node) -> None:
 
 
 def _durable(node: Node) -> AwaitedSteps[None]:
-    yield from all_durable(node.store)
+    yield from all_durable(node.store.writes)
     if node.store.failed is not None:
         raise node.store.failed
-    yield from saved(node.store, node.progress.syncing())
+    yield from saved(node.store.writes, node.progress.syncing())

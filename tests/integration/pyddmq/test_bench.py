@@ -12,7 +12,8 @@ import pytest
 
 from bench import pull_parts, timer_parts
 from bench.parts import PARTS, measure
-from bench.servers.processes import redis_version
+from bench.reports.requests import TITLES
+from bench.servers.processes import nats_server, redis_version
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -31,13 +32,18 @@ def test_tiny_run_measures_everything(tmp_path: Path) -> None:
     text = _bench("--tiny", "--no-rocketmq", "--json", str(out), "--folder", str(tmp_path))
     document = json.loads(out.read_text())
     servers = ["pyddmq", "redis"] if redis_version() else ["pyddmq"]
+    single = [*servers, *(["nats", "nats, synced"] if nats_server() else [])]
     found: dict[tuple[str, str], dict[str, Any]] = {
         (each["measure"], each["server"]): each for each in document["results"]
     }
-    alone = [("timers", "pyddmq"), ("timer burst", "pyddmq"), ("push", "pyddmq"), ("actions", "pyddmq")]
-    assert sorted(found) == sorted(
-        [*((m, s) for m in ("publish", "pull", "latency", "memory") for s in servers), *alone]
-    )
+    alone = [(each, "pyddmq") for each in ("timers", "timer burst", "push", "actions", "idle")]
+    beside = [(m, s) for m in ("publish", "pull", "latency", "memory", "light") for s in servers]
+    assert sorted(found) == sorted([*((m, s) for m in TITLES for s in single), *beside, *alone])
+    assert found["idle", "pyddmq"]["clients"] == 100
+    for each in TITLES:
+        runs = [run for run in document["results"] if run["measure"] == each]
+        assert {(run["server"], run["clients"]) for run in runs} == {(s, n) for s in single for n in (1, 8)}
+        assert all(run["messages"] % run["clients"] == 0 and run["cpu_us"] > 0 for run in runs)
     assert found["timers", "pyddmq"]["facts"]["early"] == 0
     facts = found["timers", "pyddmq"]["facts"]
     for kind in ("", "cpu_"):

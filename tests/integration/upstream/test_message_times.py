@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from broker.runtime.state_file import read_whole
+from broker.runtime.sealed_file import read_whole
 from lag.spark.sources.store_files import StoreFiles
 from pyddmq.testing import SimDisk
 from tests.integration import delay_tools, timer_tools

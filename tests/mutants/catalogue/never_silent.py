@@ -37,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "an error in a filter or script counts as filtered",
-        "actions/script/outcome.py",
+        "actions/script/python_action.py",
         old="""\
     if on_error == "fail":
         return error
@@ -67,11 +67,11 @@ MUTANTS = (
         "a message that cannot be sent to the retry topic counts as consumed",
         "upstream/outcomes/departing_jobs.py",
         old="""\
-        if not self._retry_topic.send(job, wait_ms, partial(self._sent_back, held_permit)):
+        if self._retry_topic is None or not self._retry_topic.send(job, wait_ms, resolved):
             return False
 """,
         new="""\
-        if not self._retry_topic.send(job, wait_ms, partial(self._sent_back, held_permit)):
+        if self._retry_topic is None or not self._retry_topic.send(job, wait_ms, resolved):
             self._over(job)
             return True
 """,

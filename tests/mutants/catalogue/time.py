@@ -118,7 +118,7 @@ MUTANTS = (
     ),
     Mutant(
         "a cancel finds only the first occurrence of a loop",
-        "broker/scheduled/recurring/puts.py",
+        "broker/scheduled/recurring/loops.py",
         old='    keys = text if occurrence.made == 0 else b"%b %b" % (text, occurrence.first.id.encode())\n',
         new="    keys = text\n",
         caught_by=(
@@ -129,7 +129,7 @@ MUTANTS = (
     ),
     Mutant(
         "the body of a loop is decoded as text",
-        "broker/scheduled/recurring/puts.py",
+        "broker/scheduled/recurring/loops.py",
         old="""\
     return put._replace(properties=block, unique_key=b"")
 

@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "a half message is stored in the queue of its topic",
-        "broker/transaction/puts.py",
+        "broker/transaction/transactions.py",
         old="    return put._replace(topic=halves.topic(HALF_TOPIC), queue_id=0, properties",
         new="""\
     halves.topic(HALF_TOPIC)

@@ -24,7 +24,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("feature_marks", "feature"),
         ("index",),
         ("opening",),
-        ("store", "store_parts", "store_seams", "query", "retention", "topic_changes", "waits", "single_puts",
+        ("store", "store_parts", "store_seams", "query", "retention", "topic_changes",
          "put_batch", "selectors"),
         ("scheduled", "retry", "transaction", "deduplication", "consumer"),
         ("features",),

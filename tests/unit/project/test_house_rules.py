@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 OVER_THE_ROOMS = ("pyddmq.__main__", "pyddmq.broker", "pyddmq.spark", "pyddmq.testing")
 """The modules of `pyddmq` that import rooms, which therefore import none of them; the others import no room."""
 
-BELOW_ALL = ("broker.errors", "broker.runtime.seams", "broker.runtime.state_file")
+BELOW_ALL = ("broker.errors", "broker.runtime.seams", "broker.runtime.sealed_file")
 """Modules of `broker` that actions import too: disk and clock, and small files that survive a kill."""
 
 NEVER_IN_PRODUCT = frozenset({"tests", "tools", "bench", "thrift", "hypothesis", "pytest"})
@@ -78,8 +78,6 @@ ALLOWED: dict[str, frozenset[str]] = {
     "broker/runtime/seams.py": frozenset({"time"}),
     "broker/runtime/disk.py": frozenset({"os.*", "mmap", "fcntl"}),
     "broker/runtime/disks/linux_aio.py": frozenset({"os.*"}),
-    # Memory of large files that are in memory.
-    "broker/runtime/file_bytes.py": frozenset({"mmap"}),
     # Stamps the process id into the abort file, as RocketMQ does.
     "broker/opening/store_json.py": frozenset({"os.*"}),
     # Hands the real seams in, for programs with the broker inside.

@@ -17,6 +17,7 @@ assert LINES_MIN < LINES_MAX
 
 ELSEWHERE: dict[str, tuple[str, ...]] = {
     # Each way to make a reply's messages, against the others and what another library wrote.
+    "proxy/wire/scanning/scan_pull.py": ("test_wire_scan",),
     "proxy/wire/pull_reply.py": ("test_accelerators_pull", "test_golden_frames", "test_fetch_reply"),
     # Interfaces and sentences: there is nothing to run but what uses them.
     "broker/errors.py": ("test_store_recovery", "test_failed_disk", "test_full_disk"),
@@ -24,8 +25,8 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "actions/sinks/hbase/link.py": ("test_hbase",),
     "proxy/admin/server.py": ("test_admin_http", "test_admin_port"),
     # Rules over columns, each against the same rule over plain numbers.
-    "lag/report/column_facts.py": ("test_column_rules",),
-    "lag/report/judged.py": ("test_column_rules", "test_local"),
+    "lag/report/engine/column_facts.py": ("test_column_rules",),
+    "lag/report/engine/judged.py": ("test_column_rules", "test_local"),
     # The whole of a push, over real sockets and over simulated ones.
     "actions/http/action.py": ("test_push", "test_pushes"),
     # What is shown, by those who ask for it.
@@ -49,6 +50,9 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "proxy/tls/channel.py": ("test_handshakes", "test_what_counts", "test_certificates_change"),
     # What is one thing with its store: made only there, and tested with all that it stands on.
     "broker/index/file.py": ("test_index", "test_index_damage"),
+    "broker/opening/opening.py": ("test_store_recovery", "test_fillers"),
+    "broker/consumer/shared.py": ("test_consumer_member", "test_consumers_opening"),
+    "broker/scheduled/timer/enqueuing.py": ("test_timers", "test_timers_rebuild"),
     "broker/tools/check/queues.py": ("test_store_check",),
     "broker/tools/check/records.py": ("test_store_check", "test_nested_records"),
     "broker/tools/check/small_files.py": ("test_store_check",),

@@ -39,7 +39,7 @@ MANY = {
     "broker/scheduled/release_plain.py::_release": "likewise",
     "proxy/wire/replies.py::encode_result_reply": "the fields of a reply of the wire, by keyword",
     "proxy/wire/transactions.py::encode_half_reply": "likewise",
-    "broker/single_puts.py::put": "the fields of a message, by keyword: programs call it",
+    "broker/store.py::put": "the fields of a message, by keyword: programs call it",
     "broker/selectors.py::put_selected": "likewise",
     "broker/query.py::__init__": "what a listing may be narrowed by, by keyword",
     "proxy/services/publishing.py::append": "what each kind of send says of its reply, by keyword",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyddmq import CannotConnect, ClientError, ConnectionLost, IllegalMessage, idl
-from pyddmq.client.aio.loop_sends import LoopSends
+from pyddmq.client.aio.async_producer import LoopSends
 from pyddmq.client.ordered_sends import Send
 from pyddmq.client.requests import NodeRequest
 from pyddmq.client.sends import Resending

@@ -12,18 +12,100 @@ since.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from broker.runtime.bundle import Runtime
+from broker.runtime.file_writes import Steps
 from broker.runtime.later import Later, Repeated
 from broker.runtime.metrics import declare
 from upstream.kafka.commits.blobs import BLOB_MAX, Blobs, Named
-from upstream.kafka.commits.metadata import NAMED_MIN, TEXT_MAX, TEXT_MIN, encode, encode_named
-from upstream.kafka.commits.revoked_partitions import Said
+from upstream.kafka.commits.metadata import NAMED_MIN, TEXT_MAX, TEXT_MIN, Ranges, encode, encode_named
 from upstream.kafka.lease import Lease
-from upstream.kafka.link import Commit, GroupMember, KafkaFailure
+from upstream.kafka.link import Assignment, Commit, GroupMember, KafkaFailure, KafkaPartition
 from upstream.kafka.topics import KafkaQueue
 from upstream.progress.tracker import OffsetTracker
+
+# The committed offsets of one Kafka group, as its progress sees them: what was read when a partition was given.
+
+
+class KafkaOffsets:
+    """`upstream.queues.CommittedOffsets`; what commits to Kafka is `upstream.kafka.commits.commits`."""
+
+    def __init__(self, finish_writes: Callable[[], None]) -> None:
+        self.changed_outside = False
+        self.finish_writes = finish_writes
+        self._values: dict[tuple[str, str, int], int] = {}
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Return what was set last."""
+        return self._values.get((group, topic, queue_id))
+
+    def set(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Keep it."""
+        self._values[group, topic, queue_id] = offset
+
+    def items(self) -> Iterator[tuple[str, str, int, int]]:
+        """Yield all."""
+        for (group, topic, queue_id), offset in self._values.items():
+            yield group, topic, queue_id, offset
+
+    def writing(self) -> Steps[bool]:
+        """Nothing is written."""
+        yield from ()
+        return True
+
+
+# What a member knew of partitions that went, for the case that it gets them back as it left them.
+#
+# A member that is expelled, as after a restart of the cluster or a pause, often is given the same partitions again.
+# The commit then says less than it knew: what was answered while nothing could be committed is missing there. That a
+# message is finished stays true whoever had the partition meanwhile, so it may be kept, and need not come again. Only
+# where somebody has set the group back must it come again; then what is committed is none of the texts that this
+# member has sent since its last commit that is known to have succeeded, and what it knew is forgotten.
+
+
+Said = tuple[int, str]
+"""Offset and text of a commit."""
+
+
+class _Known(NamedTuple):
+    said: Sequence[Said]
+    ranges: Ranges
+
+
+class Remembered:
+    """That of one member. It is kept for a partition until that goes again, or the member leaves."""
+
+    def __init__(self) -> None:
+        self._known: dict[KafkaPartition, _Known] = {}
+
+    def keep(self, place: KafkaPartition, tracker: OffsetTracker, said: Sequence[Said]) -> None:
+        """Keep what a tracker knows of a partition that goes.
+
+        Args:
+            place: The partition.
+            tracker: As it stands at the end.
+            said: Commits that Kafka may have of it: the last that has succeeded, and those that were sent since.
+        """
+        if said:
+            start = min(offset for offset, _ in said)
+            below = [(start, tracker.watermark)] if start < tracker.watermark else []
+            self._known[place] = _Known(list(said), [*below, *tracker.finished_ranges()])
+
+    def finished(self, assignment: Assignment) -> Ranges:
+        """Return what is finished of a partition that is given, beyond what its commit says; nothing where it moved."""
+        known = self._known.get(assignment.place)
+        if known is None or (assignment.committed, assignment.metadata) not in known.said:
+            return ()
+        if known.ranges and known.ranges[-1][1] > assignment.high:
+            return ()  # Records are gone, as by an unclean election: their offsets are or will be those of others.
+        return known.ranges
+
+    def forget(self) -> None:
+        """Forget all: the member has left, and what comes later is another life."""
+        self._known.clear()
+
 
 COMMITS = declare("pyddmq_kafka_commits_total", "Commits of offsets to Kafka that succeeded.", ("group",))
 COMMIT_ERRORS = declare(

@@ -84,6 +84,7 @@ def encode(
     failed = sorted(failures.items())
     count = len(failed) if room > TEXT_MAX else min(len(failed), _FAILURES_MAX)
     while (tail := _failures(offset, failed[:count])) and len(head) + len(tail) + len(";x") > room:
+        # 7/8 of 1 is 0, so this ends; the earliest are kept, which are redelivered first.
         count = count * 7 // 8
     left = room - len(head) - len(tail)
     kept = len(ranges) if room > TEXT_MAX else min(len(ranges), _RANGES_MAX)
@@ -191,6 +192,7 @@ def _ranges(offset: int, ranges: Ranges) -> str:
     if len(best) > 64 and before - offset <= _BITMAP_MAX:
         # Highest first, as a number is written: made in one go, since there may be 100,000 of them ten times a second.
         marks = "".join(["01"[place & 1] * lengths[place] for place in range(len(lengths) - 1, -1, -1)])
+        assert len(marks) == before - offset, "one bit for each offset from the committed one on"
         packed = zlib.compress(int(marks, 2).to_bytes((before - offset + 7) // 8, "little"), 1)
         best = min(best, ";B" + base64.b64encode(packed).decode(), key=len)
     return best
@@ -203,6 +205,7 @@ def _read_runs(offset: int, data: bytes) -> Ranges:
     found: list[tuple[int, int]] = []
     place = offset
     for gap, length in zip(numbers[::2], numbers[1::2], strict=True):
+        # Before the range is kept: a text of a few bytes may claim any length.
         start, place = place + gap, place + gap + length
         if not length or place - offset > AHEAD_MAX:
             raise ValueError("no range")

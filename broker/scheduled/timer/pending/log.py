@@ -196,12 +196,14 @@ class TimerLog:
         """Write whole units behind the last. Raises OSError: nothing, or some of them, were written; try again."""
         data = memoryview(units)
         count = self.count
+        assert not len(data) % UNIT_BYTES, "whole units only: the place of each is its number"
         while data:
             number, place = divmod(count, self._per_file)
             part = data[: (self._per_file - place) * UNIT_BYTES]
             file = self._file(number)
             file.write(place * UNIT_BYTES, [part])
             count += len(part) // UNIT_BYTES
+            # RocketMQ reads a file until its blank.
             if place * UNIT_BYTES + len(part) == self._per_file * UNIT_BYTES:
                 at = self._per_file * UNIT_BYTES
                 file.write(at, [_BLANK.pack(self.file_bytes - at, 0, BLANK_MAGIC)])
@@ -320,6 +322,7 @@ class TimerLog:
             if position < first:
                 return found, -1
             unit = self.unit(position)
+            # A unit names the one before it in its slot: anything else would go round, or into another slot.
             if unit[2] != slot_ms or unit[0] >= position or position % self.file_bytes % UNIT_BYTES:
                 raise TimersDamaged(f"the unit of the timer log at {position} is not one of the slot {slot_ms}")
             found.append((position, unit))

@@ -21,10 +21,9 @@ import structlog
 
 from broker.errors import StoreUnreadable
 from broker.runtime.file_writes import FileWrite
-from broker.runtime.json_sum import sealed
 from broker.runtime.metrics import Metrics
+from broker.runtime.sealed_file import SealedFile, read_whole, sealed, writing_whole
 from broker.runtime.seams import Clock, Disk
-from broker.runtime.state_file import SealedFile, read_whole, writing_whole
 from broker.runtime.store_metrics import FILES_DAMAGED
 
 _CHECK = struct.Struct(">qqqqqqq")

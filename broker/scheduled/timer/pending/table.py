@@ -136,6 +136,8 @@ class TimerTable:
         write_ms = max(now_ms // precision * precision, self.read_ms)
         far = slot_ms - write_ms
         window = self.roll_slots * precision
+        # Within the window it goes to its own slot. Beyond, it waits there and is entered again when that slot is read;
+        # a little beyond it waits half a window, so that the second wait is not a short one.
         if far < window:
             return max(slot_ms, self.read_ms), MAGIC_TIMER
         if far < window + self.roll_slots // 3 * precision:
@@ -186,6 +188,7 @@ class TimerTable:
                 entry.due_ms,
             )
             placed.append((entry, slot_ms, magic, position))
+        # Units first: a slot must never name a unit that is not there.
         log.append(units)
         for slot_ms, slot in slots.items():
             wheel.put(slot_ms, slot)
@@ -204,6 +207,7 @@ class TimerTable:
                     self.rolls.push(slot_ms, position)
                 else:
                     self.coming.push(entry.due_ms, position)
+        assert log.count == number + len(placed), "every placed unit was appended, and nothing else"
         self._held = None
         self._advance()
         return len(placed)
@@ -479,6 +483,7 @@ class TimerTable:
         if 2 * self.wheel.slots > SKIP_SLOTS:
             last = min(last, self.next_ms + SKIP_SLOTS * precision)
         used = self.wheel.next_used(self.next_ms, last)
+        assert used <= last, "no slot behind the moment asked for is passed over"
         if used > self.next_ms:
             self._decided_from[used - precision] = log_end
             self.next_ms = used

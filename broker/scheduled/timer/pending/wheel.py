@@ -110,6 +110,7 @@ class TimerWheel:
     def next_used(self, slot_ms: int, end_ms: int) -> int:
         """Time of the first slot of [slot_ms, end_ms) that is not empty; `end_ms` when all of them are."""
         precision, places, view, dirty = self.precision_ms, 2 * self.slots, self._view, self._dirty
+        # A slot is named by the moment at which it begins, so its number is a plain division.
         time, end = slot_ms // precision, end_ms // precision
         if end - time > places:
             # More than a round: a place has one time, and one look at each tells all.
@@ -118,6 +119,7 @@ class TimerWheel:
             return min(found) * precision if found else end_ms
         while time < end:
             index = time % places
+            # Not over the end of the ring: what follows there is an earlier time.
             block = min(_BLOCK_SLOTS, end - time, places - index)
             # Most of a wheel was never used: whole blocks of it are zero.
             if _ZEROS.startswith(view[index * SLOT_BYTES : (index + block) * SLOT_BYTES]) and not any(
@@ -127,6 +129,7 @@ class TimerWheel:
                 continue
             for each in range(time, time + block):
                 index = each % places
+                # Another time at this place is a slot of an earlier round.
                 used = _unpack_time(view, index * SLOT_BYTES)[0] == each or index in dirty
                 if used and self.get(each * precision) is not None:
                     return each * precision
@@ -156,6 +159,7 @@ class TimerWheel:
             if _ZEROS.startswith(block):
                 continue
             for place, (time, first, last, _, _) in enumerate(SLOT.iter_unpack(block), index):
+                # `first` and `last` are positions in the timer log, and a chain leads from the last back to the first.
                 if time >= time_from and not 0 <= first <= last < end and place not in self._dirty:
                     return True
         return any(time >= time_from and slot.last >= end for time, slot in self._dirty.values())

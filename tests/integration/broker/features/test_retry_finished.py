@@ -12,7 +12,7 @@ from broker.log.put import Put
 from broker.log.shared_walk import alone
 from broker.queues.offsets import ConsumerOffsets
 from broker.retry.finished import FILE, Finished
-from broker.runtime.state_file import SealedFile
+from broker.runtime.sealed_file import SealedFile
 from broker.store import Store
 from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import HOST, ROOT, append, open_store

@@ -15,10 +15,9 @@ from broker.log.put import Put
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.scheduled.recurring import metrics as counted
-from broker.scheduled.recurring.loops import MISSED_MAX, UNFOLD_BYTES, UNFOLD_COUNT, Loops
+from broker.scheduled.recurring.loops import MISSED_MAX, UNFOLD_BYTES, UNFOLD_COUNT, Loops, occurrence_of
 from broker.scheduled.recurring.names import LOOP_NAME
 from broker.scheduled.recurring.occurrence import GROWING, LOOP, NUMBER_MAX, ONCE, Occurrence
-from broker.scheduled.recurring.puts import occurrence_of
 from broker.scheduled.release import release
 from broker.scheduled.timer.names import TIMER_NAMES, TIMER_TOPIC
 from broker.scheduled.timer.puts import TimedPuts

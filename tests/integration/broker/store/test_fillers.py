@@ -7,7 +7,7 @@ import pytest
 from broker.queues.consume_queue import FILLER, FILLER_BYTES, UNIT, UNIT_BYTES
 from broker.queues.time_search import offset_at
 from broker.runtime.metrics import Metrics
-from broker.runtime.state_file import SealedFile
+from broker.runtime.sealed_file import SealedFile
 from broker.store import Store
 from broker.tools.readonly import ReadOnlyStore
 from pyddmq.testing import ManualClock, SimDisk

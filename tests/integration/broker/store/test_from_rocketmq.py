@@ -11,7 +11,7 @@ from broker.log.put import Put
 from broker.query import by_key, by_unique_key
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
-from broker.runtime.state_file import SealedFile
+from broker.runtime.sealed_file import SealedFile
 from broker.runtime.steps import noted, run_now
 from broker.store import Store
 from broker.tools.interchange import names_of

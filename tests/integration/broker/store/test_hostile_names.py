@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 
 from broker.errors import StoreError, StoreUnreadable
+from broker.opening.reading import geometry_of
 from broker.queues.offsets import ConsumerOffsets
 from broker.runtime.disk import RealDisk
-from broker.runtime.json_sum import sealed
 from broker.runtime.metrics import Metrics
-from broker.runtime.state_file import SealedFile
+from broker.runtime.sealed_file import SealedFile, sealed
 from broker.runtime.store_metrics import FILES_DAMAGED
 from broker.tools.check import Severity, StoreCheck
-from broker.tools.interchange import geometry_of
 from broker.tools.readonly import ReadOnlyStore
 from pyddmq.testing import ManualClock, SimDisk
 from tests.fuzz.image import disk_of, image_of, put

@@ -18,8 +18,8 @@ from broker.options import StoreOptions
 from broker.runtime.disk import RealDisk
 from broker.runtime.disks.read_only_disk import ReadingDisk
 from broker.runtime.metrics import Metrics
+from broker.runtime.sealed_file import SealedFile
 from broker.runtime.seams import Disk
-from broker.runtime.state_file import SealedFile
 from broker.runtime.store_metrics import UNITS_REPAIRED
 from broker.store import Store
 from broker.tools.readonly import ReadOnlyStore

@@ -23,7 +23,7 @@ from broker.format.message import message_of
 from broker.format.record import RECORD_OVERHEAD_BYTES, born_host, split, store_timestamp
 from broker.log.put import Put
 from broker.runtime.metrics import Metrics
-from broker.runtime.state_file import SealedFile
+from broker.runtime.sealed_file import SealedFile
 from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import HOST, ROOT, append, bodies, open_store, properties
 from tests.integration.turns import Turns, take_over

@@ -203,7 +203,7 @@ def test_failure_elsewhere_ends_what_is_on_its_way() -> None:
     told: list[StoreError | None] = []
     append(store, b"a", done=told.append)
     store.commit.begin()
-    store.fail("testing", OSError(errno.EIO, "no"))
+    store.writes.fail("testing", OSError(errno.EIO, "no"))
     assert [type(each) for each in told] == [StoreFailed]
     syncs.end()
     assert (len(told), bodies(store)) == (1, {})

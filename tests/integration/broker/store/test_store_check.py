@@ -18,7 +18,7 @@ from broker.opening.store_json import FORMAT_VERSION
 from broker.query import by_key
 from broker.runtime.file_writes import at_once
 from broker.runtime.metrics import Metrics
-from broker.runtime.state_file import SealedFile
+from broker.runtime.sealed_file import SealedFile
 from broker.runtime.store_metrics import INDEX_REBUILT
 from broker.scheduled.timer.pending.log import UNIT as TIMER_UNIT
 from broker.tools.check import Severity, StoreCheck

@@ -9,7 +9,7 @@ import pytest
 from broker.query import NotFound
 from broker.runtime.steps import run_now
 from broker.transaction.settings import CheckSettings
-from proxy.admin.waiting_tables import transactions_table
+from proxy.admin.page import transactions_table
 from proxy.operate.lookups.transactions import TransactionQuery, search
 from proxy.operate.views.waiting import PendingTransactions, TransactionsAnswer, TransactionSettings
 from tests.integration.transaction_tools import Broker, broker

@@ -169,7 +169,7 @@ ROOT = Path(__file__).parents[4]
 ROOMS = ["broker", "proxy", "upstream", "actions", "conf", "lag", "pyddmq"]
 NOT_BY_HASH = {
     ("broker/format/java.py", "abs(value) % queues"),
-    ("broker/single_puts.py", "self._round_robin % len(topic.queues)"),
+    ("broker/store.py", "self._round_robin % len(topic.queues)"),
     ("proxy/services/message_checks.py", "partition_id % queues"),
     ("proxy/services/message_checks.py", "(port.round + 1) % queues"),
     ("proxy/services/check_accelerator.pyx", "partition_id % queues"),

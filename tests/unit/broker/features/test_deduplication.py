@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.deduplication.checkpoint import CheckpointDamaged, decode, encode
+from broker.deduplication.deduplication import CheckpointDamaged, decode, encode
 from broker.deduplication.numbers import Numbered, are_in_order, first_number, parse_key
 from broker.deduplication.window import DeduplicationWindow, WindowLimits
 from broker.runtime.metrics import Metrics
-from pyddmq.client.numbers import Numbers
+from pyddmq.client.ordered_sends import Numbers
 from tests.integration.keyed_tools import FIRST, NAME, key, keys
 
 OTHER = NAME[:-1] + b"9"

@@ -7,10 +7,11 @@ from dataclasses import asdict, replace
 import pytest
 
 from broker.errors import StoreFormatNewer, StoreGeometryDiffers, StoreUnreadable
+from broker.opening.reading import geometry_of
 from broker.opening.store_json import Geometry
 from broker.options import StoreOptions
-from broker.runtime.state_file import SealedFile
-from broker.tools.interchange import adopted, broker_conf, broker_settings, geometry_of, timer_log_bytes_of
+from broker.runtime.sealed_file import SealedFile
+from broker.tools.interchange import adopted, broker_conf, broker_settings, timer_log_bytes_of
 from pyddmq.testing import SimDisk
 from tests.integration.store_tools import ROOT, append, bodies, open_store
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from broker.errors import StoreUnreadable
 from broker.queues.topic_lives import TopicLife, TopicLives
 from broker.runtime.file_writes import at_once
-from broker.runtime.state_file import SealedFile
+from broker.runtime.sealed_file import SealedFile
 from pyddmq.testing import SimDisk
 
 UNITS = 10

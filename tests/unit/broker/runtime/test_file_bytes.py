@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.runtime.file_bytes import SPARSE_BYTES, FileBytes, resized, written
+from broker.runtime.disk import SPARSE_BYTES, FileBytes, resized, written
 
 _SIZES = st.sampled_from((0, 1, 511, SPARSE_BYTES - 1, SPARSE_BYTES, SPARSE_BYTES + 1, 2 * SPARSE_BYTES))
 _CHANGES = st.lists(st.one_of(_SIZES, st.tuples(_SIZES, st.binary(min_size=1, max_size=600))), max_size=6)

@@ -8,8 +8,9 @@ from random import Random
 import pytest
 
 from broker.runtime.file_writes import FileWrite, FileWrites, SyncFailed, at_once, can_wait
+from broker.runtime.sealed_file import SealedFile, writing_whole
 from broker.runtime.seams import DiskFile
-from broker.runtime.state_file import SealedFile, StateFile, writing_whole
+from broker.runtime.state_file import StateFile
 from pyddmq.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
 from tests.stopping import end_run
 

@@ -11,7 +11,7 @@ from broker.runtime.histogram import BUCKETS, MICROSECONDS_MAX, Histogram, quant
 from broker.runtime.metrics import Metrics
 from proxy.admin.exposition import Exposition
 from proxy.node.vitals import WINDOW_SECONDS, Vitals
-from proxy.operate.latencies import latencies
+from proxy.operate.answers import latencies
 from proxy.operate.views.node import LatencyView
 from pyddmq.testing import ManualClock, ManualScheduler, SimDisk, SimSyncs
 from tests.admin_node import PlainNode

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from broker.errors import StoreUnreadable
 from broker.runtime.json_keys import parse_loose
-from broker.runtime.state_file import SealedFile, StateFile
+from broker.runtime.sealed_file import SealedFile
+from broker.runtime.state_file import StateFile
 from pyddmq.testing import PowerCut, SimDisk
 
 PATH, TWIN, BACKUP = "/s/config/x.json", "/s/pyddmq/x.json", "/s/config/x.json.bak"

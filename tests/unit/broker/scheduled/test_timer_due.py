@@ -146,7 +146,7 @@ def test_what_is_stored_is_counted_with_how_late_it_was() -> None:
     """Once the store has it durably; a failed flush counts nothing."""
     made, timers, messages = due(2)
     made.clock.advance(0.25)
-    timers.done(messages, made.store.fail("a test", OSError(5, "no")))
+    timers.done(messages, made.store.writes.fail("a test", OSError(5, "no")))
     assert (made.metrics.value(counted.DELIVERED), made.timers.pending) == (0, 2)
     timers.done(messages, None)
     assert (made.metrics.value(counted.DELIVERED), made.timers.pending) == (2, 0)

@@ -18,9 +18,9 @@ from lag.report.data import (
     QueueFigures,
     StatusSpan,
 )
-from lag.report.findings import findings_of, worst_open
+from lag.report.engine.findings import findings_of, worst_open
+from lag.report.engine.parts import summary_of
 from lag.report.options import ReportWindow
-from lag.report.summary import summary_of
 
 FROM_MS = 1_714_950_000_000
 HOUR_MS = 3_600_000

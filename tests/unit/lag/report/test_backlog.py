@@ -6,8 +6,8 @@ import csv
 import io
 import json
 
-from lag.report.backlog import FORMATS, Backlog, BacklogRow, age_bins, age_names, rendered, size_names
-from lag.report.charts import age_range
+from lag.report.page.backlog import FORMATS, Backlog, BacklogRow, age_bins, age_names, rendered, size_names
+from lag.report.page.charts import age_range
 
 BACKLOG = Backlog(
     data="/data",

@@ -12,7 +12,7 @@ from tests.unit.lag.report.examples import FROM_MS, HOUR_MS, TO_MS
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
 
-from lag.report import bands
+from lag.report.page import bands
 
 
 def heat_of(*lag: int | None) -> str:

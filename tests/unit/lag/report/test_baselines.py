@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from lag.report import texts
-from lag.report.baselines import HOUR_MS, WEEK_MS
 from lag.report.data import LagReportData, Usual
-from lag.report.local import make_locally
-from lag.report.markdown import render_markdown
+from lag.report.engine.baselines import HOUR_MS, WEEK_MS
+from lag.report.engine.local import make_locally
 from lag.report.options import Input, ReportOptions, ReportWindow
-from lag.report.page import render_html
+from lag.report.page.markdown import render_markdown
+from lag.report.page.page import render_html
 from lag.rules.limits import LagLimits
 from pyddmq.testing.sim_disk import SimDisk
 from tests.unit.lag.report.test_local import sample, write

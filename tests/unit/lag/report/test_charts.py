@@ -10,7 +10,7 @@ from tests.unit.lag.report.examples import FROM_MS, TO_MS, group_part, mark
 
 pytest.importorskip("matplotlib")
 
-from lag.report import charts
+from lag.report.page import charts
 
 
 def test_a_gap_is_not_bridged() -> None:

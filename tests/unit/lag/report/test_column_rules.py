@@ -14,9 +14,9 @@ import pytest
 from lag.journal.column_rows import Piece
 from lag.journal.columns import QUEUES
 from lag.journal.files import Tier
-from lag.report.column_rules import Judge, text_of
-from lag.report.column_samples import TEXTS, SampleColumns, Samples, ordered
-from lag.report.judged import JudgedSamples, listed
+from lag.report.engine.column_rules import Judge, text_of
+from lag.report.engine.column_samples import TEXTS, SampleColumns, Samples, ordered
+from lag.report.engine.judged import JudgedSamples, listed
 from lag.report.options import ReportWindow
 from lag.rules import causes, quantities, statuses
 from lag.rules.facts import WINDOW_FACTS, rows_of

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from lag.report.data import GroupPart, Incident, StatusSpan
-from lag.report.findings import FINDINGS_MAX, findings_of, marks_of, worst_open
+from lag.report.engine.findings import FINDINGS_MAX, findings_of, marks_of, worst_open
+from lag.report.engine.parts import summary_of
 from lag.report.options import ReportWindow
-from lag.report.summary import summary_of
 from tests.unit.lag.report.examples import FROM_MS, TO_MS, group_part
 
 WINDOW = ReportWindow(from_ms=FROM_MS, to_ms=TO_MS)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from lag.report import incidents
-from lag.report.incidents import IncidentLedger, LedgerIncident, longest, make_ledger
-from lag.report.local import reduce_locally
+from lag.report.engine import incidents
+from lag.report.engine.incidents import IncidentLedger, LedgerIncident, longest, make_ledger
+from lag.report.engine.local import reduce_locally
 from lag.report.options import Input, ReportOptions, ReportWindow
 from lag.rules.limits import LagLimits
 from lag.samples import EventKind, LagEvent, QueueSample

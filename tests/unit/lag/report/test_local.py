@@ -10,9 +10,9 @@ import pytest
 
 from lag.journal.columns import Key
 from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
-from lag.report import column_facts, column_samples, local
 from lag.report.data import GroupPart, LagReportData
-from lag.report.local import make_locally
+from lag.report.engine import column_facts, column_samples, local
+from lag.report.engine.local import make_locally
 from lag.report.options import Input, ReportOptions, ReportWindow
 from lag.rules.limits import LagLimits
 from lag.samples import EventKind, LagEvent, QueueSample

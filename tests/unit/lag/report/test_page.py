@@ -13,7 +13,8 @@ from tests.unit.lag.report.examples import TO_MS, group_part, report, troubled
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
 
-from lag.report import page, texts
+from lag.report import texts
+from lag.report.page import page
 
 VOID = {"meta", "link", "br", "use", "path", "rect"}
 

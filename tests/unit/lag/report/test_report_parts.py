@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from lag.report.engine.parts import GAPS_MAX, assemble
 from lag.report.options import Input, Reduced, ReportOptions, ReportWindow
-from lag.report.parts import GAPS_MAX, assemble
 from lag.rules.limits import LagLimits
 from lag.rules.statuses import SEVERITY
 from tests.unit.lag.report.examples import FROM_MS, HOUR_MS, TO_MS

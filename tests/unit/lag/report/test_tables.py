@@ -7,8 +7,8 @@ import io
 from dataclasses import fields, replace
 
 from lag.report.data import QueueFigures
-from lag.report.markdown import render_markdown
-from lag.report.tables import incidents_csv, queues_csv
+from lag.report.page.backlog import incidents_csv, queues_csv
+from lag.report.page.markdown import render_markdown
 from tests.unit.lag.report.examples import group_part, report
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lag.report.tones import TONES, tone
+from lag.report.page.charts import TONES, tone
 
 
 def test_unheard_of_status_is_not_good() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
-from lag.report.markdown import render_markdown
+from lag.report.page.markdown import render_markdown
 from lag.samples import ScheduledSample
 from pyddmq.testing.sim_disk import SimDisk
 from tests.unit.lag.report.test_local import EVERY_MS, made, sample
@@ -49,7 +49,7 @@ def test_page_has_a_table_of_them() -> None:
     """Only where something waits."""
     pytest.importorskip("jinja2")
     pytest.importorskip("matplotlib")
-    from lag.report.page import render_html
+    from lag.report.page.page import render_html
 
     disk = SimDisk()
     waited(disk)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import pytest
 
@@ -12,6 +11,7 @@ from conf.sections.access import AccessConfig, AccessRule, CertificateRule, Netw
 from conf.sections.access_files import AccessFiles, AccessUnreadable, Signature, StoredToken
 from proxy.access.access import Access
 from proxy.access.tokens import made
+from proxy.tls.peer_certificate import PeerCertificate
 from pyddmq.testing import ManualClock
 
 ID, TEXT, DIGEST = made(bytes(range(40)))
@@ -28,13 +28,6 @@ CONFIG = AccessConfig(
     ],
     rules=[AccessRule(principals=["*"], produce=["*"])],
 )
-
-
-class Certificate(NamedTuple):
-    """A client's, as connections have it."""
-
-    subject: str
-    names: tuple[str, ...] = ()
 
 
 class Files:
@@ -83,7 +76,8 @@ def test_certificate_wins_over_the_network_where_a_line_maps_it() -> None:
     found = access()
 
     def who(subject: str, *names: str) -> str:
-        return found.rights_of("10.1.2.3", Certificate(subject, names)).principal
+        shown = PeerCertificate(subject=subject, names=names, common_name=None, serial="1", not_after_ms=0)
+        return found.rights_of("10.1.2.3", shown).principal
 
     assert who("CN=audit,O=Example") == "audit"
     assert who("CN=x", "DNS:other", "DNS:a.shop.example") == "web"

@@ -20,7 +20,7 @@ from broker.runtime.disk import RealDisk
 from broker.runtime.file_writes import at_once
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
-from broker.runtime.state_file import SealedFile
+from broker.runtime.sealed_file import SealedFile
 from broker.runtime.steps import run_now
 from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.delay.delays import Delays

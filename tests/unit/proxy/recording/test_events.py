@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.retention import ExpiringSegment, Relocation
 from broker.runtime.steps import run_now
 from lag.samples import EventKind, QueueKey
-from proxy.recording.events import DETAIL_CHARS_MAX, EVENTS_MAX, Notes, RetentionNotes
+from proxy.recording.recorder import DETAIL_CHARS_MAX, EVENTS_MAX, Notes, RetentionNotes
 from pyddmq.testing import ManualClock
 
 

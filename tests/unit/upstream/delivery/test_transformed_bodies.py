@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.unit.upstream_world import Client, World
-from upstream.delivery.transformed_bodies import BODY_BYTES, SHARES, MadeBodies
+from upstream.delivery.transformed_bodies import SHARES, MadeBodies
 from upstream.job import UpstreamJob
+from upstream.message_holder import BODY_BYTES
 
 TRANSIT = {"Transit": {"fields": {"n": "$.n", "made": "$.a.b"}}}
 BOTH = {"PullServer": {"body": "transformed"}, **TRANSIT}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from proxy.demo.lag.time_skipping_loop import SkippingClock, SkippingLoop
+from proxy.demo.lag.run import SkippingClock, SkippingLoop
 
 HOUR = 3_600.0
 

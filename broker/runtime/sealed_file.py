@@ -1,0 +1,129 @@
+"""Small files that are replaced as a whole, and JSON of our own with its checksum: `{"crc32": "...", "data": ...}`."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from contextlib import closing
+from typing import Any
+
+from broker.errors import REPAIR_ADVICE, StoreUnreadable
+from broker.runtime.disks.unreadable import read_around
+from broker.runtime.file_writes import FileWrite, SyncFailed, at_once
+from broker.runtime.seams import Disk
+
+NOT_PARSED = (ValueError, KeyError, TypeError, RecursionError)
+"""What comes of JSON that is none, is of another shape, or is nested so deep that nobody wrote it in good faith."""
+
+
+def sealed(data: Any) -> bytes:
+    """Return data as it stands in a file."""
+    body = _compact(data)
+    return b'{"crc32":"%b","data":%b}\n' % (sum_text(body).encode("ascii"), body)
+
+
+def unsealed(raw: bytes) -> Any:
+    """Return the data of a file's bytes.
+
+    Raises:
+        ValueError: They are damaged: no such JSON, or its sum is wrong.
+    """
+    try:
+        outer = json.loads(raw)
+        data = outer["data"]
+        if outer["crc32"] == sum_text(_compact(data)):
+            return data
+    except NOT_PARSED as error:
+        raise ValueError("no JSON with a checksum") from error
+    raise ValueError("its checksum is wrong")
+
+
+def sum_text(data: bytes) -> str:
+    """Return the CRC-32 of bytes as 8 hex digits."""
+    return f"{zlib.crc32(data):08x}"
+
+
+def _compact(data: Any) -> bytes:
+    return json.dumps(data, separators=(",", ":"), sort_keys=True).encode("ascii")
+
+
+def write_whole(disk: Disk, path: str, data: bytes, *, backup: str | None = None) -> None:
+    """Put a file in place in one step; durable when this returns.
+
+    Args:
+        disk: Where.
+        path: The file; its folder exists.
+        data: Its new content.
+        backup: Where the present version goes first, if there is one.
+
+    Raises:
+        OSError: Nothing, or only the move to `backup`, happened.
+    """
+    at_once(disk, writing_whole(disk, path, data, backup=backup))
+
+
+def writing_whole(disk: Disk, path: str, data: bytes, *, backup: str | None = None) -> FileWrite:
+    """`write_whole` in steps. Raises the same."""
+    spare = f"{path}.new"
+    folder = path.rpartition("/")[0]
+    file = disk.open(spare, create=True)
+    try:
+        file.truncate(0)
+        file.write(0, [data])
+        yield file
+    except OSError as error:
+        file.close()
+        disk.remove(spare)
+        if isinstance(error, SyncFailed):
+            # Nobody believes anything of that file: a full disk can be waited out.
+            raise OSError(error.errno, error.strerror, error.filename) from error
+        raise
+    file.close()
+    if backup is not None and disk.exists(path):
+        disk.replace(path, backup)
+        yield folder
+    disk.replace(spare, path)
+    yield folder
+
+
+def read_whole(disk: Disk, path: str) -> bytes | None:
+    """Content of a file, None when it is not there; what the disk does not give out is zeros, which no file is."""
+    if not disk.exists(path):
+        return None
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        # Its owner is putting a new version in place; a reader without the lock sees that.
+        return None
+    with closing(file):
+        return read_around(file, 0, file.size())[0]
+
+
+class SealedFile:
+    """JSON of our own with its checksum: `{"crc32": "...", "data": ...}`."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self.path = path
+
+    def load(self) -> Any:
+        """Return the data; None when the file is missing.
+
+        Raises:
+            StoreUnreadable: It is damaged.
+        """
+        raw = read_whole(self._disk, self.path)
+        if raw is None:
+            return None
+        try:
+            return unsealed(raw)
+        except ValueError as error:
+            raise StoreUnreadable(f"{self.path} is damaged (its checksum is wrong); {REPAIR_ADVICE}") from error
+
+    def save(self, data: Any) -> None:
+        """Write the data durably. Raises OSError."""
+        at_once(self._disk, self.writing(data))
+
+    def writing(self, data: Any) -> FileWrite:
+        """`save` in steps. Raises the same."""
+        yield from writing_whole(self._disk, self.path, sealed(data))

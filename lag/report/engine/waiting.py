@@ -1,0 +1,68 @@
+"""What waited in nodes for its own time over a window: timers, delay levels and undecided transactions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.runtime.seams import Disk
+from lag.blocks import BlockGap
+from lag.journal.columns import scheduled_sample
+from lag.journal.files import Tier
+from lag.journal.reader import JournalQuery, JournalReader
+from lag.journal.summaries import scheduled_summary
+from lag.report.data import WaitingCount
+from lag.report.engine.reading import labels_of
+from lag.report.options import ReportOptions
+from lag.rules.waiting_rules import WAITING_STATUSES, judge_waiting
+
+WAITING_MAX = 100
+_SEVERITY = {each.name: len(WAITING_STATUSES) - place for place, each in enumerate(WAITING_STATUSES)}
+
+
+def waiting_of(disk: Disk, options: ReportOptions) -> list[WaitingCount]:
+    """Return a row per node, kind, topic and level that something waited under, the worst first."""
+    window, limits = options.window, options.limits
+    wanted = JournalQuery(since_ms=window.from_ms, until_ms=window.to_ms)
+    labels = labels_of(disk, options.given.journals)
+    last: dict[tuple[str, str, str, int], tuple[Any, int, float]] = {}
+    for folder in options.given.journals:
+        names = labels.get(folder, {})
+        for block in JournalReader(disk, folder).blocks(wanted, by_columns=None):
+            if isinstance(block, BlockGap):
+                continue
+            node = names.get((block.head.cluster, block.head.node), block.head.node)
+            for key, time_ms, row in block.scheduled:
+                if not wanted.takes_moment(time_ms):
+                    continue
+                is_raw = block.tier is Tier.RAW
+                sample = scheduled_sample(key, time_ms, row) if is_raw else scheduled_summary(key, time_ms, row).last
+                place = node, *key
+                _, overdue, late_ms = last.get(place, (None, 0, 0))
+                if sample.oldest_due_ms is not None and sample.overdue:
+                    late_ms = max(late_ms, time_ms - sample.oldest_due_ms)
+                last[place] = sample, max(overdue, sample.overdue), late_ms
+    found = []
+    for (node, kind, topic, level), (sample, overdue, late_ms) in last.items():
+        if not sample.pending and not overdue:
+            continue
+        verdict = judge_waiting(sample, sample.time_ms, limits)
+        late = verdict.figures["lateness_ms"]
+        found.append(
+            WaitingCount(
+                node=node,
+                kind=kind,
+                topic=topic,
+                delay_level=level,
+                status=verdict.status,
+                level=verdict.level,
+                scheduled=verdict.figures["scheduled"],
+                overdue=sample.overdue,
+                late_seconds=None if late is None else late / 1000,
+                undecided_since_ms=verdict.figures["undecided_since_ms"],
+                peak_overdue=overdue,
+                peak_late_seconds=None if kind == "half" else late_ms / 1000,
+                advice=verdict.advice,
+            )
+        )
+    found.sort(key=lambda each: (-_SEVERITY.get(each.status, 0), -each.overdue, each.node, each.kind, each.delay_level))
+    return found[:WAITING_MAX]
