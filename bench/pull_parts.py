@@ -108,6 +108,7 @@ def _measure_once(batch: int, messages: int, caches: bytes, *, parked: bool) -> 
         request = pull_frame(_GROUP.encode(), batch, _LINGER_MS, held)
         zlib.crc32(caches)
         watch.run("rest", connection.data_received, request)
+        watch.run("rest", server.run_pass)
         watch.run("rest", progress.flush)
         if parked:
             _store_batch(store, clock, count, batch)
@@ -194,7 +195,7 @@ def _node(messages: int) -> tuple[Store, ManualClock, Progress, ConsumerGroup, _
         guard=open_guard(runtime),
         runtime=runtime,
     )
-    server.serve(server.service_of_pulls.handlers())
+    server.serve(server.service_of_pulls.handlers(), server.service_of_pulls.line)
     group.start()
     return store, clock, progress, group, server
 

@@ -305,6 +305,7 @@ class Store:
         done: Done | None = None,
         atomic: bool = False,
         origins: Sequence[tuple[int, bytes]] | None = None,
+        is_tentative: bool = False,
     ) -> list[LogPosition]:
         """Stage messages, all or none of them; nothing is visible or durable before `flush`.
 
@@ -316,6 +317,7 @@ class Store:
                 the error.
             atomic: One contiguous write in one segment, cut as a whole by recovery (D8).
             origins: Born time and host of each message, where they differ; hosts as long as `born_host`.
+            is_tentative: When they are refused they come again one by one, and are counted then.
 
         Returns:
             The position of each message.
@@ -336,9 +338,10 @@ class Store:
         try:
             measured = self._encoder.measure(puts, stamp, atomic=atomic)
         except MessageRefused:
-            self.metrics.counter(REFUSED, "illegal").add(len(puts))
+            if not is_tentative:
+                self.metrics.counter(REFUSED, "illegal").add(len(puts))
             raise
-        physicals = self.segment_space.reserve(puts, measured.sizes, atomic=atomic)
+        physicals = self.segment_space.reserve(puts, measured.sizes, atomic=atomic, is_tentative=is_tentative)
         encode = self._encoder.encode
         buffers, positions, flags = encode(puts, measured, physicals, stamp, self.commit.touched, origins=origins)
         tails, sizes, _ = measured

@@ -16,7 +16,7 @@ from broker.runtime.accelerators import AcceleratorState, compiled, pure_ways
 from broker.scheduled import release_plain
 from broker.scheduled.timer import log_units
 from proxy.services import message_checks
-from proxy.wire import pull_reply
+from proxy.wire import pull_reply, replies
 from proxy.wire.scanning import scan_pull, scan_send
 from tests.conftest import need
 from upstream.embedded import source, stretch
@@ -47,6 +47,8 @@ PLACES = (
     Place(message_checks, "_check", "proxy.services.check_accelerator", "check"),
     Place(scan_send, "_compact_messages", "proxy.wire.send_accelerator", "compact_messages"),
     Place(scan_send, "_binary_messages", "proxy.wire.send_accelerator", "binary_messages"),
+    Place(scan_send, "usual_sends", "proxy.wire.send_accelerator", "sends"),
+    Place(replies, "encode_stored_replies", "proxy.wire.send_accelerator", "stored_replies"),
     Place(commit_log, "locate_usual", "broker.format.locate_accelerator", "locate"),
     Place(stretch, "message_keys", "broker.format.locate_accelerator", "keys"),
     Place(source, "message_keys", "broker.format.locate_accelerator", "keys"),

@@ -72,8 +72,8 @@ class SegmentSpace:
         self._reserve = runtime.metrics.counter(RESERVE)
         self._refused = False
 
-    def reserve(self, puts: Sequence[Put], sizes: list[int], *, atomic: bool) -> list[int]:
-        """Decide where records go and claim the files they need; see `CommitLog.reserve`.
+    def reserve(self, puts: Sequence[Put], sizes: list[int], *, atomic: bool, is_tentative: bool = False) -> list[int]:
+        """Decide where records go and claim the files they need; see `CommitLog.reserve`, and `Store.append`.
 
         Raises:
             DiskFull: There is no space for them; counted.
@@ -81,7 +81,7 @@ class SegmentSpace:
         """
         try:
             if self.lent is not None and not self._may_append(puts, sizes):
-                raise self._refusal(len(puts))
+                raise self._refusal(0 if is_tentative else len(puts))
             return self._log.reserve(sizes, contiguous=atomic)
         except OSError as error:
             if error.errno not in NO_SPACE:
@@ -93,7 +93,7 @@ class SegmentSpace:
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise self._fail("using the spare commit-log file", error) from error
-        raise self._refusal(len(puts)) from full
+        raise self._refusal(0 if is_tentative else len(puts)) from full
 
     @property
     def refuses(self) -> bool:
@@ -109,8 +109,9 @@ class SegmentSpace:
 
     def _refusal(self, count: int) -> DiskFull:
         self._refused = True
-        self._metrics.counter(REFUSED, "disk_full").add(count)
-        self._limited_log.note("append_refused_disk_full", root=self._root)
+        if count:
+            self._metrics.counter(REFUSED, "disk_full").add(count)
+            self._limited_log.note("append_refused_disk_full", root=self._root)
         return DiskFull(self._root, self._log.segment_bytes)
 
     def _may_append(self, puts: Sequence[Put], sizes: list[int]) -> bool:

@@ -39,6 +39,7 @@ from conf.tls_checks import tls_host
 from proxy.node.kafka import kafka_sends, qid_prefix_of
 from proxy.node.parts import Parts, Seams
 from proxy.port.accepting import ServerLimits
+from proxy.port.calls_pass import PassLine
 from proxy.port.network import DESCRIPTORS_UNBOUNDED, Network
 from proxy.port.server import Commons, Handler, ThriftServer
 from proxy.port.shares import Shares
@@ -275,7 +276,7 @@ async def open_ports(
             await server.listen_tls(network, encrypted, host, port, backlog=node.backlog)
 
 
-def producer_handlers(parts: Parts, *, state: Callable[[], str]) -> dict[str, Handler]:
+def producer_handlers(parts: Parts, *, state: Callable[[], str]) -> tuple[dict[str, Handler], PassLine]:
     """Make what answers producers of a node that is open; `state` tells that of its life."""
     runtime, guard, opened = parts.runtime, parts.guard, parts.opened
     node, store, ports = parts.config.node, opened.store, opened.ports
@@ -321,9 +322,9 @@ def producer_handlers(parts: Parts, *, state: Callable[[], str]) -> dict[str, Ha
         interval_max=node.timer_max_delay_sec,
     )
     sign_in = SignIn(guard.access, guard.denials, runtime.metrics)
-    handlers = {**sends.handlers(), **transactions.handlers(), **delays.handlers(), **sign_in.handlers()}
-    check_handlers(handlers)
-    return handlers
+    handlers = {**transactions.handlers(), **delays.handlers(), **sign_in.handlers()}
+    check_handlers({**handlers, **dict.fromkeys(sends.line.methods)})
+    return handlers, sends.line
 
 
 def node_seams(parts: Parts, group: str, kafka: KafkaBroker | None, *, settles: bool) -> NodeSeams:

@@ -160,8 +160,8 @@ class Node(Parts, CommitDriver):
             opened = self._opened = await self._open_storage(steps, self.startup)
             open_owners(self.access, opened, node, self.runtime)
             await self.startup.run("groups", self._starting_groups())
-            consumer.serve(opened.consumer_service.handlers())
-            producer.serve(producer_handlers(self, state=lambda: self._state))
+            consumer.serve(opened.consumer_service.handlers(), opened.consumer_service.line)
+            producer.serve(*producer_handlers(self, state=lambda: self._state))
             opened.progress.groups_started()
             for part in (opened.delays, opened.timers, opened.transactions):
                 part.start()
@@ -257,9 +257,11 @@ class Node(Parts, CommitDriver):
 
     def _take_turn(self, opened: Opened, *, wait: bool) -> None:
         """Flush and answer; with `wait` the loop waits for the disk, else the flush is begun."""
-        # What the flushes lead to (replies, deliveries) leaves with this turn and needs no other one.
+        # What the pass and the flushes lead to (replies, deliveries) leaves with this turn and needs no other one.
         self._turn_asked = True
         self._turns.value += 1
+        for server in self.servers:
+            server.run_pass()
         flushed = wait and self._flush()
         if not wait:
             opened.store.commit.begin()

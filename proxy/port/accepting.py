@@ -81,8 +81,8 @@ class Accepting(Protocol[Accepted_contra]):
         """A connection sent something that is no frame."""
         ...
 
-    def handle(self, connection: Accepted_contra, frame: bytes) -> None:
-        """Dispatch one frame."""
+    def handle(self, connection: Accepted_contra, frame: bytes) -> bool:
+        """Dispatch one frame; returns whether it waits for the pass of this turn."""
         ...
 
     def step_failed(self, connection: Accepted_contra, error: Exception) -> None:

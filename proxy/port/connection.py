@@ -25,6 +25,7 @@ from proxy.access.rights import Rights
 from proxy.port.accepting import Accepting
 from proxy.port.network import address_text, host_of
 from proxy.port.reading import READ_BYTES, Reading
+from proxy.port.shares import TURN_SECONDS
 from proxy.tls.channel import TLS_BYTES, TlsTransport
 from proxy.tls.peer_certificate import PeerCertificate
 from proxy.wire.errors import FrameError
@@ -100,20 +101,23 @@ class Connection(Reading, asyncio.Protocol):
         if self.closed:
             return
         # Nothing is unanswered, unread or unwritten at nearly every call of a client that waits for its replies.
-        frame = None if self._slots or self._out_bytes or not self._reading else self._splitter.whole(data)
+        frame = None if self.slots or self._out_bytes or not self._reading else self._splitter.whole(data)
         self._carried.clear()
         server = self._server
         shares = server.shares
-        at_once = shares.admits(self)
+        at_once = not self.deferred and (shares.spent < TURN_SECONDS or shares.admits(self))
         if frame is not None and at_once:
             self.heard = self.requests - self._stuck_replies
             self.requests += 1
             began = self.received_at = shares.now()
-            server.handle(self, frame)
-            shares.charge(self, began)
+            if server.handle(self, frame):
+                # The pass charges what it takes.
+                self.share.last = began
+            else:
+                shares.charge(self, began)
             limits = server.limits
             if (
-                len(self._slots) >= limits.outstanding_max
+                len(self.slots) >= limits.outstanding_max
                 or self._out_bytes + self._slot_bytes > limits.output_bytes_max
                 or self._steps is not None
             ):
@@ -166,7 +170,7 @@ class Connection(Reading, asyncio.Protocol):
                     unread()
         self.closed = True
         self._transport = None
-        slots, self._slots = self._slots, deque()
+        slots, self.slots = self.slots, deque()
         for slot in slots:
             if slot.withdraw is not None:
                 withdraw, slot.withdraw = slot.withdraw, None
@@ -207,7 +211,7 @@ class Connection(Reading, asyncio.Protocol):
 
     def withdraw_waiting(self) -> None:
         """Answer what waits for messages: empty."""
-        for slot in list(self._slots):
+        for slot in list(self.slots):
             if slot.withdraw is not None:
                 slot.withdraw()
 
@@ -229,7 +233,7 @@ class Connection(Reading, asyncio.Protocol):
 
     def is_idle(self, since: float) -> bool:
         """Whether nothing was asked since that moment, and nothing waits, is unread or unanswered."""
-        return self.share.last < since and not (self._slots or self._out or self.unread_bytes or self._stuck_bytes)
+        return self.share.last < since and not (self.slots or self._out or self.unread_bytes or self._stuck_bytes)
 
     def drop(self) -> None:
         """Close at once and let go of all that is held, replies that never left included: they are handed back."""

@@ -60,10 +60,11 @@ class Reading(Replying):
         if not self.closed:
             self._read_frames()
 
-    def work(self, steps: Generator[None, None, None]) -> None:
+    def work(self: Self, steps: Generator[None, None, None]) -> None:
         """Have the request being handled worked off in steps, one per turn; later frames wait for the last one."""
         assert self._steps is None, "no frame is handled while another one is worked off"
         self._steps = steps
+        self._server.resume_soon(self)
 
     def rest(self: Self, seconds: float) -> None:
         """Handle no further frame for so long, and read none: the client waits for the node as for a slow network."""
@@ -108,7 +109,7 @@ class Reading(Replying):
             moment = shares.now()
         try:
             while (
-                len(self._slots) < limits.outstanding_max
+                len(self.slots) < limits.outstanding_max
                 and self._out_bytes + self._slot_bytes <= limits.output_bytes_max
                 and self._steps is None
                 and not self._resting
@@ -140,7 +141,7 @@ class Reading(Replying):
         marks = self._marks
         if self._splitter.buffered == count:
             marks.clear()
-        left = self.requests - len(self._slots) - len(self._out) - self._stuck_replies
+        left = self.requests - len(self.slots) - len(self._out) - self._stuck_replies
         if marks and marks[-1][1] == left:
             marks.pop()
         marks.append((self._fed, left))
@@ -166,7 +167,7 @@ class Reading(Replying):
         limits = self._server.limits
         return (
             self._resting
-            or len(self._slots) >= limits.outstanding_max
+            or len(self.slots) >= limits.outstanding_max
             or self._out_bytes + self._slot_bytes > limits.output_bytes_max
         )
 
@@ -213,5 +214,5 @@ class Reading(Replying):
                 self._transport.pause_reading()
             return
         self.flush()
-        if self._transport is not None and not self._slots:
+        if self._transport is not None and not self.slots:
             self._transport.close()

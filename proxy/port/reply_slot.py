@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any
+
+from proxy.wire.call import COMPACT, Call
 
 Lost = Callable[[], bytes | None]
 """Called when a reply is known never to have reached the client; may return what to answer in its place."""
@@ -30,25 +32,36 @@ SLOT_BYTES = 2 * 1024
 """What a request takes that waits for its answer, as a parked pull does: the closures, the timer and its place."""
 
 
-class ReplySlotConnection(Protocol):
-    """What a slot needs of its connection."""
-
-    closed: bool
-    requests: int
-    received_at: float
-
-    def answered(self, slot: ReplySlot, data: bytes, lost: Lost | None) -> None:
-        """Take the answer that a slot just got."""
-        ...
+NO_CALL = Call(COMPACT, "", 0, 0, b"")
 
 
 class ReplySlot:
-    """The place of one unanswered request in its connection's order of replies."""
+    """The place of one unanswered request in its connection's order of replies.
 
-    __slots__ = ("_connection", "data", "kept_bytes", "lost", "number", "received_at", "start", "withdraw")
+    Attributes:
+        connection: Whose; a `proxy.port.connection.Connection`, which stands above this module.
+        call: What a pass is to handle (`proxy.port.calls_pass`); without its frame once it waits. `NO_CALL` of a
+            request that was handled when it came.
+        heard: The connection's `heard` when the request was read.
+    """
 
-    def __init__(self, connection: ReplySlotConnection) -> None:
-        self._connection = connection
+    __slots__ = (
+        "call",
+        "connection",
+        "data",
+        "heard",
+        "kept_bytes",
+        "lost",
+        "number",
+        "received_at",
+        "start",
+        "withdraw",
+    )
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self.call = NO_CALL
+        self.heard = 0
         self.number = connection.requests
         """Which of the connection's replies is its: each request has one."""
         self.received_at = connection.received_at
@@ -63,6 +76,10 @@ class ReplySlot:
         """Run when the client is gone or sends no more: a parked pull leaves its queue; with the end of file it
         answers empty."""
 
+    def wait(self) -> None:
+        """Keep the frame of the call no longer: its answer takes its time."""
+        self.call = self.call.header()
+
     def answer(self, data: bytes, lost: Lost | None = None) -> None:
         """Give the reply, once.
 
@@ -74,7 +91,7 @@ class ReplySlot:
         self.data = data
         self.lost = lost
         self.withdraw = None
-        connection = self._connection
+        connection = self.connection
         if connection.closed:
             if lost is not None:
                 lost()

@@ -39,6 +39,7 @@ class Replying:
         dirty: Whether something waits for the end of the turn.
         ended: The client said that it sends no more; its pulls must not wait.
         quota: What its client may take; None where nobody is limited.
+        slots: Requests without an answer that has its turn, the oldest first.
         received_at: Monotonic seconds when the last bytes were received that were handled.
         stuck_since: Monotonic seconds since when replies wait because the peer does not read; None when none waits.
         unread_bytes: Bytes received of frames that are not handled yet.
@@ -56,7 +57,6 @@ class Replying:
         "_sent",
         "_server",
         "_slot_bytes",
-        "_slots",
         "_splitter",
         "_stuck_bytes",
         "_stuck_replies",
@@ -73,6 +73,7 @@ class Replying:
         "quota",
         "received_at",
         "requests",
+        "slots",
         "stuck_since",
         "unread_bytes",
     )
@@ -81,7 +82,7 @@ class Replying:
         self._server: Accepting[Self] = server
         self._splitter = FrameSplitter(server.limits.frame_bytes_max, admin_hint=server.admin_hint)
         self._transport: asyncio.Transport | None = None
-        self._slots: deque[ReplySlot] = deque()
+        self.slots: deque[ReplySlot] = deque()
         self._out: deque[tuple[bytes, Lost | None]] = deque()
         self._out_bytes = 0
         self._stuck_bytes = 0
@@ -118,11 +119,11 @@ class Replying:
         if self.closed:
             if lost is not None:
                 lost()
-        elif self._slots:
+        elif self.slots:
             slot = ReplySlot(self)
             slot.data = data
             slot.lost = lost
-            self._slots.append(slot)
+            self.slots.append(slot)
             self.hold(SLOT_BYTES)
             self.keep(slot)
         else:
@@ -130,21 +131,31 @@ class Replying:
 
     def keep(self, slot: ReplySlot) -> None:
         """Take an answer into account that waits for those before it."""
-        if self._slots[0] is not slot:
+        if self.slots[0] is not slot:
             assert slot.data is not None, "it has been answered"
             slot.kept_bytes = len(slot.data)
             self._slot_bytes += slot.kept_bytes
             self.hold(slot.kept_bytes)
 
-    def answered(self, slot: ReplySlot, data: bytes, lost: Lost | None) -> None:
+    def answered(self: Self, slot: ReplySlot, data: bytes, lost: Lost | None) -> None:
         """Take the answer that a slot just got."""
-        slots = self._slots
+        slots = self.slots
         if len(slots) == 1 and self._reading and not (self.unread_bytes or self.ended or self._advancing):
-            # `advance`, inline, for the one request of a client that waits for its reply.
+            # `advance` and `_queue`, inline, for the one request of a client that waits for its reply.
             slots.clear()
-            self._counted -= SLOT_BYTES
-            self._server.budget.used -= SLOT_BYTES
-            self._queue(data, lost)
+            server, size = self._server, len(data)
+            self._out.append((data, lost))
+            self._out_bytes += size
+            self._counted += size - SLOT_BYTES
+            budget = server.budget
+            budget.used += size - SLOT_BYTES
+            if budget.used >= budget.next_at:
+                budget.recount()
+            if self.quota is not None:
+                self.quota.sent(size)
+            if not self.dirty:
+                self.dirty = True
+                server.touch(self)
         else:
             self.keep(slot)
             self.advance()
@@ -152,7 +163,7 @@ class Replying:
     def later(self) -> ReplySlot:
         """Keep the place of the request being handled; its answer comes through the slot."""
         slot = ReplySlot(self)
-        self._slots.append(slot)
+        self.slots.append(slot)
         self._counted += SLOT_BYTES
         self._server.budget.used += SLOT_BYTES
         return slot
@@ -163,9 +174,9 @@ class Replying:
             self._counted += count
             self._server.budget.add(count)
 
-    def promise(self) -> None:
-        """Note that the reply to the request being handled will stand for results that were taken."""
-        self._promised = self.requests
+    def promise(self, number: int) -> None:
+        """Note that the reply to the request of that number will stand for results that were taken."""
+        self._promised = max(self._promised, number)
 
     def has_promised(self, number: int) -> bool:
         """Whether the request of that number was the last one whose reply stands for results."""
@@ -177,24 +188,28 @@ class Replying:
 
         Every request has one reply, so what is neither in its slot nor in the output has left.
         """
-        return self._promised > self.requests - len(self._slots) - len(self._out)
+        return self._promised > self.requests - len(self.slots) - len(self._out)
 
     @property
     def carries_messages(self) -> bool:
         """Whether a reply with messages waits to be written."""
         return any(lost is not None for _, lost in self._out)
 
-    def may_start(self) -> bool:
-        """Whether a pull may take messages now: no earlier request unanswered, and the peer reads its replies."""
-        return not self._slots and self._out_bytes <= self._server.limits.output_bytes_max
+    def may_start(self, slot: ReplySlot | None = None) -> bool:
+        """Whether a call (that of a slot, or the one being handled) may take messages now.
+
+        No earlier request is unanswered, and the peer reads its replies.
+        """
+        is_next = not self.slots if slot is None else bool(self.slots) and self.slots[0] is slot
+        return is_next and self._out_bytes <= self._server.limits.output_bytes_max
 
     @property
     def doing(self) -> str:
         """What the connection does at present, in a word: `writing`, `waiting` (a parked pull), `busy` or `idle`."""
         if self.unsent_bytes:
             return "writing"
-        if self._slots:
-            return "waiting" if self._slots[0].withdraw is not None else "busy"
+        if self.slots:
+            return "waiting" if self.slots[0].withdraw is not None else "busy"
         return "idle"
 
     @property
@@ -244,7 +259,7 @@ class Replying:
         if self.closed or self._advancing:
             return
         self._advancing = True
-        slots = self._slots
+        slots = self.slots
         try:
             while slots:
                 head = slots[0]
@@ -274,6 +289,21 @@ class Replying:
         if transport is None or self.closed:
             return
         out = self._out
+        is_writable = self._writable
+        if len(out) == 1 and out[0][1] is None and is_writable and not (self.ended or transport.is_closing()):
+            # One reply without messages that the kernel takes whole, as nearly all do.
+            data, _ = out.popleft()
+            size = self._out_bytes
+            self._out_bytes = 0
+            self._sent += size
+            transport.write(data)
+            self._counted -= size
+            self._server.budget.used -= size
+            if self._writable:
+                self.stuck_since = None
+            else:
+                self._note_stuck(transport, 1, size)
+            return
         count, size = self._stuck_replies, self._stuck_bytes
         while out and self._writable and not transport.is_closing():
             data, lost = out.popleft()
@@ -306,13 +336,16 @@ class Replying:
         if self._writable:
             self.stuck_since = None
         else:
-            # What was written last is not all with the kernel: the transport keeps the whole of it until it is.
-            self._stuck_replies = count
-            stuck = max(size, transport.get_write_buffer_size())
-            self.hold(stuck - self._stuck_bytes)
-            self._stuck_bytes = stuck
+            self._note_stuck(transport, count, size)
         if self.ended:
             self._close_when_done()
+
+    def _note_stuck(self, transport: asyncio.Transport, count: int, size: int) -> None:
+        """Note that what was written last is not all with the kernel: the transport keeps it whole until it is."""
+        self._stuck_replies = count
+        stuck = max(size, transport.get_write_buffer_size())
+        self.hold(stuck - self._stuck_bytes)
+        self._stuck_bytes = stuck
 
     def _queue(self: Self, data: bytes, lost: Lost | None) -> None:
         size = len(data)
@@ -330,5 +363,5 @@ class Replying:
             self._server.touch(self)
 
     def _close_when_done(self) -> None:
-        if self.ended and not (self._slots or self._out or self.deferred) and self._transport is not None:
+        if self.ended and not (self.slots or self._out or self.deferred) and self._transport is not None:
             self._transport.close()

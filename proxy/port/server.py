@@ -25,9 +25,11 @@ from proxy.access.access import Access, Policy
 from proxy.limits.limiter import Limiter
 from proxy.limits.quota import LimitExceeded, Quota
 from proxy.port.accepting import ServerLimits
+from proxy.port.calls_pass import CallsPass, PassLine
 from proxy.port.connection import Connection
 from proxy.port.gate import SURPLUS_SECONDS, Gate
 from proxy.port.network import Listener, Network, NoPeer, Peer
+from proxy.port.reply_slot import ReplySlot
 from proxy.port.shares import Shares
 from proxy.port.too_long import answer_too_long
 from proxy.tls.channel import TlsTransport
@@ -159,7 +161,8 @@ class ThriftServer:
         self._network: Network | None = None
         self._over = False
         self._open = metrics.counter(CONNECTIONS, service)
-        self._handlers: dict[str, tuple[Handler, Counter]] = {}
+        self._handlers: dict[str, tuple[Handler | None, Counter]] = {}
+        self.calls_pass: CallsPass | None = None
         self.serve(handlers)
 
     @property
@@ -178,10 +181,21 @@ class ThriftServer:
         """Host and port of the TLS port; None where there is none."""
         return None if self._encrypted is None else self._encrypted.address
 
-    def serve(self, handlers: Mapping[str, Handler]) -> None:
-        """Have calls from now on handled by these (method name to handler), on open connections too."""
+    def serve(self, handlers: Mapping[str, Handler], line: PassLine | None = None) -> None:
+        """Have calls from now on handled by these, on open connections too.
+
+        Args:
+            handlers: Method name to handler, of calls that are handled one by one, as they come.
+            line: Handles the others, those of a turn at once.
+        """
+        self.run_pass()
+        known: dict[str, Handler | None] = {}
+        if line is not None:
+            self.calls_pass = CallsPass(line, self._fail_call, self.step_failed, self._request_turn, self.shares)
+            known |= dict.fromkeys(line.methods)
+        known |= handlers
         self._handlers = {
-            name: (handler, self._metrics.counter(REQUESTS, self.service, name)) for name, handler in handlers.items()
+            name: (handler, self._metrics.counter(REQUESTS, self.service, name)) for name, handler in known.items()
         }
 
     async def listen(self, network: Network, host: str, port: int, *, backlog: int) -> None:
@@ -296,8 +310,9 @@ class ThriftServer:
 
     def touch(self, connection: Connection) -> None:
         """A connection has something to write at the end of this turn."""
+        if not self._dirty:
+            self._request_turn()
         self._dirty.append(connection)
-        self._request_turn()
 
     def resume_soon(self, connection: Connection) -> None:
         """Read on from a connection when its turn comes."""
@@ -311,51 +326,76 @@ class ThriftServer:
         """Let a connection rest."""
         self._scheduler.call_later(seconds, connection.rested)
 
-    def handle(self, connection: Connection, frame: bytes) -> None:
-        """Dispatch one frame. A call that cannot be decoded is answered or ends its connection (D21)."""
+    def handle(self, connection: Connection, frame: bytes) -> bool:
+        """Dispatch one frame; returns whether it waits for the pass of this turn.
+
+        A call that cannot be decoded is answered or ends its connection (D21).
+        """
         try:
             call = parse_call(frame)
         except FatalWireError as error:
             self._refuse("garbage", connection, str(error))
             connection.abort()
             connection.closed = True
-            return
+            return False
+        calls_pass = self.calls_pass
+        if connection.slots and calls_pass is not None and calls_pass.ends_before(call):
+            calls_pass.run()
+            if connection.closed:
+                return False
         if self._access is not None and connection.rights is None:
             # Not when it is accepted: a certificate is known after the handshake.
             connection.rights = self._access.rights_of(connection.host, connection.certificate)
         quota = connection.quota
         if quota is not None and not self._gate.admits(connection, quota, call):
-            return
+            return False
         if type(frame) is CutFrame:
             self._refuse_too_long(connection, call, frame)
-            return
+            return False
         found = self._handlers.get(call.method)
         if found is None:
             self._fail(connection, call, APPLICATION_UNKNOWN_METHOD, self._unknown(call.method))
-            return
+            return False
         handler, requests = found
         requests.value += 1
         self.requests += 1
+        if handler is None:
+            assert calls_pass is not None, "it handles these calls"
+            calls_pass.add(connection, call)
+            return True
         try:
             handler(connection, call)
-        except WireError as error:
-            self._fail(connection, call, APPLICATION_PROTOCOL_ERROR, str(error))
         except Exception as error:
-            # A fault of ours must not take the connection's other requests with it; it is logged with its cause.
-            self._limited_log.fault(
-                "call_failed",
-                error,
-                kind=f"{self.service} {call.method}",
-                service=self.service,
-                method=call.method,
-                client=connection.address,
-            )
-            self._metrics.counter(CALLS_FAILED, self.service, str(APPLICATION_INTERNAL_ERROR)).add()
-            text = f"internal error: {error}"
-            connection.answer(encode_application_exception(call, APPLICATION_INTERNAL_ERROR, text))
+            connection.answer(self._failure(connection, call, error))
+        return False
+
+    def _fail_call(self, slot: ReplySlot, call: Call, error: Exception) -> None:
+        """Answer a call of a pass that could not be handled; one that has its answer keeps it."""
+        reply = self._failure(slot.connection, call, error)
+        if slot.data is None:
+            slot.answer(reply)
+
+    def _failure(self, connection: Connection, call: Call, error: Exception) -> bytes:
+        """Count and tell of a call that could not be handled, and return its answer.
+
+        A fault of ours must not take other requests with it; it is logged with its cause.
+        """
+        if isinstance(error, WireError):
+            self._refuse_call(connection, call, str(APPLICATION_PROTOCOL_ERROR), str(error))
+            return encode_application_exception(call, APPLICATION_PROTOCOL_ERROR, str(error))
+        self._limited_log.fault(
+            "call_failed",
+            error,
+            kind=f"{self.service} {call.method}",
+            service=self.service,
+            method=call.method,
+            client=connection.address,
+        )
+        self._metrics.counter(CALLS_FAILED, self.service, str(APPLICATION_INTERNAL_ERROR)).add()
+        return encode_application_exception(call, APPLICATION_INTERNAL_ERROR, f"internal error: {error}")
 
     def step_failed(self, connection: Connection, error: Exception) -> None:
-        """A fault of ours met a request that was worked off in steps: nobody knows how far, so no answer says so."""
+        """A fault of ours met requests in steps, or a whole pass: nobody knows how far they came; no answer says so."""
         self._limited_log.fault("call_failed", error, kind=f"{self.service} steps", client=connection.address)
         connection.abort()
 
@@ -368,6 +408,11 @@ class ThriftServer:
             return
         self._refuse_call(connection, call, "too_long", frame.problem)
         connection.answer(reply)
+
+    def run_pass(self) -> None:
+        """Handle the calls that were gathered in this turn."""
+        if self.calls_pass is not None:
+            self.calls_pass.run()
 
     def flush(self) -> None:
         """Write the replies of this turn."""
@@ -431,6 +476,8 @@ class ThriftServer:
         """
         access = self._access
         assert access is not None, "there is a policy"
+        # What arrived before the change is handled before it.
+        self.run_pass()
         for connection in list(self.connections):
             rights = connection.rights
             if rights is None:

@@ -11,6 +11,7 @@ without end; a single frame is never cut in two, and what one may cost is bounde
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Protocol
 
 from broker.runtime.bundle import Runtime
@@ -45,6 +46,10 @@ class Share:
     def used(self, now: float) -> float:
         """Seconds taken, less what is forgiven by now."""
         return max(0.0, self._used - (now - self.last) * FORGIVEN_SHARE)
+
+    def used_more(self, seconds: float) -> None:
+        """Take note of what it took lately, since `last`."""
+        self._used += seconds
 
     def add(self, began: float, now: float) -> None:
         """Take note of what it took from `began` to `now`."""
@@ -97,6 +102,14 @@ class Shares:
         return not connection.deferred and (
             self.spent < TURN_SECONDS or connection.share.used(self.now()) < HEAVY_SECONDS
         )
+
+    def charge_all(self, charges: Sequence[tuple[Share, int]], weight: int, began: float) -> None:
+        """Note what calls of several connections took together from `began` on: each by its part of the weight."""
+        seconds = self.now() - began
+        self.spent += seconds
+        if seconds > 0.0:
+            for share, part in charges:
+                share.used_more(seconds * part / weight)
 
     def charge(self, connection: Sharing, began: float) -> float:
         """Note what a connection took from `began` on; returns the moment up to which that is."""

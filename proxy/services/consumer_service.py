@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
+from typing import NamedTuple
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from proxy.limits.quota import AFTER_MS, LimitExceeded
+from proxy.port.calls_pass import Fail, PassLine
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import Leased, Lost, ReplySlot
 from proxy.port.server import Handler
@@ -51,8 +53,20 @@ _REFUSING = Pressure.REFUSING
 _LOW_LEVEL = "group {!r} is low level; use fetch and ack, or remove LowLevel from its actions"
 
 
+class _Pull(NamedTuple):
+    """A pull whose results were applied, and why no more of them can be recorded, or None."""
+
+    slot: ReplySlot
+    request: PullRequest
+    refused: ProgressFailed | None
+
+
 class ConsumerService:
-    """The handlers of the consumer port."""
+    """The pulls and results of the consumer port, and the handlers of the rest.
+
+    Attributes:
+        line: Handles the pulls and submits of a pass.
+    """
 
     def __init__(
         self,
@@ -95,55 +109,74 @@ class ConsumerService:
         self._acks_refused = acks_refused
         self._budget = budget
         self.linger_ms_max = linger_ms_max
+        self.line = PassLine(("pull", "submit"), self.take, is_one_each=True)
 
     def handlers(self) -> dict[str, Handler]:
         """Method name to handler."""
         return {
-            "pull": self.pull,
-            "submit": self.submit,
             "getConsumeStats": self.get_consume_stats,
             **self._fetch_handlers,
         }
 
-    def pull(self, connection: Connection, call: Call) -> None:
-        """Apply the results that ride on the pull, then take or wait for one batch."""
+    def take(self, slots: Sequence[ReplySlot], fail: Fail) -> None:
+        """Handle the pulls and submits of a pass: the results of all count before any of them takes messages."""
+        pulls: list[_Pull] = []
+        for slot in slots:
+            try:
+                if slot.call.method == "submit":
+                    self._submit(slot)
+                elif (pull := self._results_of(slot)) is not None:
+                    pulls.append(pull)
+            except Exception as error:
+                fail(slot, slot.call, error)
+        for slot, request, refused in pulls:
+            try:
+                self._pull(slot, request, refused)
+            except Exception as error:
+                fail(slot, slot.call, error)
+
+    def _results_of(self, slot: ReplySlot) -> _Pull | None:
+        """Scan a pull, look at its rights and apply the results that ride on it; None: it is not to be served now."""
+        call, connection = slot.call, slot.connection
         request = scan_pull(call)
-        connection.note_client(request.version)
+        if not connection.client:
+            connection.note_client(request.version)
         rights = connection.rights
         if rights is not None:
             # The guard's looks, inline for what was decided before: there is one for every pull.
             consumes = rights.consumes
-            if request.group not in consumes and not self._guard.pull(connection, call, request):
-                return
+            if request.group not in consumes and not self._guard.pull(connection, call, request, slot):
+                return None
             for each in request.results:
                 if each.group not in consumes:
                     request = request._replace(results=self._guard.results(connection, request.results, "pull"))
                     break
         quota = connection.quota
         if quota is not None and quota.over is not None:
-            self._take(connection, request.results, partial(self._pull_over, call.header(), request, quota.over))
-            return
+            self._take(slot, request.results, partial(self._pull_over, call.header(), request, quota.over))
+            return None
         refused = self._acks_refused()
         if request.results:
             if self._waits is not None and self._waits.needed(request.results):
-                self._waits.hold(connection, call, request.results)
-                return
+                self._waits.hold(slot, call, request.results)
+                return None
             if refused is not None and carries_results(request.results):
                 self._leave_unanswered(connection, refused)
-                return
+                return None
             if refused is None and is_long(request.results):
-                header, rest = call.header(), request._replace(results=[])
+                slot.wait()
+                rest = request._replace(results=[])
 
                 def pull(_: bool) -> None:
-                    if not (self._settles and self._pull_later(request, connection, header)):
-                        self._pull(connection, header, rest, self._acks_refused())
+                    if not (self._settles and self._pull_later(slot, request)):
+                        self._pull(slot, rest, self._acks_refused())
 
-                connection.work(self._applying(request.results, connection, pull))
-                return
-            self._apply(request.results, connection, refused)
-            if self._settles and refused is None and self._pull_later(request, connection, call):
-                return
-        self._pull(connection, call, request, refused)
+                connection.work(self._applying(request.results, slot, pull))
+                return None
+            self._apply(request.results, slot, refused)
+            if self._settles and refused is None and self._pull_later(slot, request):
+                return None
+        return _Pull(slot, request, refused)
 
     def _pull_over(self, header: Call, request: PullRequest, over: LimitExceeded, counted: bool) -> bytes:
         """Encode the answer to a pull of a client above its rate, whose results were taken.
@@ -156,16 +189,18 @@ class ConsumerService:
         self._metrics.counter(PULLS_REFUSED, PullCode.LIMITED.name.lower()).add()
         return encode_pull_exception(header, PullCode.LIMITED, over.text, retry_after_ms=over.after_ms)
 
-    def _pull_later(self, request: PullRequest, connection: Connection, call: Call) -> bool:
+    def _pull_later(self, slot: ReplySlot, request: PullRequest) -> bool:
         """Serve a pull once the results that it carried are durable; False: they are with this turn."""
         groups = unsettled(request.results, self._groups)
         if not groups:
             return False
-        rest, header = request._replace(results=[]), call.header()
-        when_settled(groups, connection, lambda slot: self._resume_pull(HeldCall(connection, slot, header), rest))
+        connection, rest, header = slot.connection, request._replace(results=[]), slot.call.header()
+        when_settled(groups, connection, lambda slot: self._resume_pull(HeldCall(connection, slot, header), rest), slot)
         return True
 
-    def _pull(self, connection: Connection, call: Call, request: PullRequest, refused: ProgressFailed | None) -> None:
+    def _pull(self, slot: ReplySlot, request: PullRequest, refused: ProgressFailed | None) -> None:
+        """Have a pull take messages, or wait for its turn or for them."""
+        call, connection = slot.call, slot.connection
         group = self._groups.get(request.group)
         if (
             group is None
@@ -174,29 +209,22 @@ class ConsumerService:
             or self._budget.level >= _REFUSING
             or not (group.consumes if request.topic is None else group.has_topic(request.topic))
         ):
-            connection.answer(self._refuse(call, *self._refusal(request, group, refused), connection))
-            return
-        if connection.may_start():
-            batch = group.pull(request.topic, request.count_max, connection)
-            if batch is not None:
-                self._send(connection.answer, call, group, batch, connection, connection.requests)
-            elif connection.ended:
-                connection.answer(encode_empty_pull_reply(call))
-            else:
-                self._park(connection.later(), call.header(), request, group, connection)
-            return
-        # A call that waits keeps neither its frame nor its results, which are as large as the client likes.
-        call, request = call.header(), request._replace(results=[])
-        self._start_in_turn(connection.later(), call, request, group, connection)
+            slot.answer(self._refuse(call, *self._refusal(request, group, refused), connection))
+        elif connection.may_start(slot):
+            self._start(slot, request, group)
+        else:
+            self._start_in_turn(slot, request, group)
 
-    def submit(self, connection: Connection, call: Call) -> None:
+    def _submit(self, slot: ReplySlot) -> None:
         """Apply a chain of results; false only when it took nothing (D13)."""
+        call, connection = slot.call, slot.connection
         results = scan_submit(call)
         holds_offsets = carries_results(results)
         header = call.header()
         if connection.rights is not None:
-            allowed = self._guard.submit(connection, call, results)
+            allowed = self._guard.submit(connection, results)
             if allowed is None:
+                slot.answer(encode_bool_reply(call, False))
                 return
             results = allowed
 
@@ -204,30 +232,32 @@ class ConsumerService:
         if results and len(low_level) == len(results):
             # None of them can ever count: it is no loss that libraries throw away what an exception answers.
             text = _LOW_LEVEL.format(low_level[0])
-            connection.answer(self._refuse(call, PullCode.LOW_LEVEL, text, connection))
+            slot.answer(self._refuse(call, PullCode.LOW_LEVEL, text, connection))
         elif self._waits is not None and self._waits.needed(results):
-            self._waits.hold(connection, call, results)
+            self._waits.hold(slot, call, results)
         else:
-            self._take(connection, results, lambda counted: encode_bool_reply(header, counted or not holds_offsets))
+            self._take(slot, results, lambda counted: encode_bool_reply(header, counted or not holds_offsets))
 
-    def _take(self, connection: Connection, results: list[ConsumeResult], encode: Callable[[bool], bytes]) -> None:
+    def _take(self, slot: ReplySlot, results: list[ConsumeResult], encode: Callable[[bool], bytes]) -> None:
         """Take results and answer; `encode` makes the answer, given whether any offset of them counted."""
         refused = self._acks_refused()
+        connection = slot.connection
 
         def answer(counted: bool) -> None:
             reply = encode(counted)
             groups = unsettled(results, self._groups) if self._settles and counted else ()
             if groups:
-                when_settled(groups, connection, lambda slot: slot.answer(reply))
+                when_settled(groups, connection, lambda slot: slot.answer(reply), slot)
             else:
-                connection.answer(reply)
+                slot.answer(reply)
 
         if refused is not None and carries_results(results):
             self._leave_unanswered(connection, refused)
         elif refused is None and is_long(results):
-            connection.work(self._applying(results, connection, answer))
+            slot.wait()
+            connection.work(self._applying(results, slot, answer))
         else:
-            answer(self._apply(results, connection, refused))
+            answer(self._apply(results, slot, refused))
 
     def resume(self, held: Sequence[HeldCall]) -> None:
         """Take the results of all calls that were held, then answer those calls in order.
@@ -248,7 +278,7 @@ class ConsumerService:
             if self._waits is not None and self._waits.needed(results):
                 self._waits.hold_again(each, results)
             elif refused is None:
-                waiting.append((each, request, results, self._apply(results, each.connection, None)))
+                waiting.append((each, request, results, self._apply(results, each.slot, None)))
             elif not each.connection.closed:
                 self._leave_unanswered(each.connection, refused)
         for each, request, results, counted in waiting:
@@ -277,7 +307,8 @@ class ConsumerService:
         ):
             slot.answer(self._refuse(call, *self._refusal(request, group, None), connection))
         else:
-            self._start_in_turn(slot, call.header(), request, group, connection)
+            slot.call = call
+            self._start_in_turn(slot, request, group)
             connection.advance()
 
     def get_consume_stats(self, connection: Connection, call: Call) -> None:
@@ -296,7 +327,7 @@ class ConsumerService:
         connection.answer(encode_stats_reply(call, rows))
 
     def _applying(
-        self, results: list[ConsumeResult], connection: Connection, then: Callable[[bool], None]
+        self, results: list[ConsumeResult], slot: ReplySlot, then: Callable[[bool], None]
     ) -> Generator[None, None, None]:
         """Apply a long chain in steps, then go on with whether any offset of it counted.
 
@@ -305,18 +336,20 @@ class ConsumerService:
         """
         counted = False
         for piece in pieces(results):
-            counted |= self._apply(piece, connection, None)
+            counted |= self._apply(piece, slot, None)
             yield
             if (refused := self._acks_refused()) is not None:
-                self._leave_unanswered(connection, refused)
+                self._leave_unanswered(slot.connection, refused)
                 return
         then(counted)
 
-    def _apply(self, results: list[ConsumeResult], connection: Connection, refused: ProgressFailed | None) -> bool:
+    def _apply(self, results: list[ConsumeResult], slot: ReplySlot, refused: ProgressFailed | None) -> bool:
         """Apply a flattened chain; returns whether any offset of it counted."""
         counted = False
+        connection = slot.connection
+        connection.heard = slot.heard
         if refused is None:
-            connection.promise()
+            connection.promise(slot.number)
         for result in results:
             if result.group is None or result.topic is None or result.qid is None:
                 self._ignore("null_context", connection)
@@ -382,28 +415,28 @@ class ConsumerService:
     def _leave_unanswered(self, connection: Connection, refused: ProgressFailed) -> None:
         leave_unanswered(connection, _code_of(refused), self._runtime)
 
-    def _start_in_turn(
-        self, slot: ReplySlot, call: Call, request: PullRequest, group: ConsumerGroup, connection: Connection
-    ) -> None:
-        slot.start = partial(self._start, slot, call, request, group, connection)
-        slot.withdraw = partial(slot.answer, encode_empty_pull_reply(call))
+    def _start_in_turn(self, slot: ReplySlot, request: PullRequest, group: ConsumerGroup) -> None:
+        # A call that waits keeps neither its frame nor its results, which are as large as the client likes.
+        slot.wait()
+        slot.start = partial(self._start, slot, request._replace(results=[]), group)
+        slot.withdraw = partial(slot.answer, encode_empty_pull_reply(slot.call))
 
-    def _start(
-        self, slot: ReplySlot, call: Call, request: PullRequest, group: ConsumerGroup, connection: Connection
-    ) -> None:
-        """Serve a pull whose turn on its connection has come (D18)."""
+    def _start(self, slot: ReplySlot, request: PullRequest, group: ConsumerGroup) -> None:
+        """Serve a pull whose turn on its connection has come (D18); behind the end of its client it takes nothing."""
+        connection = slot.connection
+        if connection.ended or connection.closed:
+            slot.answer(encode_empty_pull_reply(slot.call))
+            return
         batch = group.pull(request.topic, request.count_max, connection)
         if batch is not None:
-            self._send(slot.answer, call, group, batch, connection, slot.number)
-        elif connection.ended:
-            slot.answer(encode_empty_pull_reply(call))
+            self._send(slot, group, batch)
         else:
-            self._park(slot, call, request, group, connection)
+            self._park(slot, request, group)
 
-    def _park(
-        self, slot: ReplySlot, call: Call, request: PullRequest, group: ConsumerGroup, connection: Connection
-    ) -> None:
+    def _park(self, slot: ReplySlot, request: PullRequest, group: ConsumerGroup) -> None:
         """Wait for messages until the linger ends, the client goes, or a batch comes."""
+        slot.wait()
+        call, connection = slot.call, slot.connection
         quota = connection.quota
         if quota is not None and (over := quota.full(group.name, group.parked_free)) is not None:
             quota.refused(over)
@@ -415,25 +448,17 @@ class ConsumerService:
             return
         linger_ms = min(max(request.linger_ms or 0, LINGER_MS_MIN), self.linger_ms_max)
         try:
-            pull = WaitingPull(slot, call, group, connection, self._lingers)
+            pull = WaitingPull(slot, group, self._lingers)
             pull.park(request.topic, request.count_max, linger_ms)
         except ParkedFull as error:
             slot.answer(self._refuse(call, PullCode.OVERLOADED, f"{error}; use fewer connections", connection))
 
-    # Positional, because one is made for every pull.
-    def _send(  # noqa: PLR0917
-        self,
-        answer: Callable[[bytes, Lost], None],
-        call: Call,
-        group: ConsumerGroup,
-        batch: PulledBatch,
-        connection: Connection,
-        number: int,
-    ) -> None:
-        """Assemble the reply from slices of the messages; it is the connection's reply of that number."""
+    def _send(self, slot: ReplySlot, group: ConsumerGroup, batch: PulledBatch) -> None:
+        """Assemble the reply from slices of the messages."""
+        call, connection = slot.call, slot.connection
         delivery = batch.jobs[0].delivery
         assert delivery is not None, "it was handed out just now"
-        delivery.reply = connection.carried = number
+        delivery.reply = connection.carried = slot.number
         messages = batch.jobs[0].subscription.slices(batch.jobs)
         if messages is None:
             messages = self._readable(group, batch)
@@ -443,7 +468,7 @@ class ConsumerService:
         lost: Lost = partial(_give_back, call.header(), group, batch, connection)
         if (holds := group.node.may_hand_out) is not None:
             lost = Leased(lost, holds)
-        answer(data, lost)
+        slot.answer(data, lost)
 
     def _readable(self, group: ConsumerGroup, batch: PulledBatch) -> list[tuple[int, Slices]]:
         """Look at a batch's messages one by one.

@@ -76,9 +76,9 @@ class LimitedSends:
         self._scheduler.call_later(wait_ms / 1000, self._retry, connection, call, place, again)
         return True
 
-    def follow(self, connection: Connection, call: Call, again: Again) -> None:
+    def follow(self, connection: Connection, call: Call, again: Again, *, slot: ReplySlot | None = None) -> None:
         """Have a send of a connection in `waiting` taken when those before it are answered."""
-        slot = self._enter(connection, call, None)
+        slot = self._enter(connection, call, slot)
 
         def start() -> None:
             slot.withdraw = None

@@ -1,21 +1,36 @@
 """ProducerService: sendSync, sendAsync and sendBatchSync; `proxy.services.delay_service` has sendDelaySync.
 
-A message is checked by DDMQ's rules, gets a queue and RocketMQ's property block (`proxy.services.message_checks`), and
-its body goes to the log as the slice of the received frame. The reply is queued when the flush that covers the record
-has returned (`proxy.services.publishing`, D1). A batch is validated whole and stored whole or not at all (D8).
+The sends of a turn are handled as a list (`proxy.port.calls_pass`), station by station:
+
+========== ==========================================================================================================
+scan       bodies stay slices of the received frame; a message that breaks a rule of the wire is answered
+authorize  rights to topics, and to the names of numbered messages
+judge      numbered messages: repeats are answered, gaps refused (`proxy.services.keyed_sends`)
+check      DDMQ's rules, queue, RocketMQ's property block, rates (`proxy.services.message_checks`): the usual ones of
+           neighbours at once, the others one by one
+sink       the store, or Kafka
+stage      single sends of the store, up to a batch or the end of the pass, are one append (`SendRun`); a batch is
+           one by itself, stored whole or not at all (D8)
+write      when the flush that covers them has returned (`proxy.services.publishing`, D1)
+========== ==========================================================================================================
+
+Nothing is staged before all that came before it on its connection. A send above a rate leaves the list and waits for
+its second try (`proxy.services.limited_sends`); later sends of its connection wait behind it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from broker.deduplication.deduplication import MISSING, NumberedRun
+from broker.deduplication.numbers import NAME_BYTES
 from broker.log.put import LogPosition, Put
 from broker.scheduled.timer.handle import RecallHandle
+from proxy.port.calls_pass import Fail, PassLine
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
-from proxy.port.server import Handler
 from proxy.services.access.guard import Guard, owner_of
 from proxy.services.client_counts import check_pending, note_pending
 from proxy.services.encoders import Stored
@@ -25,25 +40,49 @@ from proxy.services.keyed_sends import Again, KeyedSends
 from proxy.services.limited_sends import LimitedSends
 from proxy.services.message_checks import Delay, MessageChecks, give_tokens_back
 from proxy.services.message_rules import Refusal
-from proxy.services.publishing import Publishing
+from proxy.services.publishing import Publishing, SendRun
 from proxy.services.topic_port import TopicPort
 from proxy.services.write_service import WriteService
+from proxy.wire import replies
 from proxy.wire.call import Call
 from proxy.wire.errors import MessageError
 from proxy.wire.replies import encode_result_reply
-from proxy.wire.scanning.scan import scan_send, scan_send_batch
-from proxy.wire.values import BatchCall, Receipt, SendMessage
+from proxy.wire.scanning.scan import scan_send, scan_send_batch, scan_sends
+from proxy.wire.values import Receipt, SendMessage
 from pyddmq.codes import Repeat, ResultCode
 
 HEARTBEAT_TOPIC = b"carrera_heartbeat"
 """R90: a send to it is answered 0 and stores nothing."""
 
 _OK = ResultCode.OK
+_PLAIN = (None, None, None, None)
+"""The last fields of a message without delay and number."""
 _NONE_WAITS: Mapping[int, int] = {}
 
 
+class ScannedSend(NamedTuple):
+    """A send that was scanned.
+
+    Attributes:
+        slot: Its place.
+        call: What is answered.
+        messages: Its messages; none of a batch that is a declaration, or empty.
+        timeout_ms: How long its client waits, as sent; None without such a bound.
+        receipts: A batch: whether each message is to have its receipt. None: a single message.
+    """
+
+    slot: ReplySlot
+    call: Call
+    messages: Sequence[SendMessage]
+    timeout_ms: int | None
+    receipts: bool | None
+
+
+_new_send = tuple.__new__
+
+
 class ProducerService:
-    """The handlers of the producer port.
+    """The sends of the producer port.
 
     Args:
         checks: What messages are asked.
@@ -55,6 +94,9 @@ class ProducerService:
         guard: Looks at rights, where there are rules.
         qid_prefix: Text in front of the queue number in a qid, "<cluster>_<broker>_".
         broker_name: Stands in the handles of timers.
+
+    Attributes:
+        line: Handles the sends of a pass.
     """
 
     def __init__(
@@ -78,147 +120,269 @@ class ProducerService:
         self._writes = writes
         self._guard = guard
         self._qid_prefix = qid_prefix
+        self._qid_bytes = qid_prefix.encode()
         self._broker_name = broker_name
+        self.line = PassLine(("sendSync", "sendAsync", "sendBatchSync"), self.take)
 
-    def handlers(self) -> dict[str, Handler]:
-        """Method name to handler."""
-        return {
-            "sendSync": self.send,
-            "sendAsync": self.send,
-            "sendBatchSync": self.send_batch,
-        }
+    def take(self, slots: Sequence[ReplySlot], fail: Fail) -> None:
+        """Handle the sends of a pass, in order of arrival."""
+        run = SendRun()
+        neighbours: list[ScannedSend] = []
+        for send in self._scanned(slots, fail):
+            if self._is_plain(send):
+                neighbours.append(send)
+                continue
+            if neighbours:
+                self._check(neighbours, run, fail)
+                neighbours = []
+            if send.slot.connection in self._limited.waiting:
+                self._follow(send, fail)
+            else:
+                self._one(send, run, fail)
+        if neighbours:
+            self._check(neighbours, run, fail)
+        self._stage(run, fail)
 
-    def send(self, connection: Connection, call: Call) -> None:
-        """Store one message; the reply carries message id, queue and offset."""
-        try:
-            message, timeout_ms = scan_send(call)
-        except MessageError as error:
-            self._publishing.refuse_text(connection, call, error)
+    # Scan
+
+    def _scanned(self, slots: Sequence[ReplySlot], fail: Fail) -> Iterator[ScannedSend]:
+        usual = scan_sends([slot.call for slot in slots])
+        for slot, found in zip(slots, usual, strict=True):
+            call, connection = slot.call, slot.connection
+            try:
+                if call.method == "sendBatchSync":
+                    messages, receipts = scan_send_batch(call)
+                    if messages:
+                        connection.note_client(messages[0].version)
+                    yield _new_send(ScannedSend, (slot, call, messages, None, receipts))
+                    continue
+                message, timeout_ms = found or scan_send(call)
+                if not connection.client:
+                    connection.note_client(message.version)
+                if message.topic == HEARTBEAT_TOPIC:
+                    slot.answer(encode_result_reply(call, _OK, "heartbeat"))
+                else:
+                    yield _new_send(ScannedSend, (slot, call, (message,), timeout_ms, None))
+            except MessageError as error:
+                text = str(error)
+                if call.method == "sendBatchSync":
+                    text = _of_batch(error.place or 0, error.count, text)
+                self._publishing.refuse_text(connection, call, error, text=text, slot=slot)
+            except Exception as error:
+                fail(slot, call, error)
+
+    # Authorize
+
+    def _is_plain(self, send: ScannedSend) -> bool:
+        """Whether a send is a single message without number or delay, to a topic that its client may send to."""
+        slot, _, messages, _, receipts = send
+        if receipts is not None:
+            return False
+        (message,) = messages
+        connection = slot.connection
+        rights = connection.rights
+        return (
+            message[9:] == _PLAIN
+            and (rights is None or message.topic in rights.produces)
+            and connection not in self._limited.waiting
+        )
+
+    def _authorize(self, send: ScannedSend) -> None:
+        """Look at the rights to topics and numbers. Raises Refusal."""
+        connection, method, messages = send.slot.connection, send.call.method, send.messages
+        self._guard.produce(connection, method, messages)
+        first = next((each.unique_key for each in messages if each.unique_key is not None), None)
+        self._guard.numbers(connection, method, first, len(messages))
+
+    # Check, and the sink
+
+    def _check(self, sends: Sequence[ScannedSend], run: SendRun, fail: Fail) -> None:
+        """Check plain sends, and have those for the store join a run."""
+        while sends:
+            puts: list[Put] = []
+            ports: list[TopicPort] = []
+            stop: Exception | None = None
+            try:
+                self._checks.check([send.messages[0] for send in sends], puts, ports)
+            except Exception as error:
+                stop = error
+            if self._kafka is not None and any(port.in_kafka for port in ports):
+                for send, put, port in zip(sends, puts, ports, strict=False):
+                    self._to_sink(send, put, port, run, fail)
+            else:
+                run.slots += [send.slot for send in sends[: len(puts)]]
+                run.puts += puts
+                run.ports += ports
+            if stop is None:
+                return
+            send, sends = sends[len(puts)], sends[len(puts) + 1 :]
+            if isinstance(stop, Refusal):
+                self._refuse(send, stop, fail)
+            else:
+                fail(send.slot, send.call, stop)
+            if self._limited.waiting:
+                for each in sends:
+                    if each.slot.connection in self._limited.waiting:
+                        self._follow(each, fail)
+                sends = [each for each in sends if each.slot.connection not in self._limited.waiting]
+
+    def _to_sink(self, send: ScannedSend, put: Put, port: TopicPort, run: SendRun, fail: Fail) -> None:
+        if not port.in_kafka:
+            run.add(send.slot, put, port)
             return
-        connection.note_client(message.version)
-        if message.topic == HEARTBEAT_TOPIC:
-            connection.answer(encode_result_reply(call, _OK, "heartbeat"))
-        elif connection in self._limited.waiting:
-            self._limited.follow(connection, call, partial(self._send, connection, call, message, timeout_ms))
-        else:
-            self._send(connection, call, message, timeout_ms)
+        try:
+            self._to_kafka(send, [put], [port])
+        except Refusal as refusal:
+            self._refuse(send, refusal, fail)
+        except Exception as error:
+            fail(send.slot, send.call, error)
 
-    def _send(
+    def _to_kafka(
         self,
-        connection: Connection,
-        call: Call,
-        message: SendMessage,
-        timeout_ms: int | None,
-        slot: ReplySlot | None = None,
+        send: ScannedSend,
+        puts: Sequence[Put],
+        ports: Sequence[TopicPort],
         *,
-        again: bool = True,
+        stored: Stored | None = None,
+        judged: NumberedRun | None = None,
     ) -> None:
-        """Store one message, or have it tried again where it is above a rate."""
+        """ScannedSend a call on its way of which some messages, or all, are for Kafka. Raises Refusal."""
+        assert self._kafka is not None, "ports of Kafka are there with it"
+        slot, call, _, timeout_ms, _ = send
+        stored = stored or partial(self._stored_mixed, ports, _NONE_WAITS, False)
+        self._kafka.append(
+            puts, ports, slot.connection, call, stored=stored, judged=judged, timeout_ms=timeout_ms, slot=slot
+        )
+
+    # One by one
+
+    def _one(self, send: ScannedSend, run: SendRun, fail: Fail, *, again: bool = True) -> None:
+        """Take one send of any kind, behind those of a run; where it is above a rate it is tried once more."""
+        try:
+            if send.slot.connection.rights is not None and send.messages:
+                self._authorize(send)
+            if send.receipts is None:
+                self._single(send, run, fail)
+            else:
+                self._stage(run, fail)
+                self._batch(send, fail)
+        except Refusal as refusal:
+            self._refuse(send, refusal, fail, again=again)
+        except Exception as error:
+            fail(send.slot, send.call, error)
+
+    def _single(self, send: ScannedSend, run: SendRun, fail: Fail) -> None:
+        """Judge and check a single message, and have it join a run or go to Kafka. Raises Refusal."""
+        slot, call, messages, _, _ = send
+        key, judged, stored = messages[0].unique_key, None, None
+        if key is not None:
+            if key[:NAME_BYTES] in run.producers:
+                # What its producer numbered before it is known once it is staged.
+                self._stage(run, fail)
+            if self._is_under_way(send, [key], fail):
+                return
+            judged = self._keyed.judge([key])
+            if judged.places:
+                encode = partial(self._stored_again, batch=False)
+                self._keyed.answer(slot.connection, call, [key], judged, encode, refused=encode_result_reply, slot=slot)
+                return
         puts: list[Put] = []
         ports: list[TopicPort] = []
-        stored = self._stored
-        key, judged = message.unique_key, None
-        rights = connection.rights
-        if rights is not None and (key is not None or message.topic not in rights.produces):
-            try:
-                self._guard.produce(connection, call.method, (message,))
-                self._guard.numbers(connection, call.method, key)
-            except Refusal as refusal:
-                self._publishing.refuse(connection, call, refusal, 1, slot=slot)
-                return
-        if key is not None and self._kafka is not None:
-            after = partial(self._send, connection, call, message, timeout_ms)
-            if self._kafka.wait([key], connection, call, timeout_ms=timeout_ms, slot=slot, again=after):
-                return
-        try:
-            if key is not None:
-                judged = self._keyed.judge([key])
-                if judged.places:
-                    encode = partial(self._stored_again, batch=False)
-                    self._keyed.answer(connection, call, [key], judged, encode, refused=encode_result_reply, slot=slot)
-                    return
-            delays = self._checks.check([message], puts, ports, keyed=judged is not None)
-            waiting = _NONE_WAITS
-            if delays:
-                waiting = self._wait(connection, puts, ports, delays)
-                if waiting:
-                    stored = partial(self._stored_waiting, ports[0], waiting[0])
-            if self._kafka is not None and ports[0].in_kafka:
-                self._kafka.append(
-                    puts,
-                    ports,
-                    connection,
-                    call,
-                    stored=partial(self._stored_mixed, ports, waiting, False),
-                    judged=judged,
-                    timeout_ms=timeout_ms,
-                    slot=slot,
-                )
-                return
-            positions = self._publishing.append(puts, ports, connection, call, stored=stored, slot=slot)
-            if judged is not None:
-                self._keyed.stored(judged, positions)
-        except Refusal as refusal:
-            retry = partial(self._send, connection, call, message, timeout_ms, again=False)
-            if not (
-                again and self._limited.wait(refusal, connection, call, timeout_ms=timeout_ms, slot=slot, again=retry)
-            ):
-                self._publishing.refuse(connection, call, refusal, 1, slot=slot)
-
-    def send_batch(self, connection: Connection, call: Call) -> None:
-        """Store a batch, all or nothing (D8); receipts per message on request. Empty: a declaration, or 0 (R100)."""
-        try:
-            request = scan_send_batch(call)
-        except MessageError as error:
-            text = _of_batch(error.place or 0, error.count, str(error))
-            refusal = Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
-            self._publishing.refuse(connection, call, refusal, error.count)
-            return
-        if not request.messages:
-            if not self._writes.answer(connection, call):
-                connection.answer(encode_result_reply(call, _OK, "empty batch"))
-            return
-        connection.note_client(request.messages[0].version)
-        if connection in self._limited.waiting:
-            self._limited.follow(connection, call, partial(self._send_batch, connection, call, request))
+        delays = self._checks.check(messages, puts, ports, keyed=judged is not None)
+        waiting = self._wait(slot.connection, puts, ports, delays) if delays else _NONE_WAITS
+        if ports[0].in_kafka:
+            self._to_kafka(send, puts, ports, stored=partial(self._stored_mixed, ports, waiting, False), judged=judged)
         else:
-            self._send_batch(connection, call, request)
+            if waiting:
+                stored = partial(self._stored_waiting, ports[0], waiting[0])
+            run.add(slot, puts[0], ports[0], stored, judged)
+            if key is not None:
+                run.producers.add(key[:NAME_BYTES])
 
-    def _send_batch(
-        self,
-        connection: Connection,
-        call: Call,
-        request: BatchCall,
-        slot: ReplySlot | None = None,
-        *,
-        again: bool = True,
-    ) -> None:
-        """Store a batch, or have it tried again where it is above a rate; it has no timeout to go by."""
-        try:
-            if connection.rights is not None:
-                self._guard.produce(connection, call.method, request.messages)
-                first = next((each.unique_key for each in request.messages if each.unique_key is not None), None)
-                self._guard.numbers(connection, call.method, first, len(request.messages))
-            if request.messages[0].unique_key is None:
-                self._append_batch(connection, call, request, slot)
-                return
-            keys = [message.unique_key for message in request.messages]
-            after = partial(self._send_batch, connection, call, request)
-            if self._kafka is None or not self._kafka.wait(
-                keys, connection, call, timeout_ms=None, slot=slot, again=after
-            ):
-                self._append_numbered(connection, call, request, slot)
-        except Refusal as refusal:
-            retry = partial(self._send_batch, connection, call, request, again=False)
-            if not (again and self._limited.wait(refusal, connection, call, timeout_ms=None, slot=slot, again=retry)):
-                self._publishing.refuse(connection, call, refusal, len(request.messages), slot=slot)
+    def _is_under_way(self, send: ScannedSend, keys: Sequence[bytes | None], fail: Fail) -> bool:
+        """Whether a call's messages are on their way to Kafka already; then it is taken again when they are decided."""
+        slot, call, _, timeout_ms, _ = send
+        return self._kafka is not None and self._kafka.wait(
+            keys,
+            slot.connection,
+            call,
+            timeout_ms=timeout_ms,
+            slot=slot,
+            again=lambda _: self._take_again(send, fail),
+        )
+
+    def _take_again(self, send: ScannedSend, fail: Fail, *, again: bool = True) -> None:
+        """Take a send that has waited."""
+        run = SendRun()
+        self._one(send, run, fail, again=again)
+        self._stage(run, fail)
+
+    def _refuse(self, send: ScannedSend, refusal: Refusal, fail: Fail, *, again: bool = True) -> None:
+        """Answer a send that is refused, or have it tried once more where it is above a rate."""
+        slot, call, messages, timeout_ms, _ = send
+        connection = slot.connection
+        if not (
+            again
+            and self._limited.wait(
+                refusal,
+                connection,
+                call,
+                timeout_ms=timeout_ms,
+                slot=slot,
+                again=lambda _: self._take_again(send, fail, again=False),
+            )
+        ):
+            self._publishing.refuse(connection, call, refusal, len(messages), slot=slot)
+
+    def _follow(self, send: ScannedSend, fail: Fail) -> None:
+        """Take a send when those of its connection that wait for a rate are answered."""
+        slot, call, _, _, _ = send
+        self._limited.follow(slot.connection, call, lambda _: self._take_again(send, fail), slot=slot)
+
+    # Batches
+
+    def _batch(self, send: ScannedSend, fail: Fail) -> None:
+        """Stage a batch, or what of it is not stored yet, all or nothing (D8); empty: a declaration, or 0 (R100)."""
+        slot, call, messages, _, receipts = send
+        if not messages:
+            if not self._writes.answer(slot, call):
+                slot.answer(encode_result_reply(call, _OK, "empty batch"))
+            return
+        if messages[0].unique_key is None:
+            self._append_batch(send, messages)
+            return
+        keys = [message.unique_key for message in messages]
+        if self._is_under_way(send, keys, fail):
+            return
+        judged = self._keyed.judge(keys)
+        if not judged.places:
+            self._enter(judged, self._append_batch(send, messages, judged=judged))
+            return
+        encode = partial(self._stored_again, batch=bool(receipts))
+        given = [key for key in keys if key is not None]
+        missing = [at for at, place in enumerate(judged.places) if place == MISSING]
+        if not missing:
+            self._keyed.answer(slot.connection, call, given, judged, encode, refused=encode_result_reply, slot=slot)
+            return
+        places = list(judged.places)
+
+        def stored(call: Call, positions: Sequence[LogPosition]) -> bytes:
+            for at, position in zip(missing, positions, strict=True):
+                places[at] = position.physical
+            return encode(call, *self._keyed.found(given, places))
+
+        rest = [messages[at] for at in missing]
+        self._enter(judged, self._append_batch(send, rest, judged=judged, stored=stored))
+
+    def _enter(self, judged: NumberedRun, positions: Sequence[LogPosition]) -> None:
+        """Enter what was judged new and is staged now; what goes to Kafka is entered there."""
+        if positions:
+            self._keyed.stored(judged, positions)
 
     def _append_batch(
         self,
-        connection: Connection,
-        call: Call,
-        request: BatchCall,
-        slot: ReplySlot | None,
+        send: ScannedSend,
+        messages: Sequence[SendMessage],
         *,
         judged: NumberedRun | None = None,
         stored: Stored | None = None,
@@ -228,23 +392,51 @@ class ProducerService:
         Returns:
             Where each message is staged; empty where some go to Kafka.
         """
+        slot, call, _, _, receipts = send
         puts: list[Put] = []
         ports: list[TopicPort] = []
         try:
-            delays = self._checks.check(request.messages, puts, ports, keyed=judged is not None)
-            waiting = self._wait(connection, puts, ports, delays) if delays else _NONE_WAITS
+            delays = self._checks.check(messages, puts, ports, keyed=judged is not None)
+            waiting = self._wait(slot.connection, puts, ports, delays) if delays else _NONE_WAITS
         except Refusal as refusal:
             give_tokens_back(ports)
-            refusal.text = _of_batch(len(puts), len(request.messages), refusal.text)
+            refusal.text = _of_batch(len(puts), len(messages), refusal.text)
             raise
         if self._kafka is not None and any(port.in_kafka for port in ports):
             if stored is None:
-                stored = partial(self._stored_mixed, ports, waiting, True) if request.receipts else _stored_untold
-            self._kafka.append(puts, ports, connection, call, stored=stored, judged=judged, timeout_ms=None, slot=slot)
+                stored = partial(self._stored_mixed, ports, waiting, True) if receipts else _stored_untold
+            self._to_kafka(send, puts, ports, stored=stored, judged=judged)
             return []
         if stored is None:
-            stored = partial(self._stored_batch, ports, waiting) if request.receipts else _stored_untold
-        return self._publishing.append(puts, ports, connection, call, stored=stored, atomic=True, slot=slot)
+            stored = partial(self._stored_batch, ports, waiting) if receipts else _stored_untold
+        return self._publishing.append(puts, ports, slot.connection, call, stored=stored, atomic=True, slot=slot)
+
+    # Stage
+
+    def _stage(self, run: SendRun, fail: Fail) -> None:
+        """Stage what has joined a run; the run is empty then."""
+        if not run.puts:
+            return
+        slots, puts, ports, special = run.take()
+        positions = self._publishing.append_run(slots, puts, ports, partial(self._stored_run, special))
+        if positions is not None:
+            for place, (_, judged) in special.items():
+                if judged is not None:
+                    self._keyed.stored(judged, [positions[place]])
+            return
+        for place, (slot, put, port) in enumerate(zip(slots, puts, ports, strict=True)):
+            stored, judged = special.get(place, (None, None))
+            call = slot.call
+            try:
+                staged = self._publishing.append(
+                    [put], [port], slot.connection, call, stored=stored or self._stored, slot=slot
+                )
+                if judged is not None:
+                    self._keyed.stored(judged, staged)
+            except Refusal as refusal:
+                self._publishing.refuse(slot.connection, call, refusal, 1, slot=slot)
+            except Exception as error:
+                fail(slot, call, error)
 
     def _wait(
         self, connection: Connection, puts: list[Put], ports: list[TopicPort], delays: Mapping[int, Delay]
@@ -265,33 +457,6 @@ class ProducerService:
         note_pending(connection, dues_ms)
         return waiting
 
-    def _append_numbered(self, connection: Connection, call: Call, request: BatchCall, slot: ReplySlot | None) -> None:
-        """Store a batch whose messages have numbers, or what of it is not stored yet. Raises Refusal."""
-        keys = [message.unique_key for message in request.messages]
-        judged = self._keyed.judge(keys)
-        if not judged.places:
-            positions = self._append_batch(connection, call, request, slot, judged=judged)
-            if positions:
-                self._keyed.stored(judged, positions)
-            return
-        encode = partial(self._stored_again, batch=request.receipts)
-        given = [key for key in keys if key is not None]
-        missing = [at for at, place in enumerate(judged.places) if place == MISSING]
-        if not missing:
-            self._keyed.answer(connection, call, given, judged, encode, refused=encode_result_reply, slot=slot)
-            return
-        places = list(judged.places)
-
-        def stored(call: Call, positions: Sequence[LogPosition]) -> bytes:
-            for at, position in zip(missing, positions, strict=True):
-                places[at] = position.physical
-            return encode(call, *self._keyed.found(given, places))
-
-        rest = request._replace(messages=[request.messages[at] for at in missing])
-        positions = self._append_batch(connection, call, rest, slot, judged=judged, stored=stored)
-        if positions:
-            self._keyed.stored(judged, positions)
-
     # Replies.
 
     def _stored_again(self, call: Call, again: Sequence[Again], repeat: Repeat, *, batch: bool) -> bytes:
@@ -306,6 +471,19 @@ class ProducerService:
         return encode_result_reply(
             call, _OK, "OK", msg_id=msg_id, qid=place[0], offset=place[1], handle=handle, repeat=repeat
         )
+
+    def _stored_run(
+        self,
+        special: Mapping[int, tuple[Stored | None, NumberedRun | None]],
+        slots: Sequence[ReplySlot],
+        positions: Sequence[LogPosition],
+    ) -> list[bytes]:
+        """Encode the replies of a run."""
+        encoded = replies.encode_stored_replies([slot.call for slot in slots], positions, self._qid_bytes)
+        for place, (stored, _) in special.items():
+            if stored is not None:
+                encoded[place] = stored(slots[place].call, (positions[place],))
+        return encoded
 
     def _stored(self, call: Call, positions: Sequence[LogPosition]) -> bytes:
         queue_id, offset, _, unique_key = positions[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from broker.deduplication.deduplication import NumberedRun
 from broker.errors import StoreError
 from broker.log.put import LogPosition, Put
 from broker.runtime.bundle import Runtime
@@ -33,6 +34,87 @@ PUBLISH_SECONDS = declare_histogram(
 
 _HOSTS_MAX = 65_536
 _REFUSING = Pressure.REFUSING
+
+
+EncodeRun = Callable[[Sequence[ReplySlot], Sequence[LogPosition]], list[bytes]]
+Special = tuple[Stored | None, NumberedRun | None]
+"""How a reply is encoded that is not as all, and what is known of a number."""
+
+
+class SendRun:
+    """Single sends for the store that follow each other: they are staged together.
+
+    Attributes:
+        slots: The calls.
+        puts: The message of each.
+        ports: Its port.
+        special: By place, what is not as with all.
+        producers: Names of producers whose numbers are among them.
+    """
+
+    __slots__ = ("ports", "producers", "puts", "slots", "special")
+
+    def __init__(self) -> None:
+        self.slots: list[ReplySlot] = []
+        self.puts: list[Put] = []
+        self.ports: list[TopicPort] = []
+        self.special: dict[int, Special] = {}
+        self.producers: set[bytes] = set()
+
+    def add(
+        self,
+        slot: ReplySlot,
+        put: Put,
+        port: TopicPort,
+        stored: Stored | None = None,
+        judged: NumberedRun | None = None,
+    ) -> None:
+        """Have a send join."""
+        if stored is not None or judged is not None:
+            self.special[len(self.puts)] = stored, judged
+        self.slots.append(slot)
+        self.puts.append(put)
+        self.ports.append(port)
+
+    def take(self) -> tuple[list[ReplySlot], list[Put], list[TopicPort], dict[int, Special]]:
+        """Return what has joined; nothing has from now on."""
+        taken = self.slots, self.puts, self.ports, self.special
+        self.slots, self.puts, self.ports, self.special = [], [], [], {}
+        self.producers.clear()
+        return taken
+
+
+class _Told:
+    """What is done once a run is stored, or could not be: its `Done`."""
+
+    __slots__ = ("_encode", "_ports", "_publishing", "_puts", "_slots", "positions")
+
+    def __init__(
+        self,
+        publishing: Publishing,
+        slots: Sequence[ReplySlot],
+        puts: Sequence[Put],
+        ports: Sequence[TopicPort],
+        encode: EncodeRun,
+    ) -> None:
+        self._publishing = publishing
+        self._slots = slots
+        self._puts = puts
+        self._ports = ports
+        self._encode = encode
+        self.positions: list[LogPosition] = []
+
+    def __call__(self, error: StoreError | None) -> None:
+        """Answer the calls."""
+        slots = self._slots
+        if error is None:
+            self._publishing.stored_run(slots, self._puts, self._ports)
+            for slot, reply in zip(slots, self._encode(slots, self.positions), strict=True):
+                slot.answer(reply)
+            return
+        refusal = Refusal(ResultCode.FAIL_UNKNOWN, str(error))
+        for slot in slots:
+            self._publishing.refuse(slot.connection, slot.call, refusal, 1, slot=slot)
 
 
 class Publishing:
@@ -98,17 +180,10 @@ class Publishing:
                 self.tell_refused(ResultCode.FAIL_UNKNOWN, str(error), connection.address, len(puts))
                 place.answer(refused(call, ResultCode.FAIL_UNKNOWN, str(error)))
                 return
-            self.took(place.received_at, len(puts))
-            port = ports[0]
-            if not published:
-                pass
-            elif ports.count(port) == len(ports):
-                port.messages.value += len(puts)
-                port.body_bytes.value += sum([len(put[2]) for put in puts])
+            if published:
+                self.stored_run([place], puts, ports)
             else:
-                for put, port in zip(puts, ports, strict=True):
-                    port.messages.value += 1
-                    port.body_bytes.value += len(put[2])
+                self.took(place.received_at, len(puts))
             place.answer(stored(call, positions))
 
         try:
@@ -120,6 +195,50 @@ class Publishing:
         # Puts are slices of the frame and keep all of it until they are written.
         self.budget.stage(len(call.frame))
         return positions
+
+    def append_run(
+        self, slots: Sequence[ReplySlot], puts: Sequence[Put], ports: Sequence[TopicPort], encode: EncodeRun
+    ) -> list[LogPosition] | None:
+        """Stage single sends together; their replies follow the flush that makes them durable.
+
+        Args:
+            slots: The calls.
+            puts: The message of each.
+            ports: Its port.
+            encode: Encodes the replies, given the calls and where their messages are.
+
+        Returns:
+            Where each is staged; None: nothing was staged, and they are to be staged one by one, since not all are
+            taken, one of them meets a fault, or memory is looked at before each.
+        """
+        if self._state() == "draining" or self.budget.level:
+            return None
+        born_ms = self._clock.wall_ms()
+        origins = [(born_ms, self.born_host(slot.connection.address)) for slot in slots]
+        end = self._store.end
+        told = _Told(self, slots, puts, ports, encode)
+        try:
+            told.positions = self._store.append(
+                puts, born_ms=born_ms, born_host=origins[0][1], origins=origins, done=told, is_tentative=True
+            )
+        except Exception:
+            if self._store.end != end:
+                raise
+            return None
+        self.budget.stage(sum([len(slot.call.frame) for slot in slots]))
+        return told.positions
+
+    def stored_run(self, slots: Sequence[ReplySlot], puts: Sequence[Put], ports: Sequence[TopicPort]) -> None:
+        """Count what was stored."""
+        self.took(slots[0].received_at, len(puts))
+        port = ports[0]
+        if ports.count(port) == len(ports):
+            port.messages.value += len(puts)
+            port.body_bytes.value += sum([len(put[2]) for put in puts])
+            return
+        for put, port in zip(puts, ports, strict=True):
+            port.messages.value += 1
+            port.body_bytes.value += len(put[2])
 
     def stage(
         self, puts: Sequence[Put], connection: Connection, done: Callable[[StoreError | None], None], *, atomic: bool
@@ -162,10 +281,18 @@ class Publishing:
         answer(refused(call, refusal.code, refusal.text, retry_after_ms=refusal.after_ms))
 
     def refuse_text(
-        self, connection: Connection, call: Call, error: MessageError, refused: Refused = encode_result_reply
+        self,
+        connection: Connection,
+        call: Call,
+        error: MessageError,
+        refused: Refused = encode_result_reply,
+        *,
+        text: str | None = None,
+        slot: ReplySlot | None = None,
     ) -> None:
         """Answer a call with a message that breaks a rule: code 11, which leaves the node in DDMQ's lists (S9)."""
-        self.refuse(connection, call, Refusal(ResultCode.FAIL_ILLEGAL_MSG, str(error)), error.count, refused)
+        refusal = Refusal(ResultCode.FAIL_ILLEGAL_MSG, str(error) if text is None else text)
+        self.refuse(connection, call, refusal, error.count, refused, slot=slot)
 
     def tell_refused(self, code: ResultCode, text: str, client: str | None, count: int = 1) -> None:
         """Count messages that were not taken and tell of them, once a minute for each code (D25)."""

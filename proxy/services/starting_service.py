@@ -99,9 +99,9 @@ class StartingService:
 
     def _submit(self, connection: Connection, call: Call) -> None:
         results = scan_submit(call)
-        if connection.rights is not None and self._guard.submit(connection, call, results) is None:
-            return
-        if carries_results(results):
+        if connection.rights is not None and self._guard.submit(connection, results) is None:
+            connection.answer(encode_bool_reply(call, False))
+        elif carries_results(results):
             self.held.hold(connection, call)
         else:
             connection.answer(encode_bool_reply(call, True))

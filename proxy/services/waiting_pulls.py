@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from broker.runtime.seams import Clock, Scheduler
 from proxy.limits.meter import Meter
 from proxy.limits.quota import unpark
-from proxy.port.reply_slot import Lost, ReplySlot
-from proxy.wire.call import Call
+from proxy.port.reply_slot import ReplySlot
 from proxy.wire.replies import encode_empty_pull_reply
 from upstream.delivery.group import ConsumerGroup, Parked, PulledBatch
-
-if TYPE_CHECKING:
-    from proxy.port.connection import Connection
 
 LINGER_MS_MIN = 20
 """R48: the shortest wait of a pull, or a fetch, that finds nothing."""
 _EARLY_SECONDS = 5e-4
 """Loops round their timers to milliseconds; what ends within this ends now, so that a call never spins for the rest."""
 
-Send = Callable[[Callable[[bytes, Lost], None], Call, ConsumerGroup, PulledBatch, "Connection", int], None]
-"""Assembles a batch's reply, of that number on its connection, and answers with it."""
+Send = Callable[[ReplySlot, ConsumerGroup, PulledBatch], None]
+"""Assembles a batch's reply, and answers with it."""
 
 
 class WaitingPull:
     """One parked pull; it ends once, by `wake` or by `withdraw`."""
 
-    __slots__ = ("_call", "_connection", "_counted", "_group", "_lingers", "_parked", "_slot", "deadline", "linger_ms")
+    __slots__ = ("_counted", "_group", "_lingers", "_parked", "_slot", "deadline", "linger_ms")
 
-    def __init__(
-        self, slot: ReplySlot, call: Call, group: ConsumerGroup, connection: Connection, lingers: Lingers
-    ) -> None:
+    def __init__(self, slot: ReplySlot, group: ConsumerGroup, lingers: Lingers) -> None:
         self._slot = slot
-        self._call = call
         self._group = group
-        self._connection = connection
         self._lingers = lingers
         self._parked: Parked | None = None
         self._counted: Sequence[Meter] = ()
@@ -51,9 +42,10 @@ class WaitingPull:
 
     def park(self, topic: str | None, count_max: int | None, linger_ms: int) -> None:
         """Begin to wait, so many milliseconds at most. Raises ParkedFull; nothing has happened then."""
-        self._parked = self._group.park(topic, count_max, self._connection, self.wake)
+        connection = self._slot.connection
+        self._parked = self._group.park(topic, count_max, connection, self.wake)
         self._slot.withdraw = self.withdraw
-        quota = self._connection.quota
+        quota = connection.quota
         if quota is not None:
             self._counted = quota.park(self._group.name)
         self.linger_ms = linger_ms
@@ -67,7 +59,7 @@ class WaitingPull:
             unpark(self._counted, self._group.name)
         lingers = self._lingers
         lingers.remove(self)
-        lingers.send(slot.answer, self._call, self._group, batch, self._connection, slot.number)
+        lingers.send(slot, self._group, batch)
 
     def withdraw(self) -> None:
         """Wait no longer: answer empty, where there is still somebody to answer."""
@@ -78,8 +70,8 @@ class WaitingPull:
             unpark(self._counted, self._group.name)
         self._lingers.remove(self)
         self._group.unpark(parked)
-        if not self._connection.closed:
-            slot.answer(encode_empty_pull_reply(self._call))
+        if not slot.connection.closed:
+            slot.answer(encode_empty_pull_reply(slot.call))
 
 
 class Lingers:

@@ -6,7 +6,7 @@ import re
 
 from broker.deduplication.numbers import first_number, parse_key
 from broker.deduplication.writes import PARTITIONS_MAX, Declaration, WriteLedger, WriteVerdict
-from proxy.port.connection import Connection
+from proxy.port.reply_slot import ReplySlot
 from proxy.services.access.guard import Guard
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing
@@ -34,8 +34,9 @@ class WriteService:
         self._publishing = publishing
         self._guard = guard
 
-    def answer(self, connection: Connection, call: Call) -> bool:
+    def answer(self, slot: ReplySlot, call: Call) -> bool:
         """Answer a call without messages when it declares; returns whether it does."""
+        connection = slot.connection
         try:
             fields = decode_arguments(call).get("declaration")
             if fields is None:
@@ -47,16 +48,16 @@ class WriteService:
                     self._guard.numbers(connection, call.method, b"%b%012X" % (each, first_number(each)))
             self._publishing.check_open()
         except MessageError as error:
-            self._publishing.refuse_text(connection, call, error)
+            self._publishing.refuse_text(connection, call, error, slot=slot)
             return True
         except Refusal as refusal:
-            self._publishing.refuse(connection, call, refusal, 1)
+            self._publishing.refuse(connection, call, refusal, 1, slot=slot)
             return True
-        place, header, name = connection.later(), call.header(), declaration.producer.decode()
+        header, name = call.header(), declaration.producer.decode()
 
         def done(verdict: WriteVerdict, text: str) -> None:
             repeat = Repeat.FIRST_RECEIPT if verdict is WriteVerdict.SKIP else None
-            place.answer(encode_result_reply(header, _CODES[verdict], text, msg_id=name, repeat=repeat))
+            slot.answer(encode_result_reply(header, _CODES[verdict], text, msg_id=name, repeat=repeat))
 
         self._ledger.declare(declaration, done)
         return True

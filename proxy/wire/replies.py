@@ -7,10 +7,11 @@ frame with its length. Texts and numbers of ours that cannot be put on the wire 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from broker.runtime.accelerators import accelerated
 from proxy.wire.call import COMPACT, REPLY, Call, encode_varint, message_head, zigzag
 from proxy.wire.errors import WireMisuse
 from proxy.wire.generic.calls import encode_reply
@@ -98,6 +99,27 @@ def encode_result_reply(
         rows = None if receipts is None else list(receipts)
         body = head + _result(call.protocol, code, msg, fields, rows, ((106, repeat), (107, retry_after_ms)))
     return _LENGTH(len(body)) + body
+
+
+def _stored_replies(
+    calls: list[Call], positions: Sequence[tuple[int, int, int, bytes]], qid_prefix: bytes
+) -> list[bytes]:
+    """Encode the replies of single sends; `proxy.wire.send_accelerator` does the same.
+
+    Args:
+        calls: The calls.
+        positions: Of each queue and offset of its message, where in the log it stands, and its id.
+        qid_prefix: Text in front of the queue number.
+    """
+    return [
+        encode_result_reply(
+            call, 0, "OK", msg_id=unique_key.decode(), qid=f"{qid_prefix.decode()}{queue_id}", offset=offset
+        )
+        for call, (queue_id, offset, _, unique_key) in zip(calls, positions, strict=True)
+    ]
+
+
+encode_stored_replies = accelerated("proxy.wire.send_accelerator", "stored_replies", _stored_replies)
 
 
 @lru_cache(maxsize=64)

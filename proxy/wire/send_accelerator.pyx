@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Messages of the sends, scanned in C: what `scan_send` does, field by field.
+"""Messages of the sends, scanned in C: what `scan_send` does, field by field; and the replies of single sends.
 
 A message that is unusual or wrong is given to the general way as a whole, from its first byte: that decides and says
 what is wrong. So there is nothing here that refuses, and every length is compared with the bytes left before it is
@@ -7,17 +7,19 @@ used: positions never go beyond `end`.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
+from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
 from libc.string cimport memcmp, memcpy
 
-from broker.runtime.accelerator_parts cimport ACCELERATOR_SOURCE, Cursor, fill, new_tuple, take_size, take_varint, u8, u64, zigzag
+from broker.runtime.accelerator_parts cimport ACCELERATOR_SOURCE, Cursor, fill, item, new_tuple, put32, put64, put_bytes, take_size, take_varint, u8, u32, u64, zigzag
 
 from proxy.wire.limits import PROPERTIES_MAX
 from proxy.wire.values import SendMessage
 
 cdef extern from "Python.h":
     object PyUnicode_DecodeUTF8(const char*, Py_ssize_t, const char*)
+    const char* PyUnicode_AsUTF8AndSize(object, Py_ssize_t*) except NULL
 
 SOURCE = ACCELERATOR_SOURCE.decode()
 
@@ -31,7 +33,14 @@ cdef enum:
     I64 = 6
     TEXT = 8
     MAP = 11
+    # Protocols, and the type of a message.
+    COMPACT = 0x82
+    BINARY = 0x80
+    REPLY = 2
 assert MESSAGE_FIELDS == len(SendMessage._fields)
+# A Result up to the id of the message: code 0, the text "OK", and the header of field 101.
+cdef bytes _COMPACT_BEGIN = b"\x0c\x00\x15\x00\x18\x02OK\x08\xca\x01"
+cdef bytes _BINARY_BEGIN = b"\x0c\x00\x00\x08\x00\x01\x00\x00\x00\x00\x0b\x00\x02\x00\x00\x00\x02OK\x0b\x00\x65"
 
 
 cdef class _Latest:
@@ -346,3 +355,133 @@ cdef Py_ssize_t _messages(bytes frame, object view, Py_ssize_t pos, list message
         messages.append(message)
         scanned += 1
     return pos
+
+
+def sends(list calls not None):
+    """Scan the arguments of sendSync and sendAsync; see `scan_send._sends_none`."""
+    cdef Cursor at
+    cdef _Latest latest = _Latest()
+    cdef object call, message, timeout, view
+    cdef list found = []
+    cdef bytes frame
+    cdef bint binary
+    cdef long long number
+    for call in calls:
+        found.append(None)
+        if not PyTuple_Check(call) or PyTuple_GET_SIZE(call) != 5:
+            continue
+        frame = <bytes?>item(call, 4)
+        binary = item(call, 0) != COMPACT
+        at.data = <const u8*>PyBytes_AS_STRING(frame)
+        at.end = PyBytes_GET_SIZE(frame)
+        at.pos = item(call, 3)
+        if not _opens(&at, 12, 1, binary):
+            continue
+        view = PyMemoryView_FromObject(frame)
+        message = _message(&at, view, latest, True) if binary else _message(&at, view, latest, False)
+        if message is None:
+            continue
+        timeout = None
+        if _opens(&at, 10 if binary else I64, 2 if binary else 1, binary):
+            if not _take(&at, 64, binary, &number):
+                continue
+            timeout = number
+        if at.pos < at.end and at.data[at.pos] == STOP:
+            found[len(found) - 1] = (message, timeout)
+    return found
+
+
+cdef inline bint _opens(Cursor* at, int kind, int field, bint binary) noexcept:
+    """Take the header of a field if it is this one: in TCompactProtocol the type of a field so many ids on."""
+    cdef const u8* data = at.data + at.pos
+    cdef Py_ssize_t size = 3 if binary else 1
+    if at.pos < 0 or at.end - at.pos < size:
+        return False
+    if binary:
+        if data[0] != kind or data[1] or data[2] != field:
+            return False
+    elif data[0] != (field << 4 | kind):
+        return False
+    at.pos += size
+    return True
+
+
+def stored_replies(list calls not None, object positions, bytes qid_prefix not None):
+    """Encode the replies of single sends; see `replies._stored_replies`."""
+    cdef Py_ssize_t place, name_size, size, key_size, digits
+    cdef list replies = []
+    cdef object call, position
+    cdef const char* name
+    cdef bytes key, made
+    cdef u8[20] number
+    cdef u8* to
+    cdef u8* start
+    cdef long long queue_id, offset
+    cdef u32 seqid
+    if len(calls) != len(positions):
+        raise ValueError("not as many positions as calls")
+    for place in range(len(calls)):
+        call, position = calls[place], positions[place]
+        if not PyTuple_Check(call) or PyTuple_GET_SIZE(call) != 5:
+            raise TypeError("no call")
+        if not PyTuple_Check(position) or PyTuple_GET_SIZE(position) != 4:
+            raise TypeError("no position")
+        name = PyUnicode_AsUTF8AndSize(item(call, 1), &name_size)
+        seqid = <u32><long long>item(call, 2)
+        queue_id, offset, key = item(position, 0), item(position, 1), <bytes?>item(position, 3)
+        if queue_id < 0:
+            raise ValueError("no queue")
+        digits = 0
+        while True:
+            number[digits] = 48 + queue_id % 10
+            digits += 1
+            queue_id //= 10
+            if not queue_id:
+                break
+        key_size = PyBytes_GET_SIZE(key)
+        size = PyBytes_GET_SIZE(qid_prefix) + digits
+        made = PyBytes_FromStringAndSize(NULL, name_size + key_size + size + 96)
+        start = to = <u8*>PyBytes_AS_STRING(made)
+        to += 4
+        if item(call, 0) == COMPACT:
+            to[0], to[1] = COMPACT, 1 | REPLY << 5
+            to = _varint(to + 2, seqid)
+            to = _varint(to, name_size)
+            memcpy(to, name, name_size)
+            to = put_bytes(to + name_size, _COMPACT_BEGIN)
+            to = put_bytes(_varint(to, key_size), key)
+            to[0] = 0x18
+            to = put_bytes(_varint(to + 1, size), qid_prefix)
+        else:
+            to[0], to[1], to[2], to[3] = BINARY, 1, 0, REPLY
+            to = put32(to + 4, <u32>name_size)
+            memcpy(to, name, name_size)
+            to = put32(to + name_size, seqid)
+            to = put_bytes(to, _BINARY_BEGIN)
+            to = put_bytes(put32(to, <u32>key_size), key)
+            to[0], to[1], to[2] = 11, 0, 102
+            to = put_bytes(put32(to + 3, <u32>size), qid_prefix)
+        while digits:
+            digits -= 1
+            to[0] = number[digits]
+            to += 1
+        if item(call, 0) == COMPACT:
+            to[0] = 0x16
+            to = _varint(to + 1, <u64>(offset << 1) ^ <u64>(offset >> 63))
+        else:
+            to[0], to[1], to[2] = 10, 0, 103
+            to = put64(to + 3, <u64>offset)
+        to[0], to[1] = 0, 0
+        size = to + 2 - start
+        put32(start, <u32>(size - 4))
+        replies.append(PyBytes_FromStringAndSize(<const char*>start, size))
+    return replies
+
+
+cdef inline u8* _varint(u8* to, u64 value) noexcept:
+    while value > 127:
+        to[0] = <u8>(value & 127 | 128)
+        to += 1
+        value >>= 7
+    to[0] = <u8>value
+    return to + 1

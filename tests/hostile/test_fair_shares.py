@@ -32,9 +32,9 @@ class Turns:
         self.frames: Counter[tuple[int, str]] = Counter()
         handle = ThriftServer.handle
 
-        def noted(server: ThriftServer, connection: Connection, frame: bytes) -> None:
+        def noted(server: ThriftServer, connection: Connection, frame: bytes) -> bool:
             self.frames[world.loop.turns, connection.address] += 1
-            handle(server, connection, frame)
+            return handle(server, connection, frame)
 
         monkeypatch.setattr(ThriftServer, "handle", noted)
 
@@ -207,8 +207,8 @@ def test_call_that_breaks_in_the_middle_of_its_steps_ends_its_connection(monkeyp
     def steps(connection: Connection, call: Call) -> None:
         connection.work(broken())
 
-    handlers = {**world.node.opened.consumer_service.handlers(), "submit": steps}
-    world.node.consumer.serve(handlers)
+    service = world.node.opened.consumer_service
+    world.node.consumer.serve({**service.handlers(), "submit": steps}, service.line)
     client.transport.write(client.codec.call("submit", 2, result=consumer_idl.ConsumeResult()))
     world.run(1.0)
     assert client.lost

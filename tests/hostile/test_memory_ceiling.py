@@ -52,8 +52,8 @@ def test_waiting_pull_keeps_neither_its_frame_nor_its_results() -> None:
         client.transport.write(world.pull_frame(client, linger_ms=20_000, acks=50_000))
     world.run(1.0)
     (connection,) = world.node.consumer.connections
-    assert len(connection._slots) == 3
-    for slot in connection._slots:
+    assert len(connection.slots) == 3
+    for slot in connection.slots:
         held = slot.start or slot.withdraw
         assert not _mentions_results(held)
     assert world.node.budget.used == CONNECTION_BYTES + 3 * SLOT_BYTES

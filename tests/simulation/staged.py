@@ -509,15 +509,14 @@ def retention_raises(ward: Ward) -> Staging:
 @stage("internal_fault", over_seconds=700.0)
 def fault_in_a_call(ward: Ward) -> Staging:
     """A fault of ours in one call."""
-    handlers = ward.node.opened.consumer_service.handlers()
-    broken = {name: partial(_broken, handler) for name, handler in handlers.items()}
-    ward.node.consumer.serve(broken)
+    service = ward.node.opened.consumer_service
+    ward.node.consumer.serve(dict.fromkeys(service.line.methods, _broken))
     ward.call(ward.consumer, "pull", request=consumer_idl.PullRequest(groupId="by-key", version="ward"))
-    ward.node.consumer.serve(handlers)
+    ward.node.consumer.serve(service.handlers(), service.line)
     yield ("not thought of",)
 
 
-def _broken(_handler: object, *_: object) -> None:
+def _broken(*_: object) -> None:
     raise ValueError("not thought of")
 
 

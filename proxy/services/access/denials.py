@@ -12,6 +12,7 @@ from broker.runtime.seams import Scheduler
 from proxy.access.access import DENIED
 from proxy.access.audit import Audit, Who
 from proxy.port.connection import Connection
+from proxy.port.reply_slot import ReplySlot
 from proxy.services.waiting_pulls import LINGER_MS_MIN
 
 LINGER_MS_MAX = 1_000
@@ -83,12 +84,12 @@ class Denials:
             self._principals.add(principal)
         return principal
 
-    def hold(self, connection: Connection, reply: bytes, linger_ms: int | None) -> None:
-        """Answer the request being handled when its linger is over, or its client is."""
+    def hold(self, connection: Connection, reply: bytes, linger_ms: int | None, slot: ReplySlot | None = None) -> None:
+        """Answer a request (that of a slot, or the one being handled) when its linger is over, or its client is."""
+        slot = slot or connection.later()
         if self.held >= HELD_MAX or connection.ended:
-            connection.answer(reply)
+            slot.answer(reply)
             return
-        slot = connection.later()
         self._count(1)
 
         def end() -> None:

@@ -14,6 +14,7 @@ from proxy.access.access import Access
 from proxy.access.rights import Rights
 from proxy.access.rules import Permission
 from proxy.port.connection import Connection
+from proxy.port.reply_slot import ReplySlot
 from proxy.services.access.denials import Denials, denied_text
 from proxy.services.message_rules import Refusal
 from proxy.wire.call import Call
@@ -41,14 +42,14 @@ class Guard:
 
     # Consumers
 
-    def pull(self, connection: Connection, call: Call, request: PullRequest) -> bool:
-        """Look at a pull."""
+    def pull(self, connection: Connection, call: Call, request: PullRequest, slot: ReplySlot | None = None) -> bool:
+        """Look at a pull; `slot` is its place where it has one."""
         if _rights(connection).may_consume(request.group):
             return True
         self.denials.note(connection, "pull", request.group)
         text = denied_text(connection, "consume as", request.group)
         reply = encode_pull_exception(call.header(), PullCode.DENIED, text)
-        self.denials.hold(connection, reply, request.linger_ms)
+        self.denials.hold(connection, reply, request.linger_ms, slot)
         return False
 
     def results(self, connection: Connection, results: list[ConsumeResult], method: str) -> list[ConsumeResult]:
@@ -67,13 +68,10 @@ class Guard:
                 self.denials.note(connection, f"{method} result", each.group)
         return kept
 
-    def submit(self, connection: Connection, call: Call, results: list[ConsumeResult]) -> list[ConsumeResult] | None:
-        """Look at a submit; return the results that may count, None where none does and it has been answered."""
+    def submit(self, connection: Connection, results: list[ConsumeResult]) -> list[ConsumeResult] | None:
+        """Look at a submit; return the results that may count, None where none does."""
         kept = self.results(connection, results, "submit")
-        if results and not kept:
-            connection.answer(encode_bool_reply(call, False))
-            return None
-        return kept
+        return None if results and not kept else kept
 
     def stats(self, connection: Connection, call: Call, group: str) -> bool:
         """Look at a getConsumeStats."""

@@ -51,8 +51,14 @@ class HeldCalls:
         self._calls: list[HeldCall] = []
         self._bytes = 0
 
-    def hold(self, connection: Connection, call: Call) -> HeldCall | None:
-        """Keep a call unanswered; beyond the bounds its connection ends (None), unless others have gone meanwhile."""
+    def hold(self, connection: Connection, call: Call, slot: ReplySlot | None = None) -> HeldCall | None:
+        """Keep a call unanswered; beyond the bounds its connection ends (None), unless others have gone meanwhile.
+
+        Args:
+            connection: Whose.
+            call: The call.
+            slot: Its place; None: it is the request being handled.
+        """
         size = len(call.frame)
         if self._full(size):
             # Who has gone sends what is unanswered again, and may have done so here.
@@ -64,7 +70,7 @@ class HeldCalls:
         if self._full(size):
             leave_unanswered(connection, PullCode.STARTING, self._runtime)
             return None
-        held = HeldCall(connection, connection.later(), call)
+        held = HeldCall(connection, connection.later() if slot is None else slot, call)
         self.take(held)
         return held
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
-from proxy.port.connection import Connection
+from proxy.port.reply_slot import ReplySlot
 from proxy.services.results.held_calls import HeldCall, HeldCalls
 from proxy.wire.call import Call
 from proxy.wire.values import ConsumeResult
@@ -51,9 +51,9 @@ class PartitionWaits:
                 needed = True
         return needed
 
-    def hold(self, connection: Connection, call: Call, results: Sequence[ConsumeResult]) -> None:
+    def hold(self, slot: ReplySlot, call: Call, results: Sequence[ConsumeResult]) -> None:
         """Keep a call unanswered."""
-        if (held := self._calls.hold(connection, call)) is not None:
+        if (held := self._calls.hold(slot.connection, call, slot)) is not None:
             self._add(held, results)
 
     def hold_again(self, held: HeldCall, results: Sequence[ConsumeResult]) -> None:

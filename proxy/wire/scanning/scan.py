@@ -18,7 +18,7 @@ from proxy.wire.generic.calls import decode_arguments
 from proxy.wire.reading import ProtocolReader
 from proxy.wire.scanning import scan_pull as pulls
 from proxy.wire.scanning import scan_send as sends
-from proxy.wire.values import BatchCall, ConsumeResult, DelayCall, PullRequest, SendCall, StatsRequest
+from proxy.wire.values import BatchCall, ConsumeResult, DelayCall, PullRequest, SendCall, SendMessage, StatsRequest
 
 _Result = TypeVar("_Result")
 _Scanner = Callable[[ProtocolReader, bytes, int], _Result]
@@ -46,6 +46,11 @@ def scan_submit(call: Call) -> list[ConsumeResult]:
 def scan_send(call: Call) -> SendCall:
     """Scan the arguments of sendSync or sendAsync. Raises ArgumentsError."""
     return _scan(call, sends.send)
+
+
+def scan_sends(calls: list[Call]) -> list[tuple[SendMessage, int | None] | None]:
+    """Scan the arguments of calls of sendSync and sendAsync; None of those that `scan_send` is to scan."""
+    return sends.usual_sends(calls)
 
 
 def scan_send_batch(call: Call) -> BatchCall:

@@ -6,6 +6,7 @@ from functools import partial
 
 from broker.runtime.accelerators import accelerated
 from proxy.wire import compact
+from proxy.wire.call import Call
 from proxy.wire.errors import ArgumentsError, MessageError, PropertiesError
 from proxy.wire.limits import MESSAGES_MAX, PROPERTIES_MAX, PROPERTIES_PER_CALL_MAX, STEPS_PER_MESSAGE
 from proxy.wire.reading import STOP, ProtocolReader
@@ -36,6 +37,19 @@ def _one_by_one(  # noqa: PLR0917 - what compiled functions take by name costs m
     return pos
 
 
+def _sends_none(calls: list[Call]) -> list[tuple[SendMessage, int | None] | None]:
+    """Leave all to the general way; `proxy.wire.send_accelerator` does more.
+
+    Args:
+        calls: Calls of sendSync and sendAsync.
+
+    Returns:
+        Of each its message and timeout; None: it is unusual, or wrong.
+    """
+    return [None] * len(calls)
+
+
+usual_sends = accelerated("proxy.wire.send_accelerator", "sends", _sends_none)
 _compact_messages = accelerated("proxy.wire.send_accelerator", "compact_messages", _one_by_one)
 _binary_messages = accelerated("proxy.wire.send_accelerator", "binary_messages", _one_by_one)
 

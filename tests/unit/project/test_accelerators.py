@@ -24,7 +24,7 @@ from broker.index.file import IndexFile
 from broker.index.rows import Fed, RowMaker, Rows
 from broker.log import encoder as encoder_module
 from broker.log.encoder import Encoder, Stamp
-from broker.log.put import Put
+from broker.log.put import LogPosition, Put
 from broker.options import StoreOptions
 from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.topics import Topic, Topics
@@ -38,11 +38,12 @@ from broker.store import Store
 from proxy.services.message_checks import MessageChecks
 from proxy.services.message_rules import Refusal
 from proxy.services.topic_port import TopicPort
+from proxy.wire import replies
 from proxy.wire.binary import STRUCT
 from proxy.wire.call import COMPACT, Call
 from proxy.wire.generic.tables import StructType, Type, method
 from proxy.wire.limits import PROPERTIES_MAX
-from proxy.wire.scanning.scan import scan_send_batch
+from proxy.wire.scanning.scan import scan_send, scan_send_batch, scan_sends
 from proxy.wire.values import SendMessage
 from pyddmq.testing import ManualClock, SimDisk
 from tests.accelerator_ways import MODULES, PLACES, both, need_compiled, running
@@ -146,6 +147,55 @@ def test_scan_of_many_properties_same(protocol: int, count: int) -> None:
     """Counts of one byte and of two, and those that are refused."""
     pairs = {f"name{number}": "" for number in range(count)}
     scanned(call(protocol, "sendBatchSync", {"messages": [{**USUAL, "properties": pairs}]}))
+
+
+def single(message: Call, *others: Call) -> Any:
+    """Scan a sendSync both ways, as the first of a list."""
+
+    def work() -> Any:
+        found, *_ = scan_sends([message, *others])
+        sent, timeout_ms = found or scan_send(message)
+        assert sent.body is None or sent.body.obj is message.frame
+        return sent, timeout_ms
+
+    return both(work)
+
+
+@given(protocols, values(MESSAGE), st.none() | st.integers(-(2**63), 2**63 - 1))
+def test_scan_of_any_single_send_same(protocol: int, sent: dict[str, Any], timeout_ms: int | None) -> None:
+    """Every combination of fields, with and without a timeout, before and behind another send."""
+    arguments = {"message": sent} if timeout_ms is None else {"message": sent, "timeout": timeout_ms}
+    message, other = call(protocol, "sendSync", arguments), call(protocol, "sendAsync", {"message": USUAL})
+    assert single(message)[1] == timeout_ms
+    assert single(message, other) == single(message)
+    single(other, message)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_scan_of_every_bit_changed_and_every_cut_of_a_single_send_same(protocol: int) -> None:
+    """One bit at a time, and the frame cut at each byte."""
+    message = call(protocol, "sendSync", {"message": {**USUAL, "key": "schlüssel"}, "timeout": 300})
+    for place in range(message.pos, len(message.frame)):
+        single(message._replace(frame=message.frame[:place]))
+        for bit in range(8):
+            changed = bytearray(message.frame)
+            changed[place] ^= 1 << bit
+            single(message._replace(frame=bytes(changed)))
+
+
+@given(
+    protocols,
+    st.integers(-(2**31), 2**31 - 1),
+    st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**62), st.binary(max_size=300)), min_size=1),
+    st.text(max_size=200),
+)
+def test_replies_of_single_sends_same(
+    protocol: int, seqid: int, places: list[tuple[int, int, bytes]], prefix: str
+) -> None:
+    """Whatever queue, offset, id and sequence number there is."""
+    positions = [LogPosition(queue_id, offset, 7, key.hex().encode()) for queue_id, offset, key in places]
+    calls = [Call(protocol, "sendAsync", seqid, 0, b"")] * len(positions)
+    both(lambda: replies.encode_stored_replies(calls, positions, prefix.encode()))
 
 
 def test_scan_of_a_count_that_goes_on_into_the_types_same() -> None:

@@ -42,6 +42,9 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "upstream/kafka_client/member_thread.py": ("test_members", "test_fencing", "test_kafka_client"),
     "proxy/port/memory.py": ("test_memory_shares", "test_memory_ceiling"),
     "proxy/port/network.py": ("test_sim_network",),
+    # The sends of a pass, over a simulated node and byte for byte.
+    "proxy/services/publishing.py": ("test_one_pass",),
+    "proxy/wire/scanning/scan_send.py": ("test_wire_scan", "test_accelerators"),
     # A connection's both ways, each with a file of its own.
     "proxy/port/connection.py": ("test_connection_turn", "test_port_server", "test_replying", "test_peers_gone"),
     "proxy/tls/channel.py": ("test_handshakes", "test_what_counts", "test_certificates_change"),

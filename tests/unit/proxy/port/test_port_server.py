@@ -215,7 +215,7 @@ def test_what_stands_for_acks_that_were_not_kept_does_not_leave() -> None:
     """Those connections end; a refusal that stands for nothing still leaves (D5)."""
 
     def promised(connection: Connection, call: Call) -> None:
-        connection.promise()
+        connection.promise(connection.requests)
         connection.answer(encode_bool_reply(call, True))
 
     port = Port(promised)

@@ -144,7 +144,7 @@ def test_promise_is_carried_until_its_reply_has_left(answered: int) -> None:
     """Neither an earlier reply nor a later one stands for it."""
     slow = Slow()
     slots = slow.ask(2)
-    slow.connection.promise()
+    slow.connection.promise(slow.connection.requests)
     slots.append(*slow.ask())
     for slot in slots[:answered]:
         slot.answer(b"x")

@@ -39,7 +39,7 @@ class Port:
             guard=open_guard(runtime),
             runtime=runtime,
         )
-        self.server.serve(service.handlers())
+        self.server.serve(service.handlers(), service.line)
 
     def connect(self) -> tuple[Connection, Peer]:
         """Open a connection."""
@@ -51,6 +51,7 @@ class Port:
         """Have a client pull one message."""
         request = consumer_idl.PullRequest(groupId="g", maxBatchSize=1, maxLingerTime=linger_ms)
         connection.data_received(consumer_codec().call("pull", 1, request=request))
+        self.server.run_pass()
 
     def after(self, seconds: float) -> None:
         """Let time pass, then write what it led to."""

@@ -1,0 +1,125 @@
+"""One turn, one pass: calls that arrive in a turn of the loop are gathered, and their service handles them as a list.
+
+What a call costs is not its bytes but that it is handled alone. So what most clients send all the time (sends, pulls,
+results) is only read and put on a list when it arrives. The node's turn, which comes after everything that arrived with
+it, begins with the pass: one list, handled station by station, one append to the log, and the flush begins.
+
+========= ===========================================================================================================
+station   what happens
+========= ===========================================================================================================
+collect   `ThriftServer.handle`: header, rights and the client's own rate, frame by frame as they arrive: it may stop
+          its connection. The call gets its place in its connection's order of replies
+scan      arguments; what cannot be read is answered
+authorize rights to topics and groups, as they are now
+loop      in order of arrival, each call seeing what those before it did: numbers, checks, queues, rates, memory;
+          results of messages are applied
+stage     what goes to the log is staged at once, all or nothing for each call; pulls take their messages
+write     the replies of the turn leave with its end; those of sends after the flush that covers them
+========= ===========================================================================================================
+
+The services have the stations from scan on (`proxy.services.sends`, `proxy.services.consumer_service`).
+
+Other calls (`authenticate`, transactions, delays, fetches, statistics, long chains of results) are handled alone when
+they arrive: the pass is run before, so that effects on a connection keep their order. A call that waits has left the
+list, and is its `ReplySlot` alone. A pass is cut by calls and bytes, so that it keeps nobody waiting for long; one
+larger call is a pass by itself. What arrived before its connection's end takes effect; its pull takes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, NamedTuple
+
+from proxy.port.reply_slot import ReplySlot
+from proxy.port.shares import Shares
+from proxy.wire.call import Call
+
+if TYPE_CHECKING:
+    from proxy.port.connection import Connection
+
+CALLS_MAX = 256
+"""Calls of one pass."""
+BYTES_MAX = 256 * 1024
+"""Bytes of their frames; the call that reaches it is the last one."""
+
+CALL_BYTES = 2048
+"""So much of a pass' time is a call charged for besides its bytes."""
+
+Fail = Callable[[ReplySlot, Call, Exception], None]
+"""Answers a call with what went wrong: its own fault, or an internal error, which is logged."""
+
+
+class PassLine(NamedTuple):
+    """How the calls of a pass are handled.
+
+    Attributes:
+        methods: Names of the calls that are gathered.
+        take: Handles a list of them; does not raise.
+        is_one_each: At most one call of a connection in a pass.
+    """
+
+    methods: Collection[str]
+    take: Callable[[list[ReplySlot], Fail], None]
+    is_one_each: bool = False
+
+
+class CallsPass:
+    """The calls of one port that wait for the pass of their turn."""
+
+    def __init__(
+        self,
+        line: PassLine,
+        fail: Fail,
+        abandon: Callable[[Connection, Exception], None],
+        request_turn: Callable[[], None],
+        shares: Shares,
+    ) -> None:
+        """Set up.
+
+        Args:
+            line: Handles the calls.
+            fail: Answers one that failed.
+            abandon: Ends a connection whose call was in a pass that broke: nobody knows how far it came.
+            request_turn: Has `run` called, after all that arrives in this turn.
+            shares: Are charged with the time of a pass.
+        """
+        self._line = line
+        self._fail = fail
+        self._abandon = abandon
+        self._request_turn = request_turn
+        self._shares = shares
+        self._slots: list[ReplySlot] = []
+        self._bytes = 0
+
+    def ends_before(self, call: Call) -> bool:
+        """Whether what is gathered has to be handled before a call of which others of its connection may be there."""
+        return bool(self._slots) and (self._line.is_one_each or call.method not in self._line.methods)
+
+    def add(self, connection: Connection, call: Call) -> None:
+        """Gather a call."""
+        slot = connection.later()
+        slot.call = call
+        slot.heard = connection.heard
+        slots = self._slots
+        if not slots:
+            self._request_turn()
+        slots.append(slot)
+        self._bytes += len(call.frame)
+        if self._bytes >= BYTES_MAX or len(slots) >= CALLS_MAX:
+            self.run()
+
+    def run(self) -> None:
+        """Handle what was gathered."""
+        if self._slots:
+            slots, weight = self._slots, self._bytes + len(self._slots) * CALL_BYTES
+            self._slots, self._bytes = [], 0
+            charges = [(slot.connection.share, len(slot.call.frame) + CALL_BYTES) for slot in slots]
+            began = self._shares.now()
+            try:
+                self._line.take(slots, self._fail)
+            except Exception as error:
+                # It guards each call by itself; what is left must not keep the turn from its end.
+                for slot in slots:
+                    if slot.data is None:
+                        self._abandon(slot.connection, error)
+            self._shares.charge_all(charges, weight, began)
