@@ -317,7 +317,7 @@ class Store:
                 the error.
             atomic: One contiguous write in one segment, cut as a whole by recovery (D8).
             origins: Born time and host of each message, where they differ; hosts as long as `born_host`.
-            is_tentative: When they are refused they come again one by one, and are counted then.
+            is_tentative: If they are refused, the caller appends them one by one, and refusals are counted then.
 
         Returns:
             The position of each message.

@@ -220,7 +220,7 @@ async def group(call: PageCall) -> GroupPageView:
     name = call.query.get("group", "")
     found = groups_of(call.node, HELD_MAX, name)
     if not found:
-        raise web.HTTPNotFound(text=f"There is no group {name!r}; /groups lists all groups.")
+        raise web.HTTPNotFound(text=f"Group {name!r} does not exist; /groups lists all groups.")
     view = found[0]
     rows = group_rows(call, [each for each in call.judged.groups if each.group == name])
     about = [each for each in call.judged.about(name) if each.group == name or call.sees_all]

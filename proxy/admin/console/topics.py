@@ -109,7 +109,7 @@ async def topic(call: PageCall) -> TopicPageView:
     view, store = call.node.topic(name), call.node.searchable()
     if view is None or store is None:
         elsewhere = call.node.in_kafka.topic(name)
-        raise web.HTTPNotFound(text=elsewhere or f"There is no topic {name!r}; /topics lists all topics.")
+        raise web.HTTPNotFound(text=elsewhere or f"Topic {name!r} does not exist; /topics lists all topics.")
     may_read = call.may_read_bodies(name)
     end = store.index.log.visible_end
     return TopicPageView(
