@@ -62,8 +62,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
     A shell that starts the tests in the background has them ignore SIGINT, and so would all that they start. Where the
     environment forbids to write compiled code beside the sources, processes share it elsewhere: there are hundreds of
-    them, and each would compile every module anew.
+    them, and each would compile every module anew. Commands print as into a pipe, whatever terminal is given here.
     """
+    os.environ.pop("COLUMNS", None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     subprocess.Popen = _Recorded  # type: ignore[misc]
