@@ -514,7 +514,8 @@ def _sentence(error: Exception) -> str:
 def _refuse_empty(request: web.Request) -> None:
     """Refuse parameters without a value, before a parser complains about ''."""
     empty = [name for name, value in request.query.items() if not value]
-    if empty and request.path.startswith("/api/"):
+    # Of losses an empty limit is none.
+    if empty and request.path.startswith("/api/") and request.path != "/api/losses":
         raise web.HTTPBadRequest(text=f"Parameter {empty[0]} is empty; pass a value or leave the parameter out.")
 
 

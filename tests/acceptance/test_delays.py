@@ -113,5 +113,5 @@ def test_delayed_messages_are_listed_and_shown(start_node: StartNode) -> None:
     address = node.ready["admin"]
     with urlopen(f"http://{address}/metrics") as response:
         assert b'pyddmq_delays_pending{level="1"} 2.0' in response.read()
-    with urlopen(f"http://{address}/") as response:
-        assert b"Delay levels" in response.read()
+    with urlopen(f"http://{address}/waiting?kind=delays") as response:
+        assert b"<h2>Levels</h2>" in response.read()

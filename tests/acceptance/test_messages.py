@@ -43,13 +43,13 @@ def test_errors_of_messages_are_sentences(node: NodeProcess) -> None:
     """Unknown topics, bad ids, moments without a zone, offsets that are not there: a sentence and a code."""
     send(node, 1)
     for arguments, text, code in (
-        (("query", "nope"), "topic 'nope' does not exist", ExitCode.NOT_FOUND),
+        (("query", "nope"), "Topic 'nope' does not exist", ExitCode.NOT_FOUND),
         (("show", "xyz"), "message has the id 'xyz'", ExitCode.NOT_FOUND),
         (("show", "-t", "orders", "-q", "0", "-o", "99"), "no offset 99", ExitCode.NOT_FOUND),
         (("query", "orders", "--from", "2026-01-01T00:00:00"), "no time zone", ExitCode.REFUSED),
     ):
         done = command("messages", *arguments, *node.admin())
-        assert (done.code, text in done.err, "Traceback" in done.err) == (code, True, False)
+        assert (done.code, text in done.err, "Traceback" in done.err) == (code, True, False), done.err
     assert command("messages", "show", *node.admin()).code == ExitCode.USAGE
     assert command("messages", "export", "orders", "--resume", *node.admin()).code == ExitCode.USAGE
 

@@ -136,7 +136,7 @@ def _report(run: LagRun, out: Path) -> tuple[LagReportData | None, str]:
         from lag.spark.session import QUICK_JVM, SessionOptions, session
         from lag.spark.shipping import ship
     except ImportError as error:
-        return None, NO_SPARK.format(name=error.name)
+        return None, NO_SPARK.format(name=(error.name or "pyspark").partition(".")[0])
     log = str(out / "spark.log")
     try:
         options = SessionOptions(
