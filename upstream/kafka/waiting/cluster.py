@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
+from broker.format.numbers import whole_number
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later, Repeated
 from broker.runtime.metrics import declare
@@ -401,8 +402,9 @@ class KafkaWaiting:
         return f"{self.settings.folder}/{self.settings.cluster}-{place.partition}.db"
 
     def _checkpoint(self, assignment: Assignment) -> Checkpoint:
-        keeps = (self._facts.settings if self._facts else {}).get("delete.retention.ms", "")
-        keeps_ms = int(keeps) if keeps.isdecimal() else _TOMBSTONES_MS
+        keeps_ms = whole_number((self._facts.settings if self._facts else {}).get("delete.retention.ms"))
+        if keeps_ms is None:
+            keeps_ms = _TOMBSTONES_MS
         return Checkpoint(
             self._log_id,
             round(self._clock.wall_ms() / 1000 - self._clock.since_boot()),

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-import lag.spark.jobs.program as module
+import lag.spark.jobs.progress as module
 from lag.spark.jobs.progress import WIDTH, bar, progress
 
 
