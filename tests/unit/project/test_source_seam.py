@@ -15,7 +15,7 @@ MAY_BE_KNOWN = (
 )  # fmt: skip
 """Time, disk, steps, counts and the words for what goes wrong: nothing in which a message could stand.
 
-The reading of numbers that peers wrote. Names of properties: what a message of Kafka's is as one of RocketMQ's form does
+Reading numbers that peers wrote. Names of properties: what a message of Kafka's is as one of RocketMQ's form does
 not depend on a store.
 The ids of loops say all there is to know of them, and stand nowhere.
 What operators are shown too: plain values that import nothing of the store; upstream's views have their base class.
