@@ -119,7 +119,7 @@ def walk(
         position = entry.physical + entry.size
         # Of the segment that the record is in: behind its last record this is `limit` or more, and the next is mapped.
         at = position - entry.physical // segment_bytes * segment_bytes
-    assert position >= start, "a walk goes forward, or whoever resumes it would loop"
+    assert position >= start, "a walk goes forward; otherwise the caller that resumes it would loop"
     # The last record may reach behind `end`; the next walk begins at `end` and finds its way.
     return found, min(position, end)
 

@@ -33,7 +33,7 @@ def geometry_of(root: str, *, disk: Disk, default: StoreOptions | None = None) -
         default: Sizes for what the store has no file of; those of `StoreOptions()` if not given.
 
     Returns:
-        The sizes, None when there is no store.
+        The sizes; None without a store.
 
     Raises:
         StoreFormatNewer: A newer version wrote it.
@@ -47,7 +47,7 @@ def geometry_of(root: str, *, disk: Disk, default: StoreOptions | None = None) -
 
 
 def geometry_of_files(root: str, *, disk: Disk, default: StoreOptions | None = None) -> Geometry | None:
-    """Tell the same from the files alone, whatever `store.json` says; None when there is no log file.
+    """Return the sizes by the files alone, without `store.json`; None without a log file.
 
     Raises:
         OSError: A file cannot be read.

@@ -13,7 +13,7 @@ from broker.runtime.file_writes import FileWrite, SyncFailed, at_once
 from broker.runtime.seams import Disk
 
 NOT_PARSED = (ValueError, KeyError, TypeError, RecursionError)
-"""What comes of JSON that is none, is of another shape, or is nested so deep that nobody wrote it in good faith."""
+"""Errors of invalid JSON, of JSON of another shape, and of JSON that is nested too deep to be honest."""
 
 
 def sealed(data: Any) -> bytes:
@@ -75,7 +75,7 @@ def writing_whole(disk: Disk, path: str, data: bytes, *, backup: str | None = No
         file.close()
         disk.remove(spare)
         if isinstance(error, SyncFailed):
-            # Nobody believes anything of that file: a full disk can be waited out.
+            # The incomplete file is never read, so a full disk can be waited for.
             raise OSError(error.errno, error.strerror, error.filename) from error
         raise
     file.close()

@@ -9,7 +9,7 @@ it raises ends it. It is driven from one of three places, each with one driver h
 - `StepRunner`: callbacks of the loop, through the scheduler that is handed in.
 
 Whoever makes single steps for reasons of its own (a share of a turn, another kind of what is yielded) calls `step`.
-Nobody else meets StopIteration: a generator's end is a value, `StepsEnd`.
+Callers never see StopIteration: a generator's end is a value, `StepsEnd`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ The services have the stations from scan on (`proxy.services.sends`, `proxy.serv
 
 Other calls (`authenticate`, transactions, delays, fetches, statistics, long chains of results) are handled alone when
 they arrive: the pass is run before, so that effects on a connection keep their order. A call that waits has left the
-list, and is its `ReplySlot` alone. A pass is cut by calls and bytes, so that it keeps nobody waiting for long; one
+list, and is its `ReplySlot` alone. A pass is cut by calls and bytes, so that other connections do not wait long; one
 larger call is a pass by itself. What arrived before its connection's end takes effect; its pull takes nothing.
 """
 
@@ -79,7 +79,7 @@ class CallsPass:
         Args:
             line: Handles the calls.
             fail: Answers one that failed.
-            abandon: Ends a connection whose call was in a pass that broke: nobody knows how far it came.
+            abandon: Ends a connection whose call was in a pass that broke: how far it came is unknown.
             request_turn: Has `run` called, after all that arrives in this turn.
             shares: Are charged with the time of a pass.
         """

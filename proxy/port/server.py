@@ -395,7 +395,7 @@ class ThriftServer:
         return encode_application_exception(call, APPLICATION_INTERNAL_ERROR, f"internal error: {error}")
 
     def step_failed(self, connection: Connection, error: Exception) -> None:
-        """A fault of ours met requests in steps, or a whole pass: nobody knows how far they came; no answer says so."""
+        """A fault of ours met requests in steps, or a whole pass: they get no answer, since their effect is unknown."""
         self._limited_log.fault("call_failed", error, kind=f"{self.service} steps", client=connection.address)
         connection.abort()
 

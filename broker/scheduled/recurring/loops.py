@@ -41,7 +41,7 @@ _UNIQUE_NAME = b"UNIQ_KEY"
 
 
 def occurrence_of(block: bytes) -> Occurrence | None:
-    """Return which occurrence of a loop waits in a record with these properties; None when it is no loop's."""
+    """Return which occurrence of a loop waits in a record with these properties; None without a loop."""
     value = find_property(block, LOOP_NAME)
     return None if value is None else parse_id(value.decode("utf-8", "replace"))
 
@@ -150,7 +150,7 @@ class Loops:
             )
 
     def unfold(self, released: Released) -> Unfolded | None:
-        """Return what takes the place of a waiting record that is due; None when it is no loop's.
+        """Return what takes the place of a waiting record that is due; None without a loop.
 
         Tell `done` when it is stored.
 

@@ -90,44 +90,30 @@ def reset(group: str, topic: str) -> list[Button]:
     """Return the buttons that move a group on a topic: to the end, to a time, to an offset."""
     said = command("offsets", "reset", group, "--topic", topic)
     body = {"group": group, "topic": topic}
-    path = "/api/offsets/reset"
-    at = {
+    time = {
         "name": "toTimeMs",
         "label": "Time (this browser's time zone)",
         "type": "datetime-local",
         "option": "--to-time",
     }
-    to = {"name": "toOffset", "label": "Offset, in each queue", "type": "number", "option": "--to-offset"}
+    offset = {"name": "toOffset", "label": "Offset, in each queue", "type": "number", "option": "--to-offset"}
+    ways: Sequence[tuple[str, str, Sequence[Mapping[str, str]]]] = (
+        ("a time", "Deliveries continue at the first message stored at or after this time.", [time]),
+        ("an offset", "Deliveries continue at this offset.", [offset]),
+        ("the end", "Existing messages are not delivered.", []),
+    )
     return [
         Button(
-            label="Reset to a time",
-            path=path,
-            body=body,
-            command=said,
-            text="Deliveries continue at the first message stored at or after this time.",
+            label=f"Reset to {where}",
+            path="/api/offsets/reset",
+            body=body if fields else {**body, "to": "latest"},
+            command=said if fields else f"{said} --latest",
+            text=text,
             dry_run=True,
             tone="bad",
-            fields=[at],
-        ),
-        Button(
-            label="Reset to an offset",
-            path=path,
-            body=body,
-            command=said,
-            text="Deliveries continue at this offset.",
-            dry_run=True,
-            tone="bad",
-            fields=[to],
-        ),
-        Button(
-            label="Reset to the end",
-            path=path,
-            body={**body, "to": "latest"},
-            command=f"{said} --latest",
-            text="Existing messages are not delivered.",
-            dry_run=True,
-            tone="bad",
-        ),
+            fields=fields,
+        )
+        for where, text, fields in ways
     ]
 
 

@@ -26,7 +26,7 @@ class KeepMade(Protocol):
     async def __call__(
         self, name: tuple[object, ...], seconds: float, make: Callable[[], Coroutine[None, None, Made]]
     ) -> Made:
-        """Return what was made under this name in the last so many seconds, or make it."""
+        """Return the kept result of this name if it is younger than `seconds`; otherwise make and keep it."""
         ...
 
 
@@ -41,7 +41,7 @@ class PageCall:
         audit: The audit trail.
         query: The parameters of the page that the request has.
         rights: What the viewer may do; None: there are no rules.
-        kept: Returns what was made under a name in the last so many seconds, or makes it.
+        kept: Returns the kept result of a name, or makes it when that is too old.
         read_only: Whether the console makes no changes (`admin.readOnly`, or a node with `adminTokenFile`).
         needs_token: Whether reading bodies needs the token of `adminTokenFile`, which a browser does not send.
         searching: Held by the one search that runs.

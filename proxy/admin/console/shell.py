@@ -134,7 +134,7 @@ class Console:
     async def kept(
         self, name: tuple[object, ...], seconds: float, make: Callable[[], Coroutine[Any, Any, Made]]
     ) -> Made:
-        """Return what was made under this name in the last so many seconds, or make it; one call makes it for all."""
+        """Return the kept result of this name, as `KeepMade`; callers that wait at the same time share one `make`."""
         now = self._node.clock.monotonic()
         kept = self._kept.get(name)
         if kept is None or now >= kept.until:
@@ -203,7 +203,7 @@ class Console:
         name = request.match_info["name"]
         found = self._files.get(name)
         if found is None:
-            raise web.HTTPNotFound(text=f"There is no file {name!r}.")
+            raise web.HTTPNotFound(text=f"File {name!r} does not exist.")
         if request.headers.get("If-None-Match") == found.etag:
             response = web.Response(status=304)
         else:

@@ -56,7 +56,7 @@ class Until(NamedTuple):
     Attributes:
         due_ms: Wall clock, ms since the epoch.
         kind: "timer", "level" or "loop".
-        principal: Whose it is; "" where nobody signs in.
+        principal: Who sent it; "" without sign-in.
         id: What names it; "": its UNIQ_KEY does.
         loop: The id of its pending occurrence; "": it is not a delay message of DDMQ's.
         repeats: It is a loop.

@@ -42,7 +42,7 @@ class KeyState(IntEnum):
 
 
 class Identity(NamedTuple):
-    """What names a waiting message; `principal` is "" where nobody signs in."""
+    """What names a waiting message; `principal` is "" without sign-in."""
 
     topic: str
     principal: str
