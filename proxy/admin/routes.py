@@ -246,7 +246,7 @@ class Routes:
     def _error(self, request: web.Request, error: web.HTTPException) -> web.Response:
         text = error.text or error.reason
         if error.status == 404 and error.text == "404: Not Found":
-            text = f"There is nothing at {request.path}; / lists the paths, docs/admin.md describes them."
+            text = f"Path {request.path} does not exist; docs/admin.md lists all paths."
         elif error.status == 405:
             text = f"{request.method} is not allowed at {request.path}; use {error.headers.get('Allow', 'GET')}."
         response = self._said(request, error.status, text)

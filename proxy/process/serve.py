@@ -494,7 +494,7 @@ def _announce(options: ServeOptions, node: Node, admin: AdminServer) -> None:
     hint = "the sample; pass your own with --config" if options.sample else "changes apply while the node runs"
     text = (
         f"pyddmq is ready\n  producers  {producer}   (Thrift, framed)\n  consumers  {consumer}   (Thrift, "
-        f"framed)\n  status     {admin_url(admin)}\n  data       {data}\n  config     {options.config}   "
+        f"framed)\n  console    {admin_url(admin)}\n  data       {data}\n  config     {options.config}   "
         f"({hint})\nCtrl-C stops it once messages in flight are answered."
     )
     _log.info(

@@ -130,7 +130,7 @@ def test_unknown_page_is_a_page_for_a_browser_and_json_for_others(node: NodeProc
         connection.close()
         assert response.status == 404
         assert response.headers["Content-Type"].startswith(kind)
-        assert "There is nothing at /statsu" in text
+        assert "Path /statsu does not exist" in text
         if kind == "text/html":
             assert '<a href="/">' in text
             assert "<script" not in text
