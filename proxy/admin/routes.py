@@ -514,8 +514,9 @@ def _sentence(error: Exception) -> str:
 def _refuse_empty(request: web.Request) -> None:
     """Refuse parameters without a value, before a parser complains about ''."""
     empty = [name for name, value in request.query.items() if not value]
-    # Of losses an empty limit is none.
-    if empty and request.path.startswith("/api/") and request.path != "/api/losses":
+    if request.path == "/api/losses":
+        empty = [name for name in empty if name == "topic"]  # An empty limit means no limit.
+    if empty and request.path.startswith("/api/"):
         raise web.HTTPBadRequest(text=f"Parameter {empty[0]} is empty; pass a value or leave the parameter out.")
 
 
