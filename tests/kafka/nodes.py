@@ -69,7 +69,7 @@ class NodeProcess:
         assert self.process.poll() is None, self.log()
         self.producers = self._port("producers")
         self.consumers = self._port("consumers")
-        self.admin = self._port("status")
+        self.admin = self._port("console")
 
     def _port(self, name: str) -> str:
         found = re.search(rf"{name} +(?:http://)?(127\.0\.0\.1:\d+)", self.log())
