@@ -11,7 +11,7 @@ from tests.fakes.kafka.client import SimClient, coordinator_of
 from tests.fakes.kafka.cluster import SimKafka
 from upstream.kafka.link import KafkaFailure, KafkaPartition, KafkaRecord
 from upstream.kafka.waiting.cluster import KafkaWaiting
-from upstream.kafka.waiting.records import Identity, WaitingRecord
+from upstream.kafka.waiting.records import HalfDecision, Identity, WaitingHalf, WaitingRecord
 from upstream.kafka.waiting.topics import WaitingSettings
 
 TOPIC, ANSWERS = "__pyddmq_waiting", "__pyddmq_answers"
@@ -64,6 +64,22 @@ class WaitingNode:
         outcome: list[str] = []
         self.waiting.ask(Identity(topic, "", name), due_ms, seconds, outcome.append)
         return outcome
+
+    def half(self, name: str, *, group: str = "shop", topic: str = "orders", **more: Any) -> None:
+        """Have a half wait for its decision."""
+        first_ms = self.world.now_ms + self.waiting.checks.timeout_ms
+        self.add(name, first_ms, topic=topic, half=WaitingHalf(group, **more))
+
+    def decide(self, name: str, state: str, *, group: str = "shop", seconds: float = 5.0, **more: Any) -> list[str]:
+        """Decide a half; the list gets the outcome."""
+        outcome: list[str] = []
+        wanted = HalfDecision("", state, group, **more)
+        self.waiting.decide(Identity("orders", "", name), wanted, seconds, outcome.append)
+        return outcome
+
+    def checks(self, group: str = "shop", principal: str = "") -> list[tuple[str, int]]:
+        """Fetch due checks: name and number of each."""
+        return [(each.identity.id, each.times) for each in self.waiting.fetch_checks(group, 100, principal)]
 
     def kill(self) -> None:
         """End without a word."""

@@ -6,21 +6,33 @@ not depend on each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from broker.log.owner import is_foreign
 from broker.scheduled.recurring.occurrence import Occurrence, parse_id
+from broker.transaction.outcomes import End
+from broker.transaction.settings import CheckSettings
 from upstream.kafka.link import OutgoingRecord
 from upstream.kafka.waiting import records
 from upstream.kafka.waiting.cache import CachedRecord, PartitionCache
-from upstream.kafka.waiting.records import EndedMessage, Identity, KeyState, WaitingRecord, WaitingRequest
+from upstream.kafka.waiting.records import (
+    EndedMessage,
+    HalfChecks,
+    HalfDecision,
+    Identity,
+    KeyState,
+    WaitingRecord,
+    WaitingRequest,
+)
 
 BATCH_MESSAGES = 500
 BATCH_BYTES = 1 << 20
 MISSED_MAX = 100_000
 """Missed occurrences of a loop beyond these are skipped, the oldest first (`broker.scheduled.recurring.loops`)."""
 _UNFOLDED_MAX = 64
+_GIVE_UP_MS = 1000
 DEAD_LETTER_ENDING = ".WAITING.DLQ"
 _ID_NAME = "UNIQ_KEY"
 _ALWAYS = 1 << 62
@@ -50,6 +62,8 @@ class Batch:
         latest_ms: How long the first one is overdue.
         only: The target that it is about alone; "": any.
         to_dead_letters: It gives that one's message up.
+        checked: Checks whose count it writes, by identity.
+        discarded: Halves that it gives up.
     """
 
     records: list[OutgoingRecord] = field(default_factory=list)
@@ -63,6 +77,8 @@ class Batch:
     latest_ms: int = 0
     only: str = ""
     to_dead_letters: bool = False
+    checked: dict[bytes, HalfChecks] = field(default_factory=dict)
+    discarded: int = 0
     size: int = 0
 
 
@@ -73,6 +89,7 @@ class Batches:
         cache: Of the partition.
         topic, answers_topic, partition: Where changes and answers are written.
         remember_ms: How long an ended message is remembered.
+        checks: When halves are given up.
         new_id: Makes a message id, for a loop's further occurrences.
     """
 
@@ -84,6 +101,7 @@ class Batches:
         answers_topic: str,
         partition: int,
         remember_ms: int,
+        checks: Callable[[], CheckSettings],
         new_id: Callable[[], bytes],
     ) -> None:
         self._cache = cache
@@ -91,13 +109,24 @@ class Batches:
         self._answers_topic = answers_topic
         self._partition = partition
         self._remember_ms = remember_ms
+        self._checks = checks
         self._new_id = new_id
+        self._gave_up_ms = 0
 
-    def next(self, now_ms: int, without: Collection[str]) -> Batch:
-        """Return what is to be done now, but for what is due to some targets."""
+    def next(self, now_ms: int, without: Collection[str], checked: Mapping[bytes, HalfChecks]) -> Batch:
+        """Return what is to be done now, but for what is due to some targets.
+
+        Args:
+            now_ms: Wall clock.
+            without: These targets.
+            checked: Checks that were handed out and not written yet, by identity.
+        """
         batch = Batch()
-        self._decide(batch, now_ms)
+        self._decide(batch, now_ms, without)
         self._fire(batch, now_ms, self._cache.due(now_ms, BATCH_MESSAGES, without=without))
+        self._count_checks(batch, checked)
+        if abs(now_ms - self._gave_up_ms) >= _GIVE_UP_MS:
+            self._give_up(batch, now_ms)
         self._forget(batch, now_ms)
         return batch
 
@@ -115,37 +144,127 @@ class Batches:
             assert isinstance(message, WaitingRecord), "a row that waits has a message"
             headers = [*message.headers, ("__PYDDMQ_REASON", reason.encode())]
             batch.records.append(OutgoingRecord(target + DEAD_LETTER_ENDING, None, message.key, message.body, headers))
-            self._end(batch, row, EndedMessage(records.REFUSED, now_ms))
+            self._end(batch, row, EndedMessage(records.REFUSED, now_ms, row.group))
         return batch
 
     # Parts
 
-    def _decide(self, batch: Batch, now_ms: int) -> None:
+    def _decide(self, batch: Batch, now_ms: int, without: Collection[str]) -> None:
         for row in self._cache.of(KeyState.REQUEST, _ALWAYS, BATCH_MESSAGES):
             if row.identity in batch.identities:
                 continue
             request = records.decode(row.value)
-            assert isinstance(request, WaitingRequest), "a request's row has one"
+            assert isinstance(request, WaitingRequest | HalfDecision), "a request's row has one"
             found = self._cache.find(row.identity)
-            outcome = records.UNKNOWN_ID
-            if found is not None and found.state == KeyState.ENDED:
-                ended = records.decode(found.value)
-                was = ended.outcome if isinstance(ended, EndedMessage) else ""
-                outcome = was if was == records.CANCELLED and not request.due_ms else records.TOO_LATE
-            elif found is not None and request.due_ms:
-                message = records.decode(found.value)
-                assert isinstance(message, WaitingRecord), "a row that waits has a message"
-                outcome = records.MOVED
-                moved = message._replace(due_ms=request.due_ms, owned=True)
-                self._change(batch, found.key, records.encode(moved))
-            elif found is not None:
-                outcome = records.CANCELLED
-                self._end(batch, found, EndedMessage(outcome, now_ms))
+            if isinstance(request, HalfDecision):
+                outcome = self._decide_half(batch, found, request, now_ms, without)
+            else:
+                outcome = self._cancel_or_move(batch, found, request, now_ms)
             batch.identities.add(row.identity)
             batch.decided.append(outcome)
             self._change(batch, row.key, None)
             answer = records.encode_answer(request.request, outcome)
             batch.records.append(OutgoingRecord(self._answers_topic, None, row.identity, answer))
+
+    def _cancel_or_move(self, batch: Batch, found: CachedRecord | None, request: WaitingRequest, now_ms: int) -> str:
+        # A half is cancelled by its producer's decision alone.
+        if found is None or found.state in (KeyState.HALF, KeyState.DISCARDED):
+            return records.UNKNOWN_ID
+        message = records.decode(found.value)
+        if isinstance(message, EndedMessage):
+            cancelled = message.outcome == records.CANCELLED and not request.due_ms
+            return records.CANCELLED if cancelled else records.TOO_LATE
+        assert isinstance(message, WaitingRecord), "a row that waits has a message"
+        if request.due_ms:
+            self._change(batch, found.key, records.encode(message._replace(due_ms=request.due_ms, owned=True)))
+            return records.MOVED
+        self._end(batch, found, EndedMessage(records.CANCELLED, now_ms, found.group))
+        return records.CANCELLED
+
+    # Transactions
+
+    def _decide_half(
+        self, batch: Batch, found: CachedRecord | None, asked: HalfDecision, now_ms: int, without: Collection[str]
+    ) -> str:
+        """Carry a decision out, and return what its producer is answered (`broker.transaction.outcomes.End`)."""
+        if found is None or not found.group or is_foreign(found.principal, asked.principal or None):
+            return End.UNKNOWN_HANDLE
+        if asked.group and asked.group != found.group:
+            return End.WRONG_GROUP
+        message = records.decode(found.value)
+        if isinstance(message, EndedMessage) or found.state == KeyState.WAITING:
+            # What was delivered, cancelled or refused since was committed before.
+            rolled_back = isinstance(message, EndedMessage) and message.outcome == records.ROLLED_BACK
+            same = asked.state == "unknown" or (asked.state == "rollback") == rolled_back
+            return End.ALREADY_SAME if same else End.ALREADY_OTHER
+        assert isinstance(message, WaitingRecord), "a half has a message"
+        half = message.half
+        assert half is not None, "a row with a producer group is a half's"
+        if found.state == KeyState.DISCARDED and asked.group:
+            return End.DISCARDED
+        if asked.state == "unknown":
+            return End.OK
+        if asked.state == "resume":
+            due_ms = now_ms + self._checks().interval_ms
+            self._rewrite(batch, found, message._replace(half=half._replace(state="undecided"), due_ms=due_ms))
+        elif asked.group and not asked.from_check and -1 < half.immunity_ms < now_ms - message.at_ms:
+            return End.TOO_LATE
+        elif asked.state == "rollback":
+            self._end(batch, found, EndedMessage(records.ROLLED_BACK, now_ms, found.group))
+        else:
+            self._commit(batch, found, message, now_ms, without)
+        self._forget_checks(batch, found.identity)
+        return End.OK
+
+    def _commit(
+        self, batch: Batch, found: CachedRecord, message: WaitingRecord, now_ms: int, without: Collection[str]
+    ) -> None:
+        """Deliver a half, or have it wait: for its delay, or for a target that takes nothing now."""
+        half = message.half
+        assert half is not None, "a row with a producer group is a half's"
+        due_ms = max(now_ms, now_ms + half.delay_ms if half.delay_ms else half.deliver_at_ms)
+        full = batch.size and batch.size + len(found.value) > BATCH_BYTES
+        if due_ms > now_ms or full or found.topic in without:
+            self._rewrite(batch, found, message._replace(half=half._replace(state="committed"), due_ms=due_ms))
+            return
+        batch.targets.add(found.topic)
+        batch.size += len(found.value)
+        self._deliver(batch, found.topic, message)
+        self._end(batch, found, EndedMessage(records.COMMITTED, now_ms, found.group))
+
+    def _count_checks(self, batch: Batch, checked: Mapping[bytes, HalfChecks]) -> None:
+        for identity, checks in checked.items():
+            found = self._cache.find(identity)
+            if found is not None and found.state == KeyState.HALF and identity not in batch.identities:
+                self._change(batch, _checks_key(identity), records.encode(checks))
+                batch.checked[identity] = checks
+
+    def _give_up(self, batch: Batch, now_ms: int) -> None:
+        """Discard halves that were checked often enough, or are too old; an operator decides these."""
+        self._gave_up_ms = now_ms
+        settings = self._checks()
+        before_ms = now_ms - round(settings.age_seconds_max * 1000)
+        for row in self._cache.given_up(now_ms, settings.checks_max, before_ms, BATCH_MESSAGES):
+            if row.identity in batch.identities or batch.size + len(row.value) > BATCH_BYTES:
+                continue
+            message = records.decode(row.value)
+            assert isinstance(message, WaitingRecord), "a half has a message"
+            assert message.half is not None, "a row with a producer group is a half's"
+            batch.identities.add(row.identity)
+            batch.size += len(row.value)
+            batch.discarded += 1
+            self._rewrite(batch, row, message._replace(half=message.half._replace(state="discarded"), due_ms=now_ms))
+            self._forget_checks(batch, row.identity)
+
+    def _rewrite(self, batch: Batch, row: CachedRecord, message: WaitingRecord) -> None:
+        self._change(batch, row.key, records.encode(message._replace(owned=True)))
+
+    def _forget_checks(self, batch: Batch, identity: bytes) -> None:
+        key = _checks_key(identity)
+        if self._cache.has(key):
+            self._change(batch, key, None)
+
+    # Deliveries
 
     def _fire(self, batch: Batch, now_ms: int, rows: list[CachedRecord]) -> None:
         for row in rows:
@@ -163,7 +282,7 @@ class Batches:
             occurrence = parse_id(message.loop) if message.loop else None
             if occurrence is None or not occurrence.is_loop:
                 self._deliver(batch, row.topic, message)
-                self._end(batch, row, EndedMessage(records.DELIVERED, now_ms))
+                self._end(batch, row, EndedMessage(records.DELIVERED, now_ms, row.group))
             else:
                 self._unfold(batch, row, message, occurrence, now_ms)
 
@@ -192,8 +311,13 @@ class Batches:
         self._change(batch, row.key, records.encode(waiting))
 
     def _forget(self, batch: Batch, now_ms: int) -> None:
-        """Delete repeats, and what ended long ago."""
-        for state, before in ((KeyState.REPEAT, _ALWAYS), (KeyState.ENDED, now_ms - self._remember_ms)):
+        """Delete repeats, and what ended or was discarded long ago."""
+        long_ago = now_ms - self._remember_ms
+        for state, before in (
+            (KeyState.REPEAT, _ALWAYS),
+            (KeyState.ENDED, long_ago),
+            (KeyState.DISCARDED, long_ago),
+        ):
             for row in self._cache.of(state, before, BATCH_MESSAGES):
                 if row.identity not in batch.identities:
                     self._change(batch, row.key, None)
@@ -208,6 +332,11 @@ class Batches:
     def _change(self, batch: Batch, key: bytes, value: bytes | None) -> None:
         batch.changes.append(RecordChange(len(batch.records), key, value))
         batch.records.append(OutgoingRecord(self._topic, self._partition, key, value))
+
+
+def _checks_key(identity: bytes) -> bytes:
+    """Return the key of the record that counts a half's checks: the identity with the nonce "checks"."""
+    return b'%b,"checks"]' % identity[:-1]
 
 
 def identity_of(row: CachedRecord) -> Identity:

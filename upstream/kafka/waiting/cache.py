@@ -17,21 +17,35 @@ from typing import NamedTuple
 
 from broker.runtime.seams import Disk
 from upstream.kafka.link import KafkaRecord
-from upstream.kafka.waiting.records import EndedMessage, KeyState, WaitingRecord, WaitingRequest, decode, parse_key
+from upstream.kafka.waiting.records import (
+    EndedMessage,
+    HalfChecks,
+    HalfDecision,
+    KeyState,
+    WaitingRequest,
+    decode,
+    parse_key,
+)
 
-_LAYOUT = 1
+_LAYOUT = 2
 _BOOT_SECONDS = 5
 """By so much may the wall clock have been set since."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value);
 CREATE TABLE IF NOT EXISTS records (
     key BLOB PRIMARY KEY, identity BLOB, state INTEGER, at INTEGER, topic TEXT, principal TEXT, owned INTEGER,
-    position INTEGER, value BLOB
+    position INTEGER, value BLOB, producer_group TEXT, made INTEGER, checks INTEGER
 );
 CREATE INDEX IF NOT EXISTS by_time ON records (state, at);
 CREATE INDEX IF NOT EXISTS by_identity ON records (identity);
+CREATE INDEX IF NOT EXISTS by_checks ON records (checks, at) WHERE state = 4;
+CREATE INDEX IF NOT EXISTS by_age ON records (made, key) WHERE state IN (4, 5);
 """
-_COLUMNS = "key, identity, state, at, topic, principal, owned, position, value"
+_COLUMNS = "key, identity, state, at, topic, principal, owned, position, value, producer_group, made, checks"
+_PENDING = (KeyState.WAITING, KeyState.HALF, KeyState.DISCARDED)
+_OPEN = (*_PENDING, KeyState.ENDED)
+_UNDECIDED = (KeyState.HALF, KeyState.DISCARDED)
+_HALF_STATES = {"undecided": KeyState.HALF, "discarded": KeyState.DISCARDED}
 
 
 class CachedRecord(NamedTuple):
@@ -41,11 +55,14 @@ class CachedRecord(NamedTuple):
         key: Of its record.
         identity: Whose it is (`Identity.text`).
         state: What it has.
-        at: When it is due, or ended, ms since the epoch; of a request its offset.
+        at: When it is due, or ended, ms since the epoch; of a half its next check, of a request its offset.
         topic, principal: Of its identity.
         owned: The owner wrote its record.
         position: Offset of its record.
         value: As it is in the log.
+        group: Producer group of a half; "": it is none.
+        made: When a half was first written, ms since the epoch.
+        checks: How often it was checked.
     """
 
     key: bytes
@@ -57,6 +74,9 @@ class CachedRecord(NamedTuple):
     owned: int
     position: int
     value: bytes
+    group: str = ""
+    made: int = 0
+    checks: int = 0
 
 
 class Checkpoint(NamedTuple):
@@ -85,7 +105,8 @@ class PartitionCache:
 
     Attributes:
         position: Offset of the next record to read; 0 or the log's start of a new one.
-        counts: Messages that wait, by topic and principal.
+        counts: Messages that wait, halves among them, by topic and principal.
+        undecided: Halves that are not decided, discarded ones among them.
 
     Methods raise sqlite3.Error: the file cannot be read or written.
     """
@@ -95,6 +116,7 @@ class PartitionCache:
         self._disk = disk
         self.position = 0
         self.counts: Counter[tuple[str, str]] = Counter()
+        self.undecided = 0
         self._database = self._connect()
 
     def resume(self, checkpoint: Checkpoint) -> bool:
@@ -130,7 +152,7 @@ class PartitionCache:
                     self._disk.remove(self._path + ending)
         self._database = self._connect()
         self.position = position
-        self.counts.clear()
+        self._count()
 
     def apply(self, record: KafkaRecord) -> CachedRecord | None:
         """Take a record of the log; returns its row, None: it has none now, or a newer one.
@@ -152,23 +174,32 @@ class PartitionCache:
             return None
         content = decode(value)
         text = identity.text
-        owned = 0
-        if isinstance(content, WaitingRequest):
+        group, owned, made = "", 0, 0
+        if isinstance(content, WaitingRequest | HalfDecision):
             state, at = KeyState.REQUEST, offset
         elif isinstance(content, EndedMessage):
-            state, at, owned = KeyState.ENDED, content.at_ms, 1
+            state, at, owned, group = KeyState.ENDED, content.at_ms, 1, content.group
+        elif isinstance(content, HalfChecks):
+            state, at = KeyState.CHECKS, content.next_ms
+            # The half's own record stays as it is: a check costs a small one.
+            self._database.execute(
+                "UPDATE records SET at = ?, checks = ? WHERE identity = ? AND state = ?",
+                (content.next_ms, content.times, text, KeyState.HALF),
+            )
         else:
-            assert isinstance(content, WaitingRecord)
             state, at, owned = KeyState.WAITING, content.due_ms, int(content.owned)
-        row = CachedRecord(key, text, state, at, identity.topic, identity.principal, owned, offset, value)
-        if state is not KeyState.REQUEST:
+            if content.half is not None:
+                state = _HALF_STATES.get(content.half.state, KeyState.WAITING)
+                group, made = content.half.group, content.at_ms
+        row = CachedRecord(key, text, state, at, identity.topic, identity.principal, owned, offset, value, group, made)
+        if state in _OPEN:
             row = self._only(row)
         self._put(row)
         return row
 
     def _only(self, row: CachedRecord) -> CachedRecord:
         """Have one key only for an identity: the one that an owner wrote under, else the first."""
-        others = [each for each in self.rows_of(row.identity) if each.key != row.key and each.state != KeyState.REPEAT]
+        others = [each for each in self.rows_of(row.identity) if each.key != row.key and each.state in _OPEN]
         if not others:
             return row
         if row.owned:
@@ -193,9 +224,13 @@ class PartitionCache:
     # Questions
 
     def find(self, identity: bytes) -> CachedRecord | None:
-        """Return the message of an identity, waiting or ended."""
-        rows = [each for each in self.rows_of(identity) if each.state in (KeyState.WAITING, KeyState.ENDED)]
+        """Return the message of an identity, waiting, undecided, discarded or ended."""
+        rows = [each for each in self.rows_of(identity) if each.state in _OPEN]
         return rows[0] if rows else None
+
+    def has(self, key: bytes) -> bool:
+        """Whether a key has a record."""
+        return self._row("key = ?", key) is not None
 
     def rows_of(self, identity: bytes) -> list[CachedRecord]:
         """All keys of an identity, but for requests."""
@@ -213,6 +248,35 @@ class PartitionCache:
         return self._rows(
             f"state = 0 AND at <= ? AND topic NOT IN ({marks}) ORDER BY at, position LIMIT ?", now_ms, *without, limit
         )
+
+    def due_checks(self, now_ms: int, limit: int, group: str = "") -> list[CachedRecord]:
+        """Halves whose next check is due, of one producer group or of all, the first ones."""
+        chosen = ("AND producer_group = ?", [group]) if group else ("", [])
+        return self._rows(f"state = 4 AND at <= ? {chosen[0]} ORDER BY at, position LIMIT ?", now_ms, *chosen[1], limit)
+
+    def given_up(self, now_ms: int, checks_max: int, before_ms: int, limit: int) -> list[CachedRecord]:
+        """Halves that had all their checks and the time to answer the last, and those made before a moment."""
+        found = self._rows("state = 4 AND checks >= ? AND at <= ? LIMIT ?", checks_max, now_ms, limit)
+        old = self._rows("state IN (4, 5) AND state = 4 AND made < ? ORDER BY made LIMIT ?", before_ms, limit)
+        return list({row.key: row for row in [*found, *old]}.values())[:limit]
+
+    def next_check(self, after_ms: int) -> int | None:
+        """Return when the next half is to be checked, after a moment; None: none is."""
+        found: int | None
+        [(found,)] = self._database.execute(
+            "SELECT MIN(at) FROM records WHERE state = 4 AND at > ?", (after_ms,)
+        ).fetchall()
+        return found
+
+    def oldest_half(self) -> int | None:
+        """Return when the oldest half was made that is not decided."""
+        found: int | None
+        [(found,)] = self._database.execute("SELECT MIN(made) FROM records WHERE state IN (4, 5)").fetchall()
+        return found
+
+    def halves(self, after: tuple[int, bytes], limit: int) -> list[CachedRecord]:
+        """Halves that are not decided, discarded ones among them, from behind one by age; for listings."""
+        return self._rows("state IN (4, 5) AND (made, key) > (?, ?) ORDER BY made, key LIMIT ?", *after, limit)
 
     def next_due(self, without: Iterable[str] = ()) -> int | None:
         """Return when the first message is due; None: none waits."""
@@ -250,10 +314,13 @@ class PartitionCache:
 
     def _count(self) -> None:
         self.counts.clear()
-        for topic, principal, count in self._database.execute(
-            "SELECT topic, principal, COUNT(*) FROM records WHERE state = 0 GROUP BY topic, principal"
+        self.undecided = 0
+        for state, topic, principal, count in self._database.execute(
+            "SELECT state, topic, principal, COUNT(*) FROM records WHERE state IN (0, 4, 5) "
+            "GROUP BY state, topic, principal"
         ):
-            self.counts[topic, principal] = count
+            self.counts[topic, principal] += count
+            self.undecided += count if state in _UNDECIDED else 0
 
     def _rows(self, where: str, *values: object) -> list[CachedRecord]:
         found = self._database.execute(f"SELECT {_COLUMNS} FROM records WHERE {where}", values)
@@ -264,11 +331,15 @@ class PartitionCache:
         return found[0] if found else None
 
     def _put(self, row: CachedRecord) -> None:
-        self._database.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-        if row.state == KeyState.WAITING:
-            self.counts[row.topic, row.principal] += 1
+        self._database.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        self._add(row, 1)
 
     def _drop(self, row: CachedRecord) -> None:
         self._database.execute("DELETE FROM records WHERE key = ?", (row.key,))
-        if row.state == KeyState.WAITING:
-            self.counts[row.topic, row.principal] -= 1
+        self._add(row, -1)
+
+    def _add(self, row: CachedRecord, count: int) -> None:
+        if row.state in _PENDING:
+            self.counts[row.topic, row.principal] += count
+        if row.state in _UNDECIDED:
+            self.undecided += count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -11,6 +11,7 @@ from broker.format.numbers import whole_number
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later, Repeated
 from broker.runtime.metrics import declare
+from broker.transaction.settings import CheckSettings
 from upstream.kafka.cluster_facts import ClusterFacts, TopicFacts
 from upstream.kafka.link import (
     Assignment,
@@ -29,12 +30,16 @@ from upstream.kafka.waiting import records
 from upstream.kafka.waiting.batches import Batches
 from upstream.kafka.waiting.cache import CachedRecord, Checkpoint, PartitionCache
 from upstream.kafka.waiting.owner import OwnerWays, PartitionOwner
-from upstream.kafka.waiting.records import Identity, PartitionStatus, WaitingRecord, WaitingRequest
+from upstream.kafka.waiting.records import HalfDecision, Identity, PartitionStatus, WaitingRecord, WaitingRequest
 from upstream.kafka.waiting.topics import WaitingSettings, problem_of
 
 PENDING = declare(
     "pyddmq_kafka_waiting_pending", "Waiting messages in the partitions that this node owns", ("cluster",), kind="gauge"
 )
+UNDECIDED = declare(
+    "pyddmq_kafka_waiting_undecided",
+    "Half messages that are not decided, in the partitions that this node owns", ("cluster",), kind="gauge",
+)  # fmt: skip
 OWNED = declare(
     "pyddmq_kafka_waiting_partitions", "Partitions of the waiting topic that this node serves", ("cluster",),
     kind="gauge",
@@ -107,6 +112,14 @@ class _PendingRequest(NamedTuple):
     timer: Later
 
 
+class KafkaCheck(NamedTuple):
+    """A half that its producers are asked about; `times`: which check this is, from 1."""
+
+    identity: Identity
+    message: WaitingRecord
+    times: int
+
+
 class KafkaWaiting:
     """The part of one node.
 
@@ -120,6 +133,7 @@ class KafkaWaiting:
     Attributes:
         settings: As given.
         owners: What it owns.
+        checks: When halves are checked and given up; replaced by a reload.
         statuses: The last one of each partition, with when it was heard (monotonic).
     """
 
@@ -132,6 +146,7 @@ class KafkaWaiting:
         new_id: Callable[[], bytes],
     ) -> None:
         self.settings = settings
+        self.checks = CheckSettings()
         self.owners: dict[KafkaPartition, PartitionOwner] = {}
         self.statuses: dict[int, tuple[PartitionStatus, float]] = {}
         self._client = client
@@ -151,6 +166,7 @@ class KafkaWaiting:
         self._started_at = runtime.clock.monotonic()
         self._committed_at = self._commit_at = runtime.clock.monotonic()
         self._asked: dict[str, _PendingRequest] = {}
+        self._fetching: dict[str, list[Callable[[], None]]] = {}
         self._counts: Counter[tuple[str, str]] = Counter()
         self._look = Later(runtime.scheduler, self._look_now)
         self._tick = Repeated(runtime.scheduler, STATUS_SECONDS, self._tell_status)
@@ -236,6 +252,15 @@ class KafkaWaiting:
         That is "unknown" also where the owner does not answer within the time: the request stays, and may be decided
         later; asked again, the owner says what became of it.
         """
+        self._request(identity, lambda request: WaitingRequest(request, due_ms), seconds, done)
+
+    def _request(
+        self,
+        identity: Identity,
+        made: Callable[[str], WaitingRequest | HalfDecision],
+        seconds: float,
+        done: Callable[[str], None],
+    ) -> None:
         request = f"{self.settings.node}-{self._runtime.random.getrandbits(64):016x}"
         timer = Later(self._runtime.scheduler, partial(self._answered, request, records.UNKNOWN_ID))
         self._asked[request] = _PendingRequest(done, timer)
@@ -244,7 +269,7 @@ class KafkaWaiting:
             timer.after(0)
             return
         key = identity.key(f"{self._runtime.random.getrandbits(64):016x}", request)
-        value = records.encode(WaitingRequest(request, due_ms))
+        value = records.encode(made(request))
         place = identity.partition(self.settings.partitions)
 
         def written(failure: KafkaFailure | None, _: int, __: int) -> None:
@@ -255,6 +280,52 @@ class KafkaWaiting:
             self._producer.produce(self.settings.topic, place, key, value, (), written)
         except KafkaFailure:
             timer.after(0)
+
+    # Transactions
+
+    def decide(self, identity: Identity, wanted: HalfDecision, seconds: float, done: Callable[[str], None]) -> None:
+        """Have a half decided by its owner; `done` is called with an `End`, or "unknown" as with `ask`."""
+        self._request(identity, lambda request: wanted._replace(request=request), seconds, done)
+
+    def fetch_checks(self, group: str, count_max: int, principal: str) -> list[KafkaCheck]:
+        """Return due checks of a producer group, of the partitions that this node owns; each counts as made.
+
+        Args:
+            group: The producer group.
+            count_max: At most so many.
+            principal: Whose halves; "": everybody's.
+        """
+        found: list[KafkaCheck] = []
+        for owner in self._open_owners():
+            for row, times in owner.fetch_checks(group, count_max - len(found), principal):
+                message = records.decode(row.value)
+                assert isinstance(message, WaitingRecord), "a half has a message"
+                found.append(KafkaCheck(records.parse_key(row.key)[0], message, times))
+        return found
+
+    def give_back(self, check: KafkaCheck) -> None:
+        """Take a check back that no producer got."""
+        identity = check.identity
+        owner = self.owners.get(KafkaPartition(self.settings.topic, identity.partition(self.settings.partitions)))
+        if owner is not None:
+            owner.give_back(identity.text, check.times)
+
+    def on_checks(self, group: str, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call something when checks of a producer group become due; returns the undoing."""
+        callbacks = self._fetching.setdefault(group, [])
+        callbacks.append(callback)
+
+        def undo() -> None:
+            callbacks.remove(callback)
+            if not callbacks and self._fetching.get(group) is callbacks:
+                del self._fetching[group]
+
+        return undo
+
+    def _checks_due(self, groups: Collection[str]) -> None:
+        for group in groups:
+            for callback in list(self._fetching.get(group, ())):
+                self._runtime.scheduler.call_soon(callback)
 
     def heard(self, value: bytes | None) -> None:
         """Take an answer or a status."""
@@ -370,6 +441,7 @@ class KafkaWaiting:
             answers_topic=settings.answers_topic,
             partition=place.partition,
             remember_ms=settings.remember_ms,
+            checks=lambda: self.checks,
             new_id=self._new_id,
         )
 
@@ -391,6 +463,8 @@ class KafkaWaiting:
                 ends=ends,
                 read_from=partial(member.read_from, place),
                 unusable=self._unusable,
+                checks=lambda: self.checks,
+                due=self._checks_due,
             ),
             runtime=self._runtime,
         )
@@ -445,6 +519,7 @@ class KafkaWaiting:
         self._commit()
         metrics, cluster = self._runtime.metrics, self.settings.cluster
         metrics.counter(PENDING, cluster).value = sum(each.pending for each in found)
+        metrics.counter(UNDECIDED, cluster).value = sum(each.undecided for each in found)
         metrics.counter(OWNED, cluster).value = sum(each.state == "serving" for each in found)
         metrics.counter(LATE, cluster).value = max((each.late_ms for each in found), default=0) // 1000
         metrics.counter(TAKEOVER, cluster).value = max((each.takeover_ms for each in found), default=0) // 1000
@@ -506,6 +581,11 @@ class KafkaWaiting:
         """Return waiting messages of a topic by due time, from behind one, of the partitions that this node owns."""
         found = [row for owner in self._open_owners() for row in owner.cache.page(after, limit, topic)]
         return sorted(found, key=lambda row: (row.at, row.key))[:limit]
+
+    def halves(self, after: tuple[int, bytes], limit: int) -> list[CachedRecord]:
+        """Return halves that are not decided by age, from behind one, of the partitions that this node owns."""
+        found = [row for owner in self._open_owners() for row in owner.cache.halves(after, limit)]
+        return sorted(found, key=lambda row: (row.made, row.key))[:limit]
 
     def _open_owners(self) -> list[PartitionOwner]:
         return [each for each in self.owners.values() if each.state != "closed"]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from broker.log.owner import is_foreign
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
 from broker.runtime.metrics import declare
+from broker.transaction.settings import CheckSettings
 from upstream.kafka.link import Assignment, KafkaFailure, KafkaPartition, KafkaRecord, KafkaTransactions, LogBounds
 from upstream.kafka.waiting.batches import BATCH_MESSAGES, Batch, Batches
-from upstream.kafka.waiting.cache import Checkpoint, PartitionCache
-from upstream.kafka.waiting.records import Damaged, NewerRecord, PartitionStatus
+from upstream.kafka.waiting.cache import CachedRecord, Checkpoint, PartitionCache
+from upstream.kafka.waiting.records import Damaged, HalfChecks, NewerRecord, PartitionStatus
 
 DELIVERED = declare("pyddmq_kafka_waiting_delivered_total", "Waiting messages delivered to Kafka topics", ("cluster",))
 REQUESTS = declare(
@@ -32,11 +34,18 @@ DEAD = declare(
     ("cluster", "topic"),
 )
 
+DISCARDED = declare(
+    "pyddmq_kafka_waiting_discarded_total",
+    "Half messages discarded after their checks or their age, decided by an operator",
+    ("cluster",),
+)
+
 OwnerState = Literal["fencing", "reading", "serving", "closed"]
 _AGAIN_SECONDS = 1.0
 _AT_ONCE_SECONDS = 0.05
 _TARGET_SECONDS = (0.25, 1.0, 5.0, 30.0)
 """Pauses of a target that takes nothing."""
+_CALL_SECONDS = 0.05
 _WAKE_SECONDS_MAX = 1.0
 """The wall clock may be set: so long at most is it trusted."""
 _TRANSIENT = frozenset({
@@ -76,6 +85,8 @@ class OwnerWays:
         ends: Asks for the bounds of the partition.
         read_from: Has the partition read from an offset on.
         unusable: Called once when the cache cannot be written.
+        checks: When halves are checked.
+        due: Called with producer groups of which a check is due.
     """
 
     cluster: str
@@ -84,6 +95,8 @@ class OwnerWays:
     ends: Callable[[Callable[[LogBounds], None]], None]
     read_from: Callable[[int], None]
     unusable: Callable[[Exception], None]
+    checks: Callable[[], CheckSettings]
+    due: Callable[[Collection[str]], None]
 
 
 class PartitionOwner:
@@ -113,6 +126,8 @@ class PartitionOwner:
         self._ended: Callable[[], None] | None = None
         self._targets: dict[str, _RefusingTarget] = {}
         self._others_first = False
+        self._checked: dict[bytes, HalfChecks] = {}
+        self._called_at = 0.0
         self._trouble = ""
         self._began = self._clock.monotonic()
         self.takeover_ms = 0
@@ -161,6 +176,7 @@ class PartitionOwner:
 
     def _fence(self) -> None:
         """Be the only one who writes; what the former owner has open is aborted."""
+        self._checked.clear()
         self.state = "fencing"
         self._began = self._clock.monotonic()
         self._read_until = None
@@ -283,14 +299,18 @@ class PartitionOwner:
         now_ms, now = self._clock.wall_ms(), self._clock.monotonic()
         # By turns, so that neither waits for the other to have nothing to do.
         self._others_first = not self._others_first
-        batch = self._of_refused(now_ms, now) if self._others_first else self._batches.next(now_ms, self._targets)
+        batch = self._of_refused(now_ms, now) if self._others_first else self._next(now_ms)
         if not batch.records:
-            batch = self._batches.next(now_ms, self._targets) if self._others_first else self._of_refused(now_ms, now)
+            batch = self._next(now_ms) if self._others_first else self._of_refused(now_ms, now)
+        self._call_producers(now_ms, now)
         if batch.records:
             self._busy = True
             self._ways.transactions.write(batch.records, lambda *ended: self._written(batch, *ended))
             return
         self._turn.after(self._pause(now_ms, now))
+
+    def _next(self, now_ms: int) -> Batch:
+        return self._batches.next(now_ms, self._targets, self._checked)
 
     def _of_refused(self, now_ms: int, now: float) -> Batch:
         """Return what is to be tried of targets that refused something, each alone."""
@@ -309,6 +329,8 @@ class PartitionOwner:
         """Return the seconds until something may be due."""
         due = self.cache.next_due(self._targets)
         seconds = _WAKE_SECONDS_MAX if due is None else max(0.0, (due - now_ms) / 1000)
+        if (check := self.cache.next_check(now_ms)) is not None:
+            seconds = min(seconds, max(_CALL_SECONDS, (check - now_ms) / 1000))
         for each in self._targets.values():
             seconds = min(seconds, max(0.05, each.again_at - now))
         return min(seconds, _WAKE_SECONDS_MAX)
@@ -343,7 +365,11 @@ class PartitionOwner:
         for change in batch.changes:
             self.cache.change(change.key, change.value, offsets[change.at])
         self.cache.save(self.cache.position, self._clock.wall_ms())
+        for identity, checks in batch.checked.items():
+            if self._checked.get(identity) == checks:
+                del self._checked[identity]
         cluster = self._ways.cluster
+        self._metrics.counter(DISCARDED, cluster).add(batch.discarded)
         self._metrics.counter(DELIVERED, cluster).add(batch.delivered)
         for outcome in batch.decided:
             self._metrics.counter(REQUESTS, cluster, outcome).add()
@@ -390,12 +416,57 @@ class PartitionOwner:
         self._trouble = text
         self._limited_log.note("kafka_waiting_trouble", self._ways.cluster, partition=self.place.partition, text=text)
 
+    # Checks of halves
+
+    def _call_producers(self, now_ms: int, now: float) -> None:
+        """Wake the fetches of producer groups of which a check is due."""
+        if now - self._called_at < _CALL_SECONDS:
+            return
+        self._called_at = now
+        rows = self.cache.due_checks(now_ms, BATCH_MESSAGES)
+        if groups := {row.group for row in rows if row.identity not in self._checked}:
+            self._ways.due(groups)
+
+    def fetch_checks(self, group: str, count_max: int, principal: str) -> list[tuple[CachedRecord, int]]:
+        """Return halves of a producer group whose check is due, each with the number of this check (D66).
+
+        Nobody else gets them within the interval; their count is written with the next batch.
+
+        Args:
+            group: The producer group.
+            count_max: At most so many.
+            principal: Whose halves; "": everybody's.
+        """
+        if self.state != "serving":
+            return []
+        now_ms = self._clock.wall_ms()
+        next_ms = now_ms + self._ways.checks().interval_ms
+        found: list[tuple[CachedRecord, int]] = []
+        for row in self.cache.due_checks(now_ms, BATCH_MESSAGES, group):
+            if len(found) == count_max:
+                break
+            if row.identity in self._checked or is_foreign(row.principal, principal or None):
+                continue
+            times = row.checks + 1
+            self._checked[row.identity] = HalfChecks(times, next_ms)
+            found.append((row, times))
+        if found:
+            self._wake()
+        return found
+
+    def give_back(self, identity: bytes, times: int) -> None:
+        """Take a check back that no producer got: it does not count, and is due again."""
+        if self.state == "serving":
+            self._checked[identity] = HalfChecks(times - 1, self._clock.wall_ms())
+            self._wake()
+
     # For operators
 
     def status(self) -> PartitionStatus:
         """Return what is to be known of it."""
         now_ms = self._clock.wall_ms()
         due = self.cache.next_due() if self.state != "closed" else None
+        oldest = self.cache.oldest_half() if self.state != "closed" else None
         troubles = [self._trouble] if self._trouble else []
         troubles += [f"topic {name} takes no waiting messages: {each.trouble}" for name, each in self._targets.items()]
         return PartitionStatus(
@@ -408,4 +479,6 @@ class PartitionOwner:
             takeover_ms=self.takeover_ms,
             counts=[(topic, owner, count) for (topic, owner), count in self.cache.counts.most_common(1000) if count],
             troubles=troubles,
+            undecided=self.cache.undecided,
+            undecided_ms=max(0, now_ms - oldest) if oldest is not None else 0,
         )

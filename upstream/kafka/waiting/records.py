@@ -17,7 +17,9 @@ _SIZE = struct.Struct(">BI")
 DELIVERED = "delivered"
 CANCELLED = "cancelled"
 REFUSED = "refused"
-"""Outcomes of an ended message: in its topic, cancelled, or in the dead-letter topic of its target."""
+COMMITTED = "committed"
+ROLLED_BACK = "rolled back"
+"""Outcomes of an ended message: in its topic, cancelled, in the dead-letter topic of its target; of a half decided."""
 MOVED = "moved"
 TOO_LATE = "too late"
 UNKNOWN_ID = "unknown"
@@ -39,6 +41,9 @@ class KeyState(IntEnum):
     ENDED = 1
     REQUEST = 2
     REPEAT = 3
+    HALF = 4
+    DISCARDED = 5
+    CHECKS = 6
 
 
 class Identity(NamedTuple):
@@ -72,17 +77,35 @@ def parse_key(key: bytes | None) -> tuple[Identity, bool]:
     return Identity(str(topic), str(principal), str(name)), bool(rest)
 
 
+class WaitingHalf(NamedTuple):
+    """What makes a waiting message one of a transaction.
+
+    Attributes:
+        group: Its producer group.
+        state: "undecided", "discarded", or "committed" while the delay that its commit began runs.
+        deliver_at_ms, delay_ms: When a commit delivers it; 0, 0: at once.
+        immunity_ms: Age at its first check, if its producer asked for one; -1: as configured.
+    """
+
+    group: str
+    state: str = "undecided"
+    deliver_at_ms: int = 0
+    delay_ms: int = 0
+    immunity_ms: int = -1
+
+
 class WaitingRecord(NamedTuple):
     """A message that waits.
 
     Attributes:
-        due_ms: Wall clock, ms since the epoch.
+        due_ms: Wall clock, ms since the epoch; of a half its first check, of a discarded one when that was.
         partition: Of its target topic; None: by the key.
         key, body, headers: Of the record that is delivered.
         kind: "timer", "level" or "loop", for listings.
         loop: The id of the pending occurrence of a delay message of DDMQ's; "": it is none.
         owned: The owner wrote it: a move, or a loop's next occurrence.
         at_ms: When it was first written.
+        half: Of a message in a transaction.
     """
 
     due_ms: int
@@ -94,13 +117,22 @@ class WaitingRecord(NamedTuple):
     loop: str = ""
     owned: bool = False
     at_ms: int = 0
+    half: WaitingHalf | None = None
 
 
 class EndedMessage(NamedTuple):
-    """How a message ended, and when."""
+    """How a message ended, and when; `group` is the producer group of a half."""
 
     outcome: str
     at_ms: int
+    group: str = ""
+
+
+class HalfChecks(NamedTuple):
+    """How often a half was checked, and when it may be again; a record of its own beside the half."""
+
+    times: int
+    next_ms: int
 
 
 class WaitingRequest(NamedTuple):
@@ -110,7 +142,32 @@ class WaitingRequest(NamedTuple):
     due_ms: int = 0
 
 
-Content = WaitingRecord | EndedMessage | WaitingRequest
+class HalfDecision(NamedTuple):
+    """What is to become of a half.
+
+    Attributes:
+        request: Names it in its answer.
+        state: "commit", "rollback", "unknown", or "resume" for a discarded one.
+        group: The producer group that decides; "": an operator, who may decide any.
+        principal: Who asks; "": everybody's halves.
+        from_check: It answers a check.
+    """
+
+    request: str
+    state: str
+    group: str = ""
+    principal: str = ""
+    from_check: bool = False
+
+
+Content = WaitingRecord | EndedMessage | WaitingRequest | HalfChecks | HalfDecision
+_KINDS: dict[str, type[EndedMessage] | type[WaitingRequest] | type[HalfChecks] | type[HalfDecision]] = {
+    "ended": EndedMessage,
+    "request": WaitingRequest,
+    "checks": HalfChecks,
+    "decision": HalfDecision,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
 def encode(content: Content) -> bytes:
@@ -121,11 +178,10 @@ def encode(content: Content) -> bytes:
         body = facts.pop("body")
         facts["key"] = _text(content.key)
         facts["headers"] = [[name, _text(value)] for name, value in content.headers]
+        facts["half"] = content.half and content.half._asdict()
         facts["what"] = "waiting"
-    elif isinstance(content, EndedMessage):
-        facts = {**content._asdict(), "what": "ended"}
     else:
-        facts = {**content._asdict(), "what": "request"}
+        facts = {**content._asdict(), "what": _NAMES[type(content)]}
     head = json.dumps(facts, separators=(",", ":")).encode()
     return b"".join((_SIZE.pack(VERSION, len(head)), head, body))
 
@@ -137,11 +193,11 @@ def decode(value: bytes) -> Content:
         if version > VERSION:
             raise NewerRecord(f"version {version}")
         facts = json.loads(value[_SIZE.size : _SIZE.size + size])
-        what = facts.pop("what")
-        if what == "ended":
-            return EndedMessage(**facts)
-        if what == "request":
-            return WaitingRequest(**facts)
+        kind = _KINDS.get(facts.pop("what"))
+        if kind is not None:
+            return kind(**facts)
+        half = facts.pop("half", None)
+        facts["half"] = None if half is None else WaitingHalf(**half)
         facts["key"] = _bytes(facts["key"])
         facts["headers"] = tuple((name, _bytes(text)) for name, text in facts["headers"])
         return WaitingRecord(body=value[_SIZE.size + size :], **facts)
@@ -167,6 +223,7 @@ class PartitionStatus(NamedTuple):
         takeover_ms: How long the last takeover took.
         counts: Of each topic and principal how many wait.
         troubles: Sentences.
+        undecided, undecided_ms: Halves among them, and the age of the oldest.
     """
 
     partition: int
@@ -178,6 +235,8 @@ class PartitionStatus(NamedTuple):
     takeover_ms: int
     counts: list[tuple[str, str, int]]
     troubles: list[str]
+    undecided: int = 0
+    undecided_ms: int = 0
 
 
 def encode_status(status: PartitionStatus) -> bytes:

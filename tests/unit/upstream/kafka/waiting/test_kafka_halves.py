@@ -1,0 +1,244 @@
+"""Halves on Kafka: invisible until committed, decided once, checked until they are decided, whoever owns them."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from broker.transaction.settings import CheckSettings
+from tests.waiting_world import WaitingWorld
+from upstream.kafka.waiting.cluster import WaitingRefused
+from upstream.kafka.waiting.records import Identity
+
+
+def test_half_is_delivered_by_its_commit_alone() -> None:
+    """At once, by any node; a rolled-back one never is, and each decision has an answer."""
+    world = WaitingWorld(nodes=2)
+    world.settle()
+    for name in ("a", "b", "c"):
+        world.nodes[0].half(name)
+    world.run(2)
+    assert world.delivered() == {}
+    first, second = world.nodes
+    outcomes = [first.decide("a", "commit"), second.decide("b", "rollback"), second.decide("c", "unknown")]
+    world.run(0.5)
+    assert (outcomes, list(world.delivered())) == ([["ok"], ["ok"], ["ok"]], ["a"])
+    again = [
+        second.decide("a", "commit"), first.decide("a", "rollback"), first.decide("b", "rollback"),
+        first.decide("b", "commit"), first.decide("never", "commit"), first.decide("c", "commit", group="other"),
+    ]  # fmt: skip
+    world.run(30)
+    assert again == [
+        ["already_same"], ["already_other"], ["already_same"], ["already_other"], ["unknown_handle"], ["wrong_group"],
+    ]  # fmt: skip
+    assert {name: len(moments) for name, moments in world.delivered().items()} == {"a": 1}
+
+
+def test_delay_begins_with_the_commit() -> None:
+    """A delay runs from it, a moment that is over is now; it is committed meanwhile."""
+    world = WaitingWorld()
+    world.settle()
+    node = world.nodes[0]
+    node.half("delayed", delay_ms=3_000)
+    node.half("over", deliver_at_ms=world.now_ms + 1_000)
+    world.run(2)
+    committed_ms = world.now_ms
+    outcomes = [node.decide("delayed", "commit"), node.decide("over", "commit")]
+    world.run(1)
+    outcomes += [node.decide("delayed", "rollback"), node.ask("over")]
+    world.run(5)
+    assert outcomes == [["ok"], ["ok"], ["already_other"], ["too late"]]
+    assert 3_000 <= world.delivered()["delayed"][0] - committed_ms <= 3_300
+    assert world.delivered()["over"][0] - committed_ms <= 300
+    late = [node.decide("delayed", "commit"), node.decide("delayed", "rollback")]
+    world.run(1)
+    assert late == [["already_same"], ["already_other"]]
+
+
+def test_half_is_not_cancelled_as_a_timer() -> None:
+    """Only its producers decide it."""
+    world = WaitingWorld()
+    world.settle()
+    world.nodes[0].half("a")
+    world.run(1)
+    outcomes = [world.nodes[0].ask("a"), world.nodes[0].ask("a", world.now_ms + 1_000)]
+    world.run(3)
+    assert (outcomes, world.delivered()) == ([["unknown"], ["unknown"]], {})
+
+
+def test_checks_are_handed_out_by_the_owner_until_the_half_is_decided() -> None:
+    """First after the timeout, then once in each interval, numbered; a fetch that waits is woken."""
+    world = WaitingWorld(partitions=1)
+    world.settle()
+    node = world.nodes[0]
+    node.half("a")
+    node.half("mine", group="other")
+    woken: list[int] = []
+    undo = node.waiting.on_checks("shop", lambda: woken.append(world.now_ms))
+    world.run(5)
+    assert (node.checks(), woken) == ([], [])
+    world.run(1.5)
+    assert woken
+    undo()
+    assert (node.checks(), node.checks()) == ([("a", 1)], [])
+    world.run(29)
+    assert node.checks() == []
+    world.run(2)
+    assert node.checks() == [("a", 2)]
+    done = node.decide("a", "commit", from_check=True)
+    world.run(60)
+    assert (done, node.checks(), node.checks("other")) == (["ok"], [], [("mine", 1)])
+
+
+def test_check_that_no_producer_got_does_not_count() -> None:
+    """It is due again at once, with the same number."""
+    world = WaitingWorld(partitions=1)
+    world.settle()
+    node = world.nodes[0]
+    node.half("a")
+    world.run(8)
+    [check] = node.waiting.fetch_checks("shop", 10, "")
+    world.run(1)
+    node.waiting.give_back(check)
+    world.run(1)
+    assert node.checks() == [("a", 1)]
+
+
+def test_counts_of_checks_survive_a_takeover() -> None:
+    """The next owner goes on counting; a check whose count was not written may be repeated."""
+    world = WaitingWorld(partitions=1)
+    world.settle()
+    world.nodes[0].half("a")
+    world.run(7)
+    assert world.nodes[0].checks() == [("a", 1)]
+    world.run(1)
+    world.nodes[0].kill()
+    world.start("n1")
+    world.settle()
+    world.run(30)
+    assert world.nodes[0].checks() == [("a", 2)]
+
+
+@pytest.mark.parametrize(
+    "settings", [CheckSettings(checks_max=2, interval_ms=2_000), CheckSettings(age_seconds_max=12)]
+)
+def test_half_that_nobody_decides_is_discarded_and_decided_by_an_operator(settings: CheckSettings) -> None:
+    """After its checks or its age; its producers hear that, an operator resumes, commits or rolls back."""
+    world = WaitingWorld(partitions=1)
+    world.settle()
+    node = world.nodes[0]
+    node.waiting.checks = settings
+    for name in ("a", "b", "c"):
+        node.half(name)
+    for _ in range(20):
+        world.run(1)
+        node.checks()
+    outcomes = [node.decide(name, "commit") for name in ("a", "b", "c")]
+    world.run(1)
+    assert outcomes == [["discarded"]] * 3
+    node.waiting.checks = CheckSettings()
+    operator = [
+        node.decide(name, state, group="") for name, state in (("a", "commit"), ("b", "rollback"), ("c", "resume"))
+    ]
+    world.run(1)
+    assert (operator, list(world.delivered())) == ([["ok"]] * 3, ["a"])
+    world.run(31)
+    assert node.checks() == [("c", 1)]
+    [status] = node.waiting.partitions()
+    assert (status.undecided, status.pending) == (1, 1)
+
+
+def test_half_that_asks_for_its_own_time_is_decided_by_a_check_after_it() -> None:
+    """As with the embedded broker."""
+    world = WaitingWorld(partitions=1)
+    world.settle()
+    node = world.nodes[0]
+    node.half("a", immunity_ms=1_000)
+    world.run(3)
+    late, check = node.decide("a", "commit"), node.decide("a", "commit", from_check=True)
+    world.run(1)
+    assert (late, check, list(world.delivered())) == (["too_late"], ["ok"], ["a"])
+
+
+def test_principals_decide_and_fetch_their_own_halves() -> None:
+    """Another's half is unknown to them; without sign-in a half is everybody's."""
+    world = WaitingWorld(partitions=1)
+    world.settle()
+    node = world.nodes[0]
+    node.half("a")
+    world.run(7)
+    waiting = node.waiting
+    assert Identity("orders", "", "a").key("checks") == b'["orders","","a","checks"]'
+    outcome = node.decide("a", "commit", principal="anna")
+    assert node.checks(principal="anna") == [("a", 1)]
+    world.run(1)
+    assert (outcome, waiting.pending("orders")) == (["ok"], 0)
+
+
+def test_commit_to_a_topic_that_refuses_holds_up_nobody() -> None:
+    """The decision is answered, the message becomes a dead letter, others are delivered."""
+    world = WaitingWorld(partitions=1)
+    world.kafka.partitions("orders.WAITING.DLQ", 1)
+    world.kafka.limits["orders"] = 5
+    world.settle()
+    node = world.nodes[0]
+    node.half("much too large")
+    node.half("a")
+    node.add("event", world.now_ms + 1_000, topic="events")
+    world.run(1)
+    outcomes = [node.decide("much too large", "commit"), node.decide("a", "commit")]
+    world.run(20)
+    assert outcomes == [["ok"], ["ok"]]
+    assert list(world.delivered()) == ["a"]
+    assert list(world.delivered("orders.WAITING.DLQ")) == ["much too large"]
+    assert list(world.delivered("events")) == ["event"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_seeds_of_transactions(seed: int) -> None:
+    """Three nodes that are killed, cut off and started again: no half is lost, seen twice, or against its decision."""
+    world = WaitingWorld(seed, nodes=3, partitions=4)
+    drawn = world.random
+    world.settle()
+    decided: dict[str, tuple[str, list[str]]] = {}
+    number, cut = 0, None
+    for round_ in range(50):
+        for _ in range(drawn.randint(0, 4)):
+            node = drawn.choice([each for each in world.nodes if each is not cut])
+            with contextlib.suppress(WaitingRefused):
+                node.half(f"h{number}", delay_ms=drawn.choice((0, 0, 2_000)))
+            number += 1
+        for name in [each for each in world.added if each not in decided]:
+            if drawn.random() < 0.4:
+                state = drawn.choice(("commit", "rollback"))
+                decided[name] = state, drawn.choice(world.nodes).decide(name, state)
+        world.run(drawn.uniform(0.05, 1.0))
+        if cut is not None and drawn.random() < 0.2:
+            cut.client.link.heal()
+            cut = None
+        elif cut is None and drawn.random() < 0.1:
+            cut = drawn.choice(world.nodes)
+            cut.client.link.cut()
+        if drawn.random() < 0.05 and len(world.nodes) > 2:
+            victim = drawn.choice(world.nodes)
+            victim.kill()
+            cut = None if victim is cut else cut
+            world.start(f"again{round_}")
+    if cut is not None:
+        cut.client.link.heal()
+    world.run(40)
+    # What was answered "unknown" is asked again, and the checks ask for the rest.
+    for _ in range(3):
+        for name in world.added:
+            state, outcome = decided.get(name, ("rollback", []))
+            if outcome not in (["ok"], ["already_same"]):
+                decided[name] = state, world.nodes[0].decide(name, state, from_check=True)
+        world.run(10)
+    delivered = world.delivered()
+    assert [name for name, moments in delivered.items() if len(moments) > 1] == [], "twice"
+    for name in world.added:
+        state, outcome = decided[name]
+        assert outcome in (["ok"], ["already_same"]), (name, state, outcome)
+        assert (name in delivered) is (state == "commit"), (name, state)
+    assert sum(each.undecided for each in world.nodes[0].waiting.partitions()) == 0
