@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pyddmq import idl
@@ -80,8 +80,8 @@ class Sending:
         """Make what sends."""
         raise NotImplementedError
 
-    def _new_connection(self) -> Any:
-        return self._connection_class(self.address, getattr(self._idl, self._service), **self._network)
+    def _new_connection(self, address: str = "") -> Any:
+        return self._connection_class(address or self.address, getattr(self._idl, self._service), **self._network)
 
 
 class TransactionSending(Sending, Generic[L]):
@@ -112,6 +112,7 @@ class TransactionSending(Sending, Generic[L]):
         check_batch_size: int = 16,
         check_linger_ms: int = 15_000,
         on_check_error: Callable[[Exception], None] | None = None,
+        nodes: Sequence[str] = (),
     ) -> None:
         """Set up; `start` opens the connection for checks, the first send the other one.
 
@@ -135,6 +136,8 @@ class TransactionSending(Sending, Generic[L]):
             check_linger_ms: How long a fetch waits at the node.
             on_check_error: Called for each fetch that failed, in the background; the next one follows after a pause of
                 0.1 to 5 s.
+            nodes: Addresses of the other nodes over the same Kafka cluster: each checks the transactions of its own
+                partitions, so this producer fetches from all. Sends go to `address`.
 
         Raises:
             ClientMisuse: A malformed address, no group, unknown protocol, or a number out of range.
@@ -153,11 +156,14 @@ class TransactionSending(Sending, Generic[L]):
             in_flight_max=in_flight_max,
         )
         self.group = group
-        self._checks = ProducerGroupChecks(
-            self._idl, group, batch_size=check_batch_size, linger_ms=check_linger_ms, on_error=on_check_error
-        )
-        self._begin_checks(listener)
+        checks = [
+            (each, ProducerGroupChecks(
+                self._idl, group, batch_size=check_batch_size, linger_ms=check_linger_ms, on_error=on_check_error
+            ))
+            for each in dict.fromkeys((address, *nodes))
+        ]  # fmt: skip
+        self._begin_checks(listener, [(self._new_connection(each), made) for each, made in checks])
 
-    def _begin_checks(self, listener: L) -> None:
-        """Make what answers checks."""
+    def _begin_checks(self, listener: L, checks: Sequence[tuple[Any, ProducerGroupChecks]]) -> None:
+        """Make what answers checks, over a connection to each node."""
         raise NotImplementedError

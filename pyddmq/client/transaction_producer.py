@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
 from pyddmq.client.calls import run_now
@@ -43,30 +44,33 @@ class CheckThread:
         connection: Its own; nobody else uses it.
         checks: What is asked and answered.
         listener: Knows what became of transactions.
+        closing: Set when no more is to be fetched; all threads of a producer share it.
     """
 
-    def __init__(self, connection: Connection, checks: ProducerGroupChecks, listener: AtOnce) -> None:
+    def __init__(
+        self, connection: Connection, checks: ProducerGroupChecks, listener: AtOnce, closing: threading.Event
+    ) -> None:
         self._connection = connection
         self._checks = checks
         self._listener = listener
-        self._closing = threading.Event()
+        self._closing = closing
         self._thread = threading.Thread(target=self._run, name=f"checks-of-{checks.group}", daemon=True)
 
     def start(self) -> None:
         """Begin to fetch."""
         self._thread.start()
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller is the listener."""
+        return threading.current_thread() is self._thread
+
     def close(self, timeout_seconds: float) -> bool:
         """Fetch no more, tell what has been answered, and wait for the thread.
 
         Returns:
             Whether it has ended in time; a listener that is still at work is left alone.
-
-        Raises:
-            ClientMisuse: Called by the listener itself.
         """
-        if threading.current_thread() is self._thread:
-            raise ClientMisuse("a listener cannot close its own producer; close it from another thread")
         self._closing.set()
         for _ in range(max(1, round(timeout_seconds / _CLOSE_STEP_SECONDS))):
             if self._checks.is_fetching:
@@ -95,16 +99,21 @@ class TransactionProducer(TransactionSending[TransactionListener], Producer):
     one has died. Threads may share it: `execute` runs in the thread that sends, `check` in the background.
     """
 
-    def _begin_checks(self, listener: TransactionListener) -> None:
+    def _begin_checks(
+        self, listener: TransactionListener, checks: Sequence[tuple[Connection, ProducerGroupChecks]]
+    ) -> None:
         self._listener = AtOnce(listener)
-        self._thread = CheckThread(self._new_connection(), self._checks, self._listener)
+        closing = threading.Event()
+        self._threads = [CheckThread(connection, each, self._listener, closing) for connection, each in checks]
+        self._checks_end = closing
         self._started = threading.Event()
 
     def start(self) -> None:
         """Begin to answer checks; harmless the second time."""
         if not self._started.is_set():
             self._started.set()
-            self._thread.start()
+            for each in self._threads:
+                each.start()
 
     def send_in_transaction(
         self, message: OutgoingMessage, arg: Any = None, *, timeout_ms: int | None = None
@@ -138,13 +147,17 @@ class TransactionProducer(TransactionSending[TransactionListener], Producer):
         return self._call(request)
 
     def close(self) -> None:
-        """End the background thread, once the check it is at has been answered, and close both connections.
+        """End the background threads, once the checks they are at have been answered, and close all connections.
 
         Raises:
             ClientMisuse: Called from `check`.
         """
+        if any(each.is_current for each in self._threads):
+            raise ClientMisuse("a listener cannot close its own producer; close it from another thread")
+        self._checks_end.set()
         if self._started.is_set():
-            self._thread.close(CLOSE_SECONDS)
+            for each in self._threads:
+                each.close(CLOSE_SECONDS)
         super().close()
 
     def __enter__(self) -> Self:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
 from pyddmq.client.aio.async_connection import AsyncConnection
 from pyddmq.client.aio.async_producer import AsyncProducer
-from pyddmq.client.checks import CLOSE_SECONDS, run_transaction
+from pyddmq.client.checks import CLOSE_SECONDS, ProducerGroupChecks, run_transaction
 from pyddmq.client.errors import ClientMisuse
 from pyddmq.client.requests import NodeRequest
 from pyddmq.client.sends import OutgoingMessage
@@ -24,19 +25,22 @@ class AsyncTransactionProducer(TransactionSending[AsyncTransactionListener], Asy
     Transactions of several tasks are under way together.
     """
 
-    def _begin_checks(self, listener: AsyncTransactionListener) -> None:
+    def _begin_checks(
+        self, listener: AsyncTransactionListener, checks: Sequence[tuple[AsyncConnection, ProducerGroupChecks]]
+    ) -> None:
         self._listener = listener
-        self._check_connection: AsyncConnection = self._new_connection()
+        self._checks = checks
         self._closing = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Begin to answer checks; harmless the second time. Raises ClientMisuse: it belongs to another event loop."""
         loop = self._check_loop()
-        if self._task is None and not self._closing.is_set():
-            self._task = loop.create_task(
-                self._checks.run(self._check_connection, self._listener, self._pause, self._closing.is_set)
-            )
+        if not self._tasks and not self._closing.is_set():
+            self._tasks = [
+                loop.create_task(each.run(connection, self._listener, self._pause, self._closing.is_set))
+                for connection, each in self._checks
+            ]
 
     async def send_in_transaction(
         self, message: OutgoingMessage, arg: Any = None, *, timeout_ms: int | None = None
@@ -66,22 +70,23 @@ class AsyncTransactionProducer(TransactionSending[AsyncTransactionListener], Asy
         return await (await self._submit(request))
 
     async def close(self) -> None:
-        """End the task that answers checks, once the one it is at has been answered, and close both connections.
+        """End the tasks that answer checks, once the ones they are at have been answered, and close all connections.
 
         Raises:
             ClientMisuse: Called from `check`.
         """
-        task = self._task
-        if task is not None and asyncio.current_task() is task:
+        if asyncio.current_task() in self._tasks:
             raise ClientMisuse("a listener cannot close its own producer; close it from another task")
         self._closing.set()
-        if task is not None:
-            if self._checks.is_fetching:
-                self._check_connection.close()
-            _, late = await asyncio.wait([task], timeout=CLOSE_SECONDS)
-            for each in late:
-                each.cancel()
-        await self._check_connection.end()
+        if self._tasks:
+            for connection, each in self._checks:
+                if each.is_fetching:
+                    connection.close()
+            _, late = await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
+            for task in late:
+                task.cancel()
+        for connection, _ in self._checks:
+            await connection.end()
         await super().close()
 
     async def __aenter__(self) -> Self:
