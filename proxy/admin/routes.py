@@ -47,6 +47,7 @@ from proxy.operate.views.audit import AuditAnswer
 from proxy.operate.views.dead_letters import DeadLetterGroupsAnswer
 from proxy.operate.views.errors import ErrorAnswer, ErrorView
 from proxy.operate.views.groups import GroupsAnswer, StuckAnswer
+from proxy.operate.views.waiting import TransactionsAnswer
 from upstream.views import GroupView
 
 # Paths and parameters that an earlier version had: each is refused with a sentence that names its replacement.
@@ -391,7 +392,12 @@ class Routes:
         except ValueError as error:
             raise web.HTTPBadRequest(text=str(error)) from error
         now_ms = self._node.clock.wall_ms()
-        return await self._searched(request, lambda: run_async(transactions.search(node, asked, now_ms=now_ms)))
+
+        async def search() -> TransactionsAnswer:
+            found = self._node.waiting_in_kafka.transactions(asked, now_ms)
+            return await run_async(transactions.search(node, asked, now_ms=now_ms)) if found is None else found
+
+        return await self._searched(request, search)
 
     async def _timers(self, request: web.Request) -> web.Response:
         if topic := request.query.get("topic"):

@@ -48,6 +48,7 @@ from proxy.services.access.sign_in import SignIn
 from proxy.services.consumer_service import ConsumerService
 from proxy.services.delay_service import DelayService
 from proxy.services.fetch_service import FetchService
+from proxy.services.kafka.halves import KafkaHalves
 from proxy.services.keyed_sends import KeyedSends
 from proxy.services.limited_sends import LimitedSends
 from proxy.services.message_checks import MessageChecks
@@ -304,6 +305,8 @@ def producer_handlers(parts: Parts, *, state: Callable[[], str]) -> tuple[dict[s
         publishing,
         keyed,
         limited,
+        halves=KafkaHalves(parts.kafka.waiting, runtime.clock),
+        kafka=kafka,
         guard=guard,
         runtime=runtime,
         state=state,

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import structlog
 
 from broker.runtime.bundle import Runtime
+from broker.transaction.settings import CheckSettings
 from conf import Config, GroupConfig
 from conf.secrets import SecretUnreadable
 from conf.sections.kafka import KafkaClusterConfig
@@ -108,6 +109,11 @@ class KafkaClients:
                 continue
             self.waiting[name] = made
             made.start()
+
+    def configure_checks(self, settings: CheckSettings) -> None:
+        """Bring into force when half messages on Kafka are checked and given up."""
+        for each in self.waiting.values():
+            each.checks = settings
 
     def waiting_troubles(self) -> dict[str, list[str]]:
         """Return what is wrong with messages that wait, by cluster."""

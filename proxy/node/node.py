@@ -396,6 +396,7 @@ class Node(Parts, CommitDriver):
         # Of a cluster in memory the caches are, too.
         folder = "" if self.seams.kafka is not None else f"{self.config.node.data}/pyddmq/waiting"
         self.kafka.start_waiting(self.config, lambda: store.unique_keys.take(1, clock.wall_ms())[0], folder)
+        self.kafka.configure_checks(check_settings(self.config.node))
 
     def _starting_groups(self) -> Generator[None, None, None]:
         """Make and start all groups, with a step for about QUEUES_AT_ONCE queues."""
@@ -425,6 +426,7 @@ class Node(Parts, CommitDriver):
         if retention_limits(node) != self.opened.retaining.waiting:
             self.opened.retaining.change(retention_limits(node))
         self.transactions.settings = check_settings(node)
+        self.kafka.configure_checks(check_settings(node))
         for server in self.servers:
             server.limits = server_limits(node, self.seams)
         self.budget.configure(node.memory_max)

@@ -202,7 +202,7 @@ class DelayService:
             hash_id=0,
             tags=message["tags"].encode() if message.get("tags") else None,
             # Where its partitions need not be known: a cancel has none.
-            partition_id=-1 if self._checks.is_in_kafka(topic) else 0,
+            partition_id=0 if self._checks.cluster_of(topic) is None else -1,
             body=memoryview(message.get("body", b"")),
             version=None,
             properties=_encoded(properties),

@@ -173,7 +173,6 @@ class MessageChecks:
                 port = self._new_port(topic)
             queues = port.queue_count
             if isinstance(port, KafkaPort):
-                _check_kafka(port, transactional=transactional)
                 queue_id = port.place(partition_id, hash_id, self._random)
             elif partition_id >= 0:
                 queue_id = partition_id % queues
@@ -239,6 +238,12 @@ class MessageChecks:
                 waiting[place] = 0 if level else int(find_property(delayed.properties, b"TIMER_OUT_MS") or 0)
         return waiting
 
+    def half_delay(self, delay_level: int, deliver_at_ms: int, delay_ms: int) -> tuple[int, int]:
+        """Return the moment and the delay that a commit begins, ms; 0, 0: none. A level wins, then a moment (D32)."""
+        if delay_level:
+            return 0, self._delayed.levels.ms(delay_level)
+        return deliver_at_ms, 0 if deliver_at_ms else delay_ms
+
     def dues_ms(self, delays: Iterable[Delay]) -> list[int]:
         """Return when messages that are to wait are due, by now; ms since the epoch."""
         now_ms = self._clock.wall_ms()
@@ -248,9 +253,10 @@ class MessageChecks:
             for level, deliver_at_ms, delay_ms in delays
         ]
 
-    def is_in_kafka(self, topic: bytes) -> bool:
-        """Whether a published topic is in Kafka."""
-        return isinstance(self._ports.get(topic), KafkaPort)
+    def cluster_of(self, topic: bytes) -> str | None:
+        """Return the Kafka cluster of a published topic; None: it is not in Kafka."""
+        port = self._ports.get(topic)
+        return port.cluster if isinstance(port, KafkaPort) else None
 
     @property
     def now_ms(self) -> int:
@@ -315,13 +321,6 @@ class MessageChecks:
             why = f"no topic {text!r}; add it under topics in the configuration"
             return Refusal(ResultCode.FAIL_TOPIC_NOT_EXIST, why)
         return Refusal(ResultCode.FAIL_TOPIC_NOT_ALLOWED, why)
-
-
-def _check_kafka(port: KafkaPort, *, transactional: bool) -> None:
-    """Check that a message is of a kind that a topic of Kafka takes. Raises Refusal."""
-    if transactional:
-        text = f"topic {port.topic.name} is in Kafka, and transactions on Kafka topics are not supported yet"
-        raise Refusal(ResultCode.FAIL_ILLEGAL_MSG, text)
 
 
 def _mixed_refusal() -> Refusal:

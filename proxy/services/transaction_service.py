@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 
+from broker.deduplication.deduplication import NumberedRun
 from broker.errors import StoreError
 from broker.format.properties import is_system_property, parse_properties
 from broker.log.put import LogPosition, Put
@@ -29,6 +30,9 @@ from proxy.port.server import Handler
 from proxy.services.access.guard import Guard, owner_of
 from proxy.services.client_counts import HalfCount
 from proxy.services.encoders import Refused, Stored
+from proxy.services.kafka.halves import KafkaHalves
+from proxy.services.kafka.ports import KafkaPort
+from proxy.services.kafka.sends import KafkaSends
 from proxy.services.keyed_sends import Again, KeyedSends
 from proxy.services.limited_sends import LimitedSends
 from proxy.services.message_checks import MessageChecks, give_tokens_back, store_refusal
@@ -50,8 +54,10 @@ from proxy.wire.transactions import (
     scan_fetch_checks,
     scan_half,
 )
+from proxy.wire.values import SendMessage
 from pyddmq.codes import Repeat, ResultCode
 from upstream.budget import Pressure
+from upstream.kafka.waiting.records import WaitingHalf
 
 FETCHES_REFUSED = declare(
     "pyddmq_check_fetches_refused_total",
@@ -83,6 +89,9 @@ _CODES = {
 }
 _STATES = {int(state): state for state in State}
 
+_Check = tuple[CheckRow, Callable[[], None], int]
+"""A check as its producer gets it, what gives it back, and its size in bytes."""
+
 
 class TransactionService:
     """The handlers of the producer port that have to do with transactions.
@@ -93,6 +102,8 @@ class TransactionService:
         publishing: Stores and answers.
         keyed: Knows what was sent before.
         limited: The sends that wait for a second try.
+        halves: Those of Kafka's topics.
+        kafka: Takes these; None where the configuration has no cluster.
         guard: Looks at rights, where there are rules.
         runtime: Runs what is later, as the end of a linger; counts.
         state: The node's state: "ready", "draining" or "failed".
@@ -110,6 +121,8 @@ class TransactionService:
         keyed: KeyedSends,
         limited: LimitedSends,
         *,
+        halves: KafkaHalves,
+        kafka: KafkaSends | None = None,
         guard: Guard,
         runtime: Runtime,
         state: Callable[[], str],
@@ -121,6 +134,8 @@ class TransactionService:
         self._publishing = publishing
         self._keyed = keyed
         self._limited = limited
+        self._halves = halves
+        self._kafka = kafka
         self._guard = guard
         self._scheduler = runtime.scheduler
         self._metrics = runtime.metrics
@@ -166,13 +181,18 @@ class TransactionService:
                 self._guard.half(connection, request)
                 self._guard.numbers(connection, "sendHalfSync", key)
             _check_group(request.group)
+            if self._is_under_way(key, connection, call, request, slot):
+                return
             if key is not None:
                 judged = self._keyed.judge([key])
                 if judged.places:
-                    encode = partial(self._stored_again, request.message.key)
+                    encode = partial(self._stored_again, request.message, owner_of(connection))
                     self._keyed.answer(connection, call, [key], judged, encode, refused=refused, slot=slot)
                     return
             self._checks.check([request.message], puts, ports, transactional=True, keyed=judged is not None)
+            if isinstance(ports[0], KafkaPort):
+                self._to_kafka(puts[0], ports[0], request, connection, call, judged, slot)
+                return
             self._make_half(puts, ports, request, owner_of(connection))
             stored: Stored = partial(self._stored, request.message.key, ports[0].topic.name)
             positions = self._append(puts, ports, connection, call, stored, slot)
@@ -185,6 +205,51 @@ class TransactionService:
                 again and self._limited.wait(refusal, connection, call, timeout_ms=timeout_ms, slot=slot, again=retry)
             ):
                 self._publishing.refuse(connection, call, refusal, 1, refused, slot=slot)
+
+    def _is_under_way(
+        self, key: bytes | None, connection: Connection, call: Call, request: HalfCall, slot: ReplySlot | None
+    ) -> bool:
+        """Have a half that is on its way to Kafka already taken again when that is decided; False: it is not."""
+        return (
+            key is not None
+            and self._kafka is not None
+            and self._kafka.wait(
+                [key],
+                connection,
+                call,
+                timeout_ms=request.timeout_ms,
+                slot=slot,
+                again=lambda place: self._half(connection, call, request, place),
+            )
+        )
+
+    def _to_kafka(  # noqa: PLR0917 - what was found out of one half
+        self,
+        put: Put,
+        port: KafkaPort,
+        request: HalfCall,
+        connection: Connection,
+        call: Call,
+        judged: NumberedRun | None,
+        slot: ReplySlot | None,
+    ) -> None:
+        """Send a half to the waiting topic. Raises Refusal; its token is given back."""
+        assert self._kafka is not None, "a port of Kafka's has a cluster"
+        message, owner = request.message, owner_of(connection)
+        deliver_at_ms, delay_ms = self._checks.half_delay(
+            message.delay_level or 0, message.deliver_at_ms or 0, message.delay_ms or 0
+        )
+        half = WaitingHalf(request.group, deliver_at_ms=deliver_at_ms, delay_ms=delay_ms)
+        try:
+            put, waits = self._halves.half(put, port, half, owner)
+        except Refusal:
+            give_tokens_back([port])
+            raise
+        stored = partial(self._stored_in_kafka, message.key, port, owner)
+        self._kafka.append(
+            [put], [waits], connection, call, stored=stored, judged=judged, timeout_ms=request.timeout_ms, slot=slot,
+            refused=encode_half_reply,
+        )  # fmt: skip
 
     def _append(  # noqa: PLR0917 - what was found out of one half
         self,
@@ -243,13 +308,33 @@ class TransactionService:
             offset=position.offset,
         )
 
-    def _stored_again(self, key: bytes | None, call: Call, again: Sequence[Again], repeat: Repeat) -> bytes:
+    def _stored_in_kafka(
+        self, key: bytes | None, port: KafkaPort, owner: str | None, call: Call, positions: Sequence[LogPosition]
+    ) -> bytes:
+        """Without an offset: where it waits is of no use to a producer."""
+        topic, transaction_id = port.topic.name, positions[0].unique_key.decode()
+        self._metrics.counter(HALVES, topic).add()
+        return encode_half_reply(
+            call,
+            ResultCode.OK,
+            "OK",
+            key=key.decode() if key else None,
+            transaction_id=transaction_id,
+            handle=self._halves.handle(port.cluster, topic, owner, transaction_id),
+        )
+
+    def _stored_again(
+        self, message: SendMessage, owner: str | None, call: Call, again: Sequence[Again], repeat: Repeat
+    ) -> bytes:
         """Answer a half that was answered before, or should have been."""
         [(unique_key, entry, _)] = again
         handle = offset = None
+        key, cluster = message.key, self._checks.cluster_of(message.topic)
         if entry is not None and entry.topic == HALF_NAME:
             offset = entry.queue_offset
             handle = self._transactions.handle_of(LogPosition(entry.queue_id, offset, entry.physical, unique_key))
+        elif cluster is not None:
+            handle = self._halves.handle(cluster, message.topic.decode(), owner, unique_key.decode())
         return encode_half_reply(
             call,
             ResultCode.OK,
@@ -294,6 +379,12 @@ class TransactionService:
     def _end(
         self, request: EndRequest, group: str, state: State, owner: str | None, done: Callable[[EndOutcome], None]
     ) -> None:
+        named = self._halves.named(request.handle)
+        if named is not None:
+            self._halves.end(
+                named, state, group=group, owner=owner, from_check=request.from_check, done=partial(self._count, done)
+            )
+            return
         self._transactions.end(
             request.handle,
             group=group,
@@ -303,6 +394,12 @@ class TransactionService:
             remark=request.remark,
             done=done,
         )
+
+    def _count(self, done: Callable[[EndOutcome], None], outcome: EndOutcome) -> None:
+        """Count a decision that was refused, as the broker does of its own."""
+        if not outcome.resolved:
+            self._metrics.counter(counted.REFUSED, outcome.end.value).add()
+        done(outcome)
 
     def _take(self, answer: EndRequest, group: str, owner: str | None) -> None:
         """Take an answer that rides on a fetch; one that cannot count is counted and fails nothing (as D13)."""
@@ -400,7 +497,8 @@ class TransactionService:
 
         def leave() -> None:
             timer.cancel()
-            unregister()
+            for unregister in unregistering:
+                unregister()
             slot.withdraw = None
             unpark(counted, CHECKS)
             self.parked -= 1
@@ -416,35 +514,40 @@ class TransactionService:
                 slot.answer(encode_checks_reply(call, []))
 
         self.parked += 1
-        unregister = self._transactions.on_checks(request.group, wake)
+        unregistering = [each.on_checks(request.group, wake) for each in (self._transactions, self._halves)]
         timer = self._scheduler.call_later(linger_ms / 1000, withdraw)
         slot.withdraw = withdraw
 
-    def _due(self, request: CheckCall, connection: Connection) -> list[HalfCheck]:
+    def _due(self, request: CheckCall, connection: Connection) -> list[_Check]:
         """Checks for a fetch; none while the node drains."""
         if self._state() == "draining":
             return []
         owner = owner_of(connection)
         count_max = min(request.count_max or CHECKS_MAX, CHECKS_MAX)
-        found: list[HalfCheck] = []
+        found: list[_Check] = []
         room = self._settings().max_recv_msgs_length
         while len(found) < (count_max if count_max > 0 else CHECKS_MAX) and room > 0:
-            checks = self._transactions.fetch_checks(request.group, 1, owner=owner)
+            checks = self._halves.fetch_checks(request.group, 1, owner)
+            if not checks:
+                checks = [
+                    (_row(check), partial(self._transactions.give_back, check), len(check.body) + len(check.properties))
+                    for check in self._transactions.fetch_checks(request.group, 1, owner=owner)
+                ]
             if not checks:
                 break
             found += checks
-            room -= sum(len(check.body) + len(check.properties) for check in checks)
+            room -= sum(size for _, _, size in checks)
         return found
 
-    def _send(self, answer: Callable[[bytes, Lost], None], call: Call, checks: Sequence[HalfCheck]) -> None:
+    def _send(self, answer: Callable[[bytes, Lost], None], call: Call, checks: Sequence[_Check]) -> None:
         call = call.header()
 
         def give_back() -> bytes:
-            for check in checks:
-                self._transactions.give_back(check)
+            for _, give, _ in checks:
+                give()
             return encode_checks_reply(call, [])
 
-        answer(encode_checks_reply(call, [_row(check) for check in checks]), give_back)
+        answer(encode_checks_reply(call, [row for row, _, _ in checks]), give_back)
 
 
 def _row(check: HalfCheck) -> CheckRow:

@@ -83,6 +83,23 @@ class TimeCalls:
         outcome: int = result.cancelOutcome
         return outcome
 
+    def half(self, body: bytes, *, group: str = "shop", **more: Any) -> Any:
+        """Send a half, and return its HalfResult."""
+        message = producer_idl.Message(topic=self.topic, body=body, partitionId=-1, hashId=0, **more)
+        return self.call("sendHalfSync", message=message, producerGroup=group, timeout=5_000)
+
+    def end_half(self, handle: str, state: int, *, group: str = "shop", from_check: bool = False) -> int:
+        """Decide a half; returns the code of the answer."""
+        decision = producer_idl.EndTransaction(producerGroup=group, handle=handle, state=state, fromCheck=from_check)
+        code: int = self.call("endTransaction", decision=decision).code
+        return code
+
+    def checks(self, *, group: str = "shop", answers: Any = None) -> list[Any]:
+        """Fetch checks."""
+        request = producer_idl.CheckRequest(producerGroup=group, maxBatchSize=8, maxLingerTime=20, answers=answers)
+        found: list[Any] = self.call("fetchChecks", request=request)
+        return found
+
     def pulling(self, result: Any) -> Any:
         """Return what a pull asks."""
         return consumer_idl.PullRequest(groupId=self.group, maxLingerTime=50, result=result)

@@ -1,4 +1,4 @@
-"""Delays, timers and loops on a real Kafka: node processes that own the waiting topic, one of them killed."""
+"""Delays, timers, loops and transactions on a real Kafka, by node processes, one of which is killed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer as KafkaConsumer
 
-from pyddmq import Producer
+from pyddmq import LocalState, OutgoingMessage, Producer, TransactionMessage, TransactionProducer
+from tests.contract import test_halves as halves_contract
 from tests.contract import test_time as contract
 from tests.contract.test_time import UUID
 from tests.contract.time_grounds import TimeCalls
@@ -34,6 +35,7 @@ topics:
   {topic}: {{brokerCluster: main}}
 """
 LAST = UUID[:-1] + "0"
+_QUICK_CHECKS = "drainSeconds: 5, transactionTimeOut: 1000, transactionCheckInterval: 3000"
 _GROUP = """
 groups:
   - group: {group}
@@ -145,6 +147,25 @@ def test_message_waits(ground: RealTimeGround, kind: str) -> None:
     ids=lambda case: case.__name__,
 )
 def test_time(ground: RealTimeGround, case: Callable[[TimeCalls], None]) -> None:
+    """As the contract has it."""
+    case(ground)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "case",
+    [
+        halves_contract.test_half_comes_by_its_commit_alone,
+        halves_contract.test_decision_is_final_and_told_again,
+        halves_contract.test_only_its_group_decides_a_half,
+        halves_contract.test_delay_begins_with_the_commit,
+        halves_contract.test_undecided_half_is_checked_and_decided_by_the_answer,
+        halves_contract.test_half_that_is_sent_again_is_the_same,
+        halves_contract.test_too_far_ahead_is_refused,
+    ],
+    ids=lambda case: case.__name__,
+)
+def test_halves(ground: RealTimeGround, case: Callable[[TimeCalls], None]) -> None:
     """As the contract has it."""
     case(ground)
 
@@ -262,3 +283,67 @@ def test_two_nodes_one_killed(address: str, topic: Callable[..., str], tmp_path:
         seen.close()
         for node in nodes:
             node.kill()
+
+
+class Shop:
+    """Local transactions: every third rolls back, every fifth is left to a check, which answers as it would have."""
+
+    def __init__(self) -> None:
+        self.checked: set[str] = set()
+
+    def outcome(self, body: bytes) -> LocalState:
+        """What becomes of one."""
+        return LocalState.ROLLBACK if int(body[1:]) % 3 == 0 else LocalState.COMMIT
+
+    def execute(self, message: TransactionMessage, arg: Any) -> LocalState:
+        """Run one."""
+        return LocalState.UNKNOWN if int(message.body[1:]) % 5 == 0 else self.outcome(message.body)
+
+    def check(self, message: TransactionMessage) -> LocalState:
+        """Say what became of one."""
+        self.checked.add(message.body.decode())
+        return self.outcome(message.body)
+
+
+@pytest.mark.long
+def test_transactions_over_two_nodes_one_killed(address: str, topic: Callable[..., str], tmp_path: Path) -> None:
+    """Committed ones come once, rolled-back ones never, undecided ones by a check of whichever node owns them."""
+    name = topic(3)
+    seen = Seen(address, name)
+
+    def start(node: str) -> NodeProcess:
+        text = _config(address, name, tmp_path, node).replace("drainSeconds: 5", _QUICK_CHECKS)
+        return NodeProcess(tmp_path, node, text=text)
+
+    nodes = [start("one"), start("two")]
+    shop = Shop()
+    sent: dict[str, bool] = {}
+    try:
+        addresses = [each.producers for each in nodes]
+        with TransactionProducer(addresses[1], "shop", shop, nodes=addresses[:1]) as producer:
+
+            def ready() -> bool:
+                try:
+                    producer.send_in_transaction(OutgoingMessage(topic=name, body=b"m3"))
+                except Exception:
+                    return False
+                return True
+
+            until(ready, "a node to take halves")
+            for number in range(1, 121):
+                if number == 60:
+                    nodes[0].kill()
+                body = f"m{number}"
+                # A half whose answer was lost would be a second one: none is sent again here.
+                result = producer.send_in_transaction(OutgoingMessage(topic=name, body=body.encode()))
+                sent[body] = result.decided
+            committed = {body for body in sent if shop.outcome(body.encode()) is LocalState.COMMIT}
+            until(lambda: seen.poll() and not committed - seen.moments.keys(), "all that is committed")
+            seen.poll()
+        assert {body for body, moments in seen.moments.items() if len(moments) > 1} == set()
+        assert seen.moments.keys() == committed
+        assert {f"m{number}" for number in range(5, 121, 5)} <= shop.checked
+    finally:
+        seen.close()
+        for each in nodes:
+            each.kill()

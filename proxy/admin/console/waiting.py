@@ -210,7 +210,9 @@ async def _transactions(call: PageCall, view: WaitingPageView) -> WaitingPageVie
     if "cursor" in call.query:
         query["from"] = call.query["cursor"]
     asked = transactions.TransactionQuery.of(query, limit=ROWS)
-    found = await call.search(transactions.search(call.node.transactions(), asked, now_ms=view.now_ms))
+    found = call.node.waiting_in_kafka.transactions(asked, view.now_ms)
+    if found is None:
+        found = await call.search(transactions.search(call.node.transactions(), asked, now_ms=view.now_ms))
     return replace(
         view,
         halves=replace(found, transactions=()),

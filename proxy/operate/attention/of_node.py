@@ -75,7 +75,7 @@ def _of_kafka(troubles: NodeTroubles) -> Iterator[Finding]:
         yield found("kafka_classic", False, f"groupProtocol auto is classic for {', '.join(names)}: {why}.")
     for cluster, texts in troubles.kafka_waiting.items():
         for text in texts:
-            yield found("kafka_waiting", True, f"Delays on Kafka cluster {cluster}: {text}.")
+            yield found("kafka_waiting", True, f"Delays and transactions on Kafka cluster {cluster}: {text}.")
 
 
 def _of_state(node: LiveNode, troubles: NodeTroubles) -> Iterator[Finding]:

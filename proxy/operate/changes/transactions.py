@@ -16,6 +16,7 @@ from proxy.node.node import Node
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
 from proxy.operate.changes.steps import run_steps
+from proxy.operate.lookups.waiting_in_kafka import WaitingInKafka
 from proxy.operate.views.changes import DecisionResult, ResumptionResult
 
 _WANTED = {"commit": State.COMMIT, "rollback": State.ROLLBACK}
@@ -58,9 +59,24 @@ class _Transactions:
     def __init__(self, node: Node) -> None:
         self._node = node
 
+    @property
+    def _in_kafka(self) -> WaitingInKafka:
+        return WaitingInKafka(self._node.config, self._node.kafka.waiting)
+
     async def decide(self, body: DecisionBody) -> DecisionResult:
         """Commit or roll back; a discarded one is resumed first. Told twice, it is the same."""
         need_ready(self._node)
+        if (named := self._in_kafka.half(body.id)) is not None:
+            found = self._in_kafka.found_half(named)
+            outcome = _resolved(await self._in_kafka.decide(named, body.state))
+            return DecisionResult(
+                id=body.id,
+                state=body.state,
+                already=outcome.end is End.ALREADY_SAME,
+                was_discarded=found is not None and found.state == "discarded",
+                topic=named.topic,
+                group="" if found is None else found.group,
+            )
         rows = await self._rows(body.id)
         row = _open(rows)
         resumed = row is not None and row.state == "discarded"
@@ -83,6 +99,10 @@ class _Transactions:
     async def resume(self, body: TransactionBody) -> ResumptionResult:
         """Make a discarded transaction undecided again, with no checks counted."""
         need_ready(self._node)
+        if (named := self._in_kafka.half(body.id)) is not None:
+            _resolved(await self._in_kafka.decide(named, "resume"))
+            found = self._in_kafka.found_half(named)
+            return ResumptionResult(id=body.id, topic=named.topic, group="" if found is None else found.group)
         rows = await self._rows(body.id)
         row = _open(rows)
         if row is None or row.state != "discarded":
@@ -107,11 +127,15 @@ class _Transactions:
         """Ask, and wait until the answer is durable. Raises ChangeRefused."""
         answer: asyncio.Future[EndOutcome] = asyncio.get_running_loop().create_future()
         ask(answer.set_result)
-        outcome = await answer
-        if not outcome.resolved:
-            text = outcome.text[:1].upper() + outcome.text[1:]
-            raise ChangeRefused(_STATUS.get(outcome.end, 409), f"{text}.")
-        return outcome
+        return _resolved(await answer)
+
+
+def _resolved(outcome: EndOutcome) -> EndOutcome:
+    """Return an outcome that is what was asked for. Raises ChangeRefused."""
+    if not outcome.resolved:
+        text = outcome.text[:1].upper() + outcome.text[1:]
+        raise ChangeRefused(_STATUS.get(outcome.end, 409), f"{text}.")
+    return outcome
 
 
 def _open(rows: list[TransactionView]) -> TransactionView | None:

@@ -10,20 +10,30 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from broker.query import QueryRefused
+from broker.query import NotFound, QueryRefused
 from broker.scheduled.recurring.occurrence import parse_id
 from broker.scheduled.timer.handle import RecallHandle, parse_handle
-from broker.views import LoopView, TimerView, TopicTimers
+from broker.transaction.outcomes import EndOutcome
+from broker.views import LoopView, TimerView, TopicTimers, TransactionView
 from conf.models import Config
 from proxy.operate.lookups.parameters import check_names, time_span
+from proxy.operate.lookups.transactions import LIMIT_MAX, TransactionQuery
 from proxy.operate.moments import moment_text
 from proxy.operate.views.changes import RescheduleResult
-from proxy.operate.views.waiting import TimersAnswer
+from proxy.operate.views.waiting import TimersAnswer, TransactionsAnswer, TransactionSettings
 from upstream.kafka.waiting import records
 from upstream.kafka.waiting.batches import identity_of
 from upstream.kafka.waiting.cache import CachedRecord
 from upstream.kafka.waiting.cluster import KafkaWaiting
-from upstream.kafka.waiting.records import Identity, WaitingRecord
+from upstream.kafka.waiting.records import (
+    EndedMessage,
+    HalfDecision,
+    Identity,
+    WaitingRecord,
+    half_handle,
+    half_outcome,
+    parse_half_handle,
+)
 
 _CURSOR = re.compile(r"(\d{1,18})-((?:[0-9a-f]{2})+)")
 _ANSWER_SECONDS = 10.0
@@ -44,6 +54,11 @@ class _Named(NamedTuple):
     waiting: KafkaWaiting
     topic: str
     id: str
+    principal: str = ""
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.topic, self.principal, self.id)
 
 
 class WaitingInKafka:
@@ -114,6 +129,96 @@ class WaitingInKafka:
             timers=[_view(each) for each in rows],
             cursor=f"{rows[-1].at}-{rows[-1].key.hex()}" if limit and len(rows) == limit else None,
         )
+
+    # Transactions
+
+    def half(self, name: str) -> _Named | None:
+        """Return which half a handle names; None: it is the store's."""
+        parsed = parse_half_handle(name)
+        if parsed is None or parsed[0] not in self._waiting:
+            return None
+        cluster, identity = parsed
+        return _Named(self._waiting[cluster], identity.topic, identity.id, identity.principal)
+
+    async def decide(self, named: _Named, state: str) -> EndOutcome:
+        """Have a half committed or rolled back in its producers' place, or a discarded one resumed."""
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        named.waiting.decide(named.identity, HalfDecision("", state), _ANSWER_SECONDS, answer.set_result)
+        return half_outcome(await answer)
+
+    def found_half(self, named: _Named) -> TransactionView | None:
+        """Return a half, decided or not; None: this node does not know it."""
+        row = named.waiting.find(named.identity)
+        return _half_view(named.waiting.settings.cluster, row) if row is not None and row.group else None
+
+    def transactions(self, asked: TransactionQuery, now_ms: int) -> TransactionsAnswer | None:
+        """Return halves of a topic, or one by its handle; None: it is not in Kafka.
+
+        Raises:
+            NotFound: This node does not know the half.
+        """
+        named = None if asked.id is None else self.half(asked.id)
+        cluster = self._config.cluster_of(asked.topic) if asked.topic in self._config.topics else None
+        waiting = named.waiting if named is not None else self._waiting.get(cluster or "")
+        if waiting is None:
+            return None
+        if named is not None:
+            view = self.found_half(named)
+            if view is None:
+                raise NotFound(f"transaction {asked.id!r} does not exist here; ask the node that owns its partition")
+            found = [view]
+        else:
+            rows = waiting.halves((0, b""), asked.start + LIMIT_MAX)[asked.start :] if asked.limit else []
+            views = [_half_view(waiting.settings.cluster, row) for row in rows]
+            found = [
+                each
+                for each in views
+                if (each.topic, each.state) == (asked.topic, asked.state) and asked.group in (None, each.group)
+            ][: asked.limit]
+        statuses = list(waiting.partitions())
+        oldest_ms = max((each.undecided_ms for each in statuses if each.undecided), default=None)
+        settings = waiting.checks
+        return TransactionsAnswer(
+            now_ms=now_ms,
+            undecided_total=sum(each.undecided for each in statuses),
+            oldest_ms=None if oldest_ms is None else now_ms - oldest_ms,
+            settings=TransactionSettings(
+                timeout_ms=settings.timeout_ms,
+                interval_ms=settings.interval_ms,
+                checks_max=settings.checks_max,
+                discard_seconds=settings.age_seconds_max,
+            ),
+            transactions=found,
+        )
+
+
+def _half_view(cluster: str, row: CachedRecord) -> TransactionView:
+    message = records.decode(row.value)
+    named = half_handle(cluster, identity_of(row))
+    state, key, made_ms, queue = "committed", "", row.made, -1
+    if isinstance(message, EndedMessage):
+        state = "rolledBack" if message.outcome == records.ROLLED_BACK else "committed"
+        made_ms = message.at_ms
+    elif isinstance(message, WaitingRecord) and message.half is not None:
+        state, queue = message.half.state, -1 if message.partition is None else message.partition
+        key = "" if message.key is None else message.key.decode("utf-8", "replace")
+    return TransactionView(
+        state=state,
+        id=named,
+        handle=named,
+        offset=row.position,
+        topic=row.topic,
+        queue=queue,
+        group=row.group,
+        key=key,
+        checks=row.checks,
+        check_out=False,
+        remark="",
+        born_ms=made_ms,
+        stored_ms=made_ms,
+        bytes=len(row.value),
+        physical=row.position,
+    )
 
 
 def _view(row: CachedRecord) -> TimerView:

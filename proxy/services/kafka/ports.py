@@ -22,7 +22,7 @@ from proxy.services.topic_port import TopicPort
 from pyddmq.codes import ResultCode
 from upstream.kafka.link import KafkaFailure, KafkaProducer
 from upstream.kafka.waiting.cluster import KafkaWaiting, WaitingRefused
-from upstream.kafka.waiting.records import Identity
+from upstream.kafka.waiting.records import Identity, WaitingHalf
 from upstream.waiting.limits import TokenBucket
 
 BY_KEY = -1
@@ -60,6 +60,7 @@ class Until(NamedTuple):
         id: What names it; "": its UNIQ_KEY does.
         loop: The id of its pending occurrence; "": it is not a delay message of DDMQ's.
         repeats: It is a loop.
+        half: Of a message in a transaction, whose `due_ms` is its first check.
     """
 
     due_ms: int
@@ -68,6 +69,7 @@ class Until(NamedTuple):
     id: str = ""
     loop: str = ""
     repeats: bool = False
+    half: WaitingHalf | None = None
 
 
 class KafkaPort(TopicPort):
@@ -113,7 +115,8 @@ class KafkaPort(TopicPort):
         found = self._waiting_of(self.cluster)
         if found is None:
             text = (
-                f"topic {self.topic.name} is in Kafka, and delays on cluster {self.cluster} are not configured; add "
+                f"topic {self.topic.name} is in Kafka, and delays and transactions on cluster {self.cluster} are not "
+                "configured; add "
                 f"`waiting: {{}}` to kafka.{self.cluster} and create its topics (docs/kafka.md)"
             )
             raise Refusal(ResultCode.FAIL_TOPIC_IS_NOT_DELAY, text)
@@ -122,10 +125,13 @@ class KafkaPort(TopicPort):
     def until(self, until: Until, now_ms: int) -> KafkaPort:
         """Return the port of a message that waits, itself where it is due and no loop. Raises Refusal: it may not."""
         waiting = self.waiting
-        if until.due_ms <= now_ms and not until.repeats:
+        due_ms = until.due_ms
+        if until.half is not None:
+            due_ms = max(due_ms, until.half.deliver_at_ms, now_ms + until.half.delay_ms)
+        elif due_ms <= now_ms and not until.repeats:
             return self
         try:
-            waiting.check(Identity(self.topic.name, until.principal, until.id), until.due_ms)
+            waiting.check(Identity(self.topic.name, until.principal, until.id), due_ms)
         except WaitingRefused as refused:
             raise refusal_to_wait(refused) from refused
         made = copy.copy(self)

@@ -467,8 +467,9 @@ def _waiting(port: KafkaPort, record: OutgoingRecord, unique_key: bytes) -> Outg
     waits = port.waits
     assert waits is not None, "the port of a message that waits"
     message = WaitingRecord(
-        waits.due_ms, record.partition, record.key, record.value or b"", record.headers, waits.kind, waits.loop
-    )
+        waits.due_ms, record.partition, record.key, record.value or b"", record.headers, waits.kind, waits.loop,
+        half=waits.half,
+    )  # fmt: skip
     try:
         identity = Identity(port.topic.name, waits.principal, waits.id or unique_key.decode())
         return port.waiting.record(identity, message)

@@ -1,12 +1,15 @@
-"""Messages that wait for their moment on Kafka: delays, timers and loops of Kafka topics.
+"""Messages that wait on Kafka for their moment or their producer's decision: delays, timers, loops and transactions.
 
 Data. A compacted topic (`__pyddmq_waiting`) has each waiting message whole (`records`). The identity of a message is
 topic, principal and id; it chooses the partition. A record's key is the identity and a nonce of the attempt, so that a
-client's resend never replaces what the owner wrote. A key has one of four states:
+client's resend never replaces what the owner wrote. A key has one of these states:
 
     waiting   the message, with its due time; of a loop the pending occurrence
-    ended     a small record in its place: delivered, cancelled or refused, and when; kept for `remember`
-    request   a cancel or a move that its owner has not decided
+    half      a message in a transaction, with the time of its next check; its commit delivers it, or has it wait
+    discarded a half after its last check, or too old; kept for `remember`, decided by an operator
+    ended     a small record in its place: delivered, cancelled, refused or rolled back, and when; kept for `remember`
+    request   a cancel, a move or a decision that its owner has not carried out
+    checks    how often a half was checked, and when it may be again
     repeat    a message whose identity another key already has; the owner deletes it
 
 Ways. Any node appends a message or a request, and answers when Kafka has acknowledged it. Each partition has one owner

@@ -64,6 +64,7 @@ class Batch:
         to_dead_letters: It gives that one's message up.
         checked: Checks whose count it writes, by identity.
         discarded: Halves that it gives up.
+        unchecked: Identities whose checks are over.
     """
 
     records: list[OutgoingRecord] = field(default_factory=list)
@@ -79,6 +80,7 @@ class Batch:
     to_dead_letters: bool = False
     checked: dict[bytes, HalfChecks] = field(default_factory=dict)
     discarded: int = 0
+    unchecked: set[bytes] = field(default_factory=set)
     size: int = 0
 
 
@@ -191,6 +193,8 @@ class Batches:
             return End.UNKNOWN_HANDLE
         if asked.group and asked.group != found.group:
             return End.WRONG_GROUP
+        if asked.state == "resume" and found.state != KeyState.DISCARDED:
+            return End.REFUSED
         message = records.decode(found.value)
         if isinstance(message, EndedMessage) or found.state == KeyState.WAITING:
             # What was delivered, cancelled or refused since was committed before.
@@ -261,6 +265,7 @@ class Batches:
 
     def _forget_checks(self, batch: Batch, identity: bytes) -> None:
         key = _checks_key(identity)
+        batch.unchecked.add(identity)
         if self._cache.has(key):
             self._change(batch, key, None)
 

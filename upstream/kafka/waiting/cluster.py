@@ -287,6 +287,12 @@ class KafkaWaiting:
         """Have a half decided by its owner; `done` is called with an `End`, or "unknown" as with `ask`."""
         self._request(identity, lambda request: wanted._replace(request=request), seconds, done)
 
+    def find(self, identity: Identity) -> CachedRecord | None:
+        """Return a message, waiting or ended; None: there is none, or another node owns its partition."""
+        place = KafkaPartition(self.settings.topic, identity.partition(self.settings.partitions))
+        owner = self.owners.get(place)
+        return None if owner is None or owner.state != "serving" else owner.cache.find(identity.text)
+
     def fetch_checks(self, group: str, count_max: int, principal: str) -> list[KafkaCheck]:
         """Return due checks of a producer group, of the partitions that this node owns; each counts as made.
 

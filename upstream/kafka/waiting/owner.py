@@ -365,6 +365,8 @@ class PartitionOwner:
         for change in batch.changes:
             self.cache.change(change.key, change.value, offsets[change.at])
         self.cache.save(self.cache.position, self._clock.wall_ms())
+        for identity in batch.unchecked:
+            self._checked.pop(identity, None)
         for identity, checks in batch.checked.items():
             if self._checked.get(identity) == checks:
                 del self._checked[identity]
@@ -445,6 +447,9 @@ class PartitionOwner:
         for row in self.cache.due_checks(now_ms, BATCH_MESSAGES, group):
             if len(found) == count_max:
                 break
+            # After the last one the half is discarded once the time to answer it is over.
+            if row.checks >= self._ways.checks().checks_max:
+                continue
             if row.identity in self._checked or is_foreign(row.principal, principal or None):
                 continue
             times = row.checks + 1
@@ -462,12 +467,24 @@ class PartitionOwner:
 
     # For operators
 
+    def _unanswered(self, now_ms: int) -> list[str]:
+        """Say that checks are due and no producer fetches them (D66)."""
+        if self.state != "serving":
+            return []
+        found = self.cache.due_checks(now_ms - self._ways.checks().interval_ms, 1)
+        return [
+            f"checks of producer group {row.group} have been due for {(now_ms - row.at) // 1000} s; no producer of the "
+            f"group fetches checks from node {self._ways.node}"
+            for row in found
+        ]
+
     def status(self) -> PartitionStatus:
         """Return what is to be known of it."""
         now_ms = self._clock.wall_ms()
         due = self.cache.next_due() if self.state != "closed" else None
         oldest = self.cache.oldest_half() if self.state != "closed" else None
         troubles = [self._trouble] if self._trouble else []
+        troubles += self._unanswered(now_ms)
         troubles += [f"topic {name} takes no waiting messages: {each.trouble}" for name, each in self._targets.items()]
         return PartitionStatus(
             partition=self.place.partition,

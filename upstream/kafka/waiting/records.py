@@ -7,12 +7,15 @@ import struct
 from base64 import b64decode, b64encode
 from enum import IntEnum
 from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
 from zlib import crc32
 
+from broker.transaction.outcomes import End, EndOutcome
 from upstream.kafka.link import Headers
 
 VERSION = 1
 _SIZE = struct.Struct(">BI")
+_HANDLE_CHARS_MAX = 1024
 
 DELIVERED = "delivered"
 CANCELLED = "cancelled"
@@ -24,6 +27,21 @@ MOVED = "moved"
 TOO_LATE = "too late"
 UNKNOWN_ID = "unknown"
 """Further answers to a request."""
+
+
+_TEXTS = {
+    End.OK: "",
+    End.ALREADY_SAME: "",
+    End.ALREADY_OTHER: "the transaction was decided otherwise before",
+    End.DISCARDED: "the transaction was discarded after its checks; an operator can resume or decide it",
+    End.UNKNOWN_HANDLE: "no such transaction, or it ended long ago",
+    End.WRONG_GROUP: "the transaction belongs to another producer group",
+    End.REFUSED: "the transaction is not discarded; only discarded ones can be resumed",
+    End.TOO_LATE: "the transaction is older than it requested: only the answer to a check decides it now",
+}
+_SILENT = EndOutcome(
+    End.SEARCH_FAILED, "the node that owns the transaction has not responded; it may be decided; send again"
+)
 
 
 class NewerRecord(Exception):
@@ -75,6 +93,29 @@ def parse_key(key: bytes | None) -> tuple[Identity, bool]:
     except (ValueError, TypeError) as error:
         raise Damaged(f"{(key or b'')[:80]!r} is not a key of this topic") from error
     return Identity(str(topic), str(principal), str(name)), bool(rest)
+
+
+def half_handle(cluster: str, identity: Identity) -> str:
+    """Return what names a half on the wire and for operators: `kafka/<cluster>/<topic>/<principal>/<id>`, quoted."""
+    return "/".join(["kafka", *(quote(each, safe="") for each in (cluster, *identity))])
+
+
+def parse_half_handle(text: str) -> tuple[str, Identity] | None:
+    """Return cluster and identity of a handle; None: it is not one of Kafka's."""
+    parts = text.split("/") if len(text) <= _HANDLE_CHARS_MAX else []
+    if len(parts) != 5 or parts[0] != "kafka":
+        return None
+    cluster, *identity = map(unquote, parts[1:])
+    return cluster, Identity(*identity)
+
+
+def half_outcome(text: str) -> EndOutcome:
+    """Return what an owner's answer means for a producer."""
+    try:
+        end = End(text)
+    except ValueError:
+        return _SILENT
+    return EndOutcome(end, _TEXTS.get(end, ""))
 
 
 class WaitingHalf(NamedTuple):

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any, cast
+from typing import Any, Literal, cast
+
+import pytest
 
 from actions.registry import Registry
+from broker.query import NotFound
+from broker.transaction.settings import CheckSettings
 from conf import loads
 from proxy.node.reload import Reloader
 from proxy.operate.attention.findings import judged
+from proxy.operate.changes.desk import ChangeRefused
+from proxy.operate.changes.transactions import DecisionBody, TransactionBody, transaction_changes
 from proxy.operate.live_node import LiveNode
+from proxy.operate.lookups.transactions import TransactionQuery
 from proxy.operate.lookups.waiting_in_kafka import WaitingInKafka
+from pyddmq.codes import ResultCode
 from tests.contract.test_time import UUID
 from tests.contract.time_grounds import BareKafkaGround, KafkaTimeGround
 from upstream.kafka.link import KafkaPartition
@@ -29,9 +37,29 @@ class Desk:
         """Cancel or move."""
         named = self.waiting.named(name, topic)
         assert named is not None
-        task = self.ground.loop.create_task(cast(Coroutine[Any, Any, Any], self.waiting.change(named, due_ms)))
+        return self._run(self.waiting.change(named, due_ms))
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        task = self.ground.loop.create_task(work)
         self.ground.loop.run(task.done, seconds=20)
         return task.result()
+
+    def decide(self, name: str, state: Literal["commit", "rollback", "resume"]) -> Any:
+        """Commit, roll back or resume a transaction; the refusal's text where there is one."""
+        changes = {each.name: each for each in transaction_changes(self.ground.node)}
+        if state == "resume":
+            work = changes["resume_transaction"].run(TransactionBody(id=name))
+        else:
+            work = changes["decide_transaction"].run(DecisionBody(id=name, state=state))
+        try:
+            return self._run(cast(Coroutine[Any, Any, Any], work))
+        except ChangeRefused as refused:
+            return str(refused)
+
+    def halves(self, **given: str) -> Any:
+        """Transactions of the topic, or one by its handle."""
+        asked = TransactionQuery.of({"topic": "orders", **given}, limit=10)
+        return self.waiting.transactions(asked, self.ground.now_ms)
 
     def list(self, **given: str) -> Any:
         """A page."""
@@ -69,6 +97,55 @@ def test_operator_cancels_and_moves_by_id_or_handle() -> None:
     assert ground.bodies == [b"moved"]
     assert desk.change(answer.handle, topic=None).outcome == "tooLate"
     assert desk.change("0" * 32).outcome == "unknown"
+
+
+def test_operator_lists_and_decides_transactions() -> None:
+    """By handle, undecided and discarded ones; a decision is final, and a half that is not discarded not resumed."""
+    ground = KafkaTimeGround()
+    desk = Desk(ground)
+    ground.node.kafka.configure_checks(CheckSettings(checks_max=1, interval_ms=1_000, timeout_ms=1_000))
+    halves = [ground.half(body, key="K", group=group) for body, group in ((b"a", "shop"), (b"b", "shop"), (b"c", "x"))]
+    first, second, other = (each.handle for each in halves)
+    ground.wait(1)
+    found = desk.halves(group="shop")
+    assert {each.id for each in found.transactions} == {first, second}
+    assert (found.undecided_total, found.transactions[0].state, found.transactions[0].key) == (3, "undecided", "K")
+    assert desk.decide(other, "resume") == "The transaction is not discarded; only discarded ones can be resumed."
+    assert desk.decide(other, "rollback").state == "rollback"
+    assert desk.decide(other, "rollback").already
+    assert desk.decide(other, "commit") == "The transaction was decided otherwise before."
+    assert desk.decide("kafka/main/orders//none", "commit") == "No such transaction, or it ended long ago."
+    for _ in range(6):
+        ground.checks()
+        ground.wait(1)
+    assert {each.id for each in desk.halves(state="discarded").transactions} == {first, second}
+    assert ground.end_half(first, 8) == ResultCode.FAIL_DISCARDED
+    assert desk.decide(first, "resume").group == "shop"
+    ground.wait(0.2)
+    assert [each.id for each in desk.halves().transactions] == [first]
+    assert desk.decide(second, "commit").was_discarded
+    ground.wait(0.2)
+    [ended] = desk.halves(id=second).transactions
+    assert ended.state == "committed"
+    with pytest.raises(NotFound):
+        desk.halves(id="kafka/main/orders//none")
+    assert WaitingInKafka(ground.config, {}).transactions(TransactionQuery(1, topic="orders"), 0) is None
+    ground.wait(3)
+    assert ground.bodies == [b"b"]
+
+
+def test_checks_that_no_producer_fetches_are_a_finding() -> None:
+    """With the producer group and the node."""
+    ground = KafkaTimeGround()
+    desk = Desk(ground)
+    ground.half(b"a")
+    ground.wait(45)
+    [finding] = [each for each in judged(desk.node).findings if each.finding == "kafka_waiting"]
+    assert "no producer of the group fetches checks from node" in finding.text
+    assert "producer group shop" in finding.text
+    ground.checks()
+    ground.wait(2)
+    assert [each for each in judged(desk.node).findings if each.finding == "kafka_waiting"] == []
 
 
 def test_metrics_and_findings_say_how_it_stands() -> None:

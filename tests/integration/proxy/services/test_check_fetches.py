@@ -12,6 +12,7 @@ from conf import NodeConfig
 from proxy.port.accepting import ServerLimits
 from proxy.port.connection import Connection
 from proxy.port.server import Commons, ThriftServer
+from proxy.services.kafka.halves import KafkaHalves
 from proxy.services.limited_sends import LimitedSends
 from proxy.services.message_checks import MessageChecks
 from proxy.services.publishing import Publishing
@@ -74,6 +75,7 @@ def port() -> Port:
         publishing,
         keyed_sends(found.store, publishing, disk=found.disk, metrics=metrics),
         LimitedSends(runtime, budget=budget, waiting_max=lambda: 1),
+        halves=KafkaHalves({}, runtime.clock),
         state=lambda: made.state,
         settings=lambda: NodeConfig(max_parked_pulls=2),
         guard=open_guard(runtime),
