@@ -62,7 +62,7 @@ class WaitingNode:
     def ask(self, name: str, due_ms: int = 0, *, topic: str = "orders", seconds: float = 5.0) -> list[str]:
         """Cancel or move; the list gets the outcome."""
         outcome: list[str] = []
-        self.waiting.ask(Identity(topic, "", name), due_ms, seconds, outcome.append)
+        self.waiting.requests.ask(Identity(topic, "", name), due_ms, seconds, outcome.append)
         return outcome
 
     def half(self, name: str, *, group: str = "shop", topic: str = "orders", **more: Any) -> None:
@@ -74,7 +74,7 @@ class WaitingNode:
         """Decide a half; the list gets the outcome."""
         outcome: list[str] = []
         wanted = HalfDecision("", state, group, **more)
-        self.waiting.decide(Identity("orders", "", name), wanted, seconds, outcome.append)
+        self.waiting.requests.decide(Identity("orders", "", name), wanted, seconds, outcome.append)
         return outcome
 
     def checks(self, group: str = "shop", principal: str = "") -> list[tuple[str, int]]:

@@ -260,8 +260,8 @@ class KafkaClusterConfig(Model):
     )
     waiting: KafkaWaitingConfig | None = setting(
         None,
-        "Delays, timers, loops and transactions of this cluster's topics: `{}` for the defaults. Both topics must exist "
-        "([how](kafka.md#delays-timers-loops-and-transactions)).",
+        "Delays, timers, loops and transactions of this cluster's topics: `{}` for the defaults. Both topics must "
+        "exist ([how](kafka.md#delays-timers-loops-and-transactions)).",
         reload=_RESTART,
         absent="delays are refused",
     )

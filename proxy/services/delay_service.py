@@ -350,7 +350,7 @@ class DelayService:
         if isinstance(port, KafkaPort):
             answer = partial(self._cancelled_in_kafka, slot, call.header(), occurrence, ending(connection, occurrence))
             identity = Identity(port.topic.name, owner_of(connection) or "", occurrence.first.id)
-            port.waiting.ask(identity, 0, (timeout_ms or CANCEL_MS) / 1000, answer)
+            port.waiting.requests.ask(identity, 0, (timeout_ms or CANCEL_MS) / 1000, answer)
             return
         steps = cancelling_delay(self._timers, port.topic.name, occurrence, owner=owner_of(connection))
         ended = ending(connection, occurrence)

@@ -85,7 +85,7 @@ class WaitingInKafka:
         waiting = named.waiting
         for principal in waiting.principals(named.topic):
             answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-            waiting.ask(Identity(named.topic, principal, named.id), due_ms, _ANSWER_SECONDS, answer.set_result)
+            waiting.requests.ask(Identity(named.topic, principal, named.id), due_ms, _ANSWER_SECONDS, answer.set_result)
             outcome = await answer
             if outcome != records.UNKNOWN_ID:
                 break
@@ -143,7 +143,7 @@ class WaitingInKafka:
     async def decide(self, named: _Named, state: str) -> EndOutcome:
         """Have a half committed or rolled back in its producers' place, or a discarded one resumed."""
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        named.waiting.decide(named.identity, HalfDecision("", state), _ANSWER_SECONDS, answer.set_result)
+        named.waiting.requests.decide(named.identity, HalfDecision("", state), _ANSWER_SECONDS, answer.set_result)
         return half_outcome(await answer)
 
     def found_half(self, named: _Named) -> TransactionView | None:

@@ -93,7 +93,7 @@ class KafkaHalves:
     ) -> None:
         """Have a half decided by its owner; `done` is called with the outcome, or that the owner has not responded."""
         wanted = HalfDecision("", _WORDS[state], group, owner or "", from_check)
-        half.waiting.decide(half.identity, wanted, _ANSWER_SECONDS, lambda text: done(half_outcome(text)))
+        half.waiting.requests.decide(half.identity, wanted, _ANSWER_SECONDS, lambda text: done(half_outcome(text)))
 
     def fetch_checks(
         self, group: str, count_max: int, owner: str | None

@@ -12,11 +12,13 @@ KNOW_THE_STORE = ("upstream.embedded", "upstream.tools")
 MAY_BE_KNOWN = (
     "broker.runtime", "broker.errors", "broker.views", "broker.opening.opening", "broker.retry.metrics",
     "broker.format.properties", "broker.format.numbers", "broker.scheduled.recurring.occurrence",
+    "broker.log.owner", "broker.transaction.outcomes", "broker.transaction.settings",
 )  # fmt: skip
 """Time, disk, steps, counts and the words for what goes wrong: nothing in which a message could stand.
 
 Reading numbers that peers wrote. Names of properties: what a message of Kafka's is as one of RocketMQ's form does
 not depend on a store.
+The words for what became of a decision, when halves are checked, and whose a message is: the same over Kafka.
 The ids of loops say all there is to know of them, and stand nowhere.
 What operators are shown too: plain values that import nothing of the store; upstream's views have their base class.
 """

@@ -30,7 +30,8 @@ from upstream.kafka.waiting import records
 from upstream.kafka.waiting.batches import Batches
 from upstream.kafka.waiting.cache import CachedRecord, Checkpoint, PartitionCache
 from upstream.kafka.waiting.owner import OwnerWays, PartitionOwner
-from upstream.kafka.waiting.records import HalfDecision, Identity, PartitionStatus, WaitingRecord, WaitingRequest
+from upstream.kafka.waiting.records import Identity, PartitionStatus, WaitingRecord
+from upstream.kafka.waiting.requests import OwnerRequests
 from upstream.kafka.waiting.topics import WaitingSettings, problem_of
 
 PENDING = declare(
@@ -107,11 +108,6 @@ class _Seat:
             member.leave(done)
 
 
-class _PendingRequest(NamedTuple):
-    done: Callable[[str], None]
-    timer: Later
-
-
 class KafkaCheck(NamedTuple):
     """A half that its producers are asked about; `times`: which check this is, from 1."""
 
@@ -132,6 +128,7 @@ class KafkaWaiting:
 
     Attributes:
         settings: As given.
+        requests: What it asks of owners, itself among them.
         owners: What it owns.
         checks: When halves are checked and given up; replaced by a reload.
         statuses: The last one of each partition, with when it was heard (monotonic).
@@ -165,7 +162,7 @@ class KafkaWaiting:
         self._closed = False
         self._started_at = runtime.clock.monotonic()
         self._committed_at = self._commit_at = runtime.clock.monotonic()
-        self._asked: dict[str, _PendingRequest] = {}
+        self.requests = OwnerRequests(settings, producer, runtime)
         self._fetching: dict[str, list[Callable[[], None]]] = {}
         self._counts: Counter[tuple[str, str]] = Counter()
         self._look = Later(runtime.scheduler, self._look_now)
@@ -191,10 +188,7 @@ class KafkaWaiting:
         self._closed = True
         self._look.cancel()
         self._tick.end()
-        for asked in list(self._asked.values()):
-            asked.timer.cancel()
-            asked.done(records.UNKNOWN_ID)
-        self._asked.clear()
+        self.requests.end()
         left = 2
 
         def one() -> None:
@@ -246,46 +240,7 @@ class KafkaWaiting:
                 text = f"{count} messages of {identity.principal} wait; the limit is waiting.maxPendingPerPrincipal"
                 raise WaitingRefused("limited", text)
 
-    def ask(self, identity: Identity, due_ms: int, seconds: float, done: Callable[[str], None]) -> None:
-        """Have a message cancelled, or moved to `due_ms`, by its owner; `done` is called with the outcome.
-
-        That is "unknown" also where the owner does not answer within the time: the request stays, and may be decided
-        later; asked again, the owner says what became of it.
-        """
-        self._request(identity, lambda request: WaitingRequest(request, due_ms), seconds, done)
-
-    def _request(
-        self,
-        identity: Identity,
-        made: Callable[[str], WaitingRequest | HalfDecision],
-        seconds: float,
-        done: Callable[[str], None],
-    ) -> None:
-        request = f"{self.settings.node}-{self._runtime.random.getrandbits(64):016x}"
-        timer = Later(self._runtime.scheduler, partial(self._answered, request, records.UNKNOWN_ID))
-        self._asked[request] = _PendingRequest(done, timer)
-        timer.after(seconds)
-        if self._problem is not None:
-            timer.after(0)
-            return
-        key = identity.key(f"{self._runtime.random.getrandbits(64):016x}", request)
-        value = records.encode(made(request))
-        place = identity.partition(self.settings.partitions)
-
-        def written(failure: KafkaFailure | None, _: int, __: int) -> None:
-            if failure is not None and not failure.unknown:
-                self._answered(request, records.UNKNOWN_ID)
-
-        try:
-            self._producer.produce(self.settings.topic, place, key, value, (), written)
-        except KafkaFailure:
-            timer.after(0)
-
     # Transactions
-
-    def decide(self, identity: Identity, wanted: HalfDecision, seconds: float, done: Callable[[str], None]) -> None:
-        """Have a half decided by its owner; `done` is called with an `End`, or "unknown" as with `ask`."""
-        self._request(identity, lambda request: wanted._replace(request=request), seconds, done)
 
     def find(self, identity: Identity) -> CachedRecord | None:
         """Return a message, waiting or ended; None: there is none, or another node owns its partition."""
@@ -339,13 +294,7 @@ class KafkaWaiting:
         if isinstance(answer, PartitionStatus):
             self._note_status(answer)
         elif answer is not None:
-            self._answered(*answer)
-
-    def _answered(self, request: str, outcome: str) -> None:
-        asked = self._asked.pop(request, None)
-        if asked is not None:
-            asked.timer.cancel()
-            asked.done(outcome)
+            self.requests.answered(*answer)
 
     # The topics
 
@@ -365,6 +314,7 @@ class KafkaWaiting:
         topic = facts.topics.get(settings.topic)
         text = problem_of(settings, topic, settings.answers_topic in facts.topics, facts.hidden)
         self._problem = ("missing", text) if text else None
+        self.requests.usable = not text
         if topic is not None:
             self._log_id = f"{facts.id}/{topic.id}" if facts.id and topic.id else ""
             begins = self._facts is None and not text

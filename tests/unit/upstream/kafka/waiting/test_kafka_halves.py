@@ -9,7 +9,7 @@ import pytest
 from broker.transaction.settings import CheckSettings
 from tests.waiting_world import WaitingWorld
 from upstream.kafka.waiting.cluster import WaitingRefused
-from upstream.kafka.waiting.records import Identity
+from upstream.kafka.waiting.records import HalfDecision, Identity
 
 
 def test_half_is_delivered_by_its_commit_alone() -> None:
@@ -168,14 +168,20 @@ def test_principals_decide_and_fetch_their_own_halves() -> None:
     world = WaitingWorld(partitions=1)
     world.settle()
     node = world.nodes[0]
-    node.half("a")
+    node.half("open")
+    node.half("annas", principal="anna")
     world.run(7)
-    waiting = node.waiting
-    assert Identity("orders", "", "a").key("checks") == b'["orders","","a","checks"]'
-    outcome = node.decide("a", "commit", principal="anna")
-    assert node.checks(principal="anna") == [("a", 1)]
+    assert node.checks(principal="bob") == [("open", 1)]
+    assert node.checks(principal="anna") == [("annas", 1)]
+    outcomes: list[str] = []
+    for principal in ("bob", "anna"):
+        wanted = HalfDecision("", "commit", "shop", principal)
+        node.waiting.requests.decide(Identity("orders", "anna", "annas"), wanted, 5.0, outcomes.append)
+        world.run(1)
+    assert outcomes == ["unknown_handle", "ok"]
+    assert node.decide("open", "commit", principal="bob") == []
     world.run(1)
-    assert (outcome, waiting.pending("orders")) == (["ok"], 0)
+    assert sorted(world.delivered()) == ["annas", "open"]
 
 
 def test_commit_to_a_topic_that_refuses_holds_up_nobody() -> None:
