@@ -65,10 +65,10 @@ class WaitingNode:
         self.waiting.requests.ask(Identity(topic, "", name), due_ms, seconds, outcome.append)
         return outcome
 
-    def half(self, name: str, *, group: str = "shop", topic: str = "orders", **more: Any) -> None:
+    def half(self, name: str, *, group: str = "shop", principal: str = "", **more: Any) -> None:
         """Have a half wait for its decision."""
         first_ms = self.world.now_ms + self.waiting.checks.timeout_ms
-        self.add(name, first_ms, topic=topic, half=WaitingHalf(group, **more))
+        self.add(name, first_ms, principal=principal, half=WaitingHalf(group, **more))
 
     def decide(self, name: str, state: str, *, group: str = "shop", seconds: float = 5.0, **more: Any) -> list[str]:
         """Decide a half; the list gets the outcome."""
