@@ -249,7 +249,8 @@ class Batches:
         settings = self._checks()
         before_ms = now_ms - round(settings.age_seconds_max * 1000)
         for row in self._cache.given_up(now_ms, settings.checks_max, before_ms, BATCH_MESSAGES):
-            if row.identity in batch.identities or batch.size + len(row.value) > BATCH_BYTES:
+            taken = row.identity in batch.identities or row.identity in batch.checked
+            if taken or batch.size + len(row.value) > BATCH_BYTES:
                 continue
             message = records.decode(row.value)
             assert isinstance(message, WaitingRecord), "a half has a message"

@@ -7,9 +7,15 @@ import contextlib
 import pytest
 
 from broker.transaction.settings import CheckSettings
-from tests.waiting_world import WaitingWorld
+from tests.waiting_world import WaitingNode, WaitingWorld
 from upstream.kafka.waiting.cluster import WaitingRefused
-from upstream.kafka.waiting.records import HalfDecision, Identity
+from upstream.kafka.waiting.records import HalfDecision, Identity, KeyState, parse_key
+
+
+def kept_counts(node: WaitingNode) -> list[str]:
+    """Ids of halves whose checks are counted in the partitions of a node."""
+    rows = [row for owner in node.waiting.owners.values() for row in owner.cache.of(KeyState.CHECKS, 1 << 62, 100)]
+    return [parse_key(row.key)[0].id for row in rows]
 
 
 def test_half_is_delivered_by_its_commit_alone() -> None:
@@ -89,6 +95,8 @@ def test_checks_are_handed_out_by_the_owner_until_the_half_is_decided() -> None:
     done = node.decide("a", "commit", from_check=True)
     world.run(60)
     assert (done, node.checks(), node.checks("other")) == (["ok"], [], [("mine", 1)])
+    world.run(1)
+    assert kept_counts(node) == ["mine"], "what is over leaves no count behind"
 
 
 def test_check_that_no_producer_got_does_not_count() -> None:
@@ -116,6 +124,7 @@ def test_counts_of_checks_survive_a_takeover() -> None:
     world.nodes[0].kill()
     world.start("n1")
     world.settle()
+    assert kept_counts(world.nodes[0]) == ["a"]
     world.run(30)
     assert world.nodes[0].checks() == [("a", 2)]
 
@@ -149,6 +158,23 @@ def test_half_that_nobody_decides_is_discarded_and_decided_by_an_operator(settin
     assert node.checks() == [("c", 1)]
     [status] = node.waiting.partitions()
     assert (status.undecided, status.pending) == (1, 1)
+
+
+def test_resumed_half_is_checked_from_the_first_check_on() -> None:
+    """Also where the count of its last check was not written when it was discarded."""
+    world = WaitingWorld(partitions=1)
+    world.settle()
+    node = world.nodes[0]
+    node.half("a")
+    world.run(7)
+    assert node.checks() == [("a", 1)]
+    # Its age is over in the same moment.
+    node.waiting.checks = CheckSettings(age_seconds_max=1)
+    world.run(2)
+    node.waiting.checks = CheckSettings()
+    resumed = node.decide("a", "resume", group="")
+    world.run(32)
+    assert (resumed, node.checks()) == (["ok"], [("a", 1)])
 
 
 def test_half_that_asks_for_its_own_time_is_decided_by_a_check_after_it() -> None:
