@@ -366,7 +366,11 @@ class ThriftServer:
         try:
             handler(connection, call)
         except Exception as error:
-            connection.answer(self._failure(connection, call, error))
+            # A place that the call has taken is the one that is answered.
+            slot = connection.slots[-1] if connection.slots else None
+            is_taken = slot is not None and slot.number == connection.requests and slot.data is None
+            answering = slot if slot is not None and is_taken else connection
+            answering.answer(self._failure(connection, call, error))
         return False
 
     def _fail_call(self, slot: ReplySlot, call: Call, error: Exception) -> None:

@@ -171,6 +171,12 @@ def broken(_: Connection, call: Call) -> None:
     raise RuntimeError(f"a fault in {call.method}")
 
 
+def broken_late(connection: Connection, call: Call) -> None:
+    """Fail after the call has taken its place among the replies."""
+    connection.later(call)
+    raise RuntimeError(f"a fault in {call.method}")
+
+
 def misread(_: Connection, call: Call) -> None:
     """Find that the arguments do not decode."""
     raise ArgumentsError("no number where one is needed")
@@ -180,6 +186,7 @@ def misread(_: Connection, call: Call) -> None:
     ("handler", "method", "kind", "word"),
     [
         (broken, b"submit", APPLICATION_INTERNAL_ERROR, b"a fault in submit"),
+        (broken_late, b"submit", APPLICATION_INTERNAL_ERROR, b"a fault in submit"),
         (misread, b"submit", APPLICATION_PROTOCOL_ERROR, b"no number"),
         (None, b"answer", APPLICATION_UNKNOWN_METHOD, b"producer port"),
     ],
