@@ -17,7 +17,7 @@ stage     what goes to the log is staged at once, all or nothing for each call; 
 write     the replies of the turn leave with its end; those of sends after the flush that covers them
 ========= ===========================================================================================================
 
-The services have the stations from scan on (`proxy.services.sends`, `proxy.services.consumer_service`).
+The services have the stations from scan on (`proxy.services.producer_service`, `proxy.services.consumer_service`).
 
 Other calls (`authenticate`, transactions, delays, fetches, statistics, long chains of results) are handled alone when
 they arrive: the pass is run before, so that effects on a connection keep their order. A call that waits has left the
@@ -97,8 +97,7 @@ class CallsPass:
 
     def add(self, connection: Connection, call: Call) -> None:
         """Gather a call."""
-        slot = connection.later()
-        slot.call = call
+        slot = connection.later(call)
         slot.heard = connection.heard
         slots = self._slots
         if not slots:

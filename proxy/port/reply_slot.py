@@ -58,9 +58,9 @@ class ReplySlot:
         "withdraw",
     )
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, call: Call = NO_CALL) -> None:
         self.connection = connection
-        self.call = NO_CALL
+        self.call = call
         self.heard = 0
         self.number = connection.requests
         """Which of the connection's replies is its: each request has one."""

@@ -16,8 +16,9 @@ from typing import Self
 from proxy.limits.quota import Quota
 from proxy.port.accepting import Accepting
 from proxy.port.network import NoPeer, Peer
-from proxy.port.reply_slot import SLOT_BYTES, Leased, Lost, ReplySlot
+from proxy.port.reply_slot import NO_CALL, SLOT_BYTES, Leased, Lost, ReplySlot
 from proxy.tls.channel import TlsTransport
+from proxy.wire.call import Call
 from proxy.wire.frames import FrameSplitter
 
 READ_BYTES_MIN = 64 * 1024
@@ -160,9 +161,9 @@ class Replying:
             self.keep(slot)
             self.advance()
 
-    def later(self) -> ReplySlot:
-        """Keep the place of the request being handled; its answer comes through the slot."""
-        slot = ReplySlot(self)
+    def later(self, call: Call = NO_CALL) -> ReplySlot:
+        """Keep the place of the request being handled, a call's; its answer comes through the slot."""
+        slot = ReplySlot(self, call)
         self.slots.append(slot)
         self._counted += SLOT_BYTES
         self._server.budget.used += SLOT_BYTES

@@ -41,6 +41,7 @@ from proxy.services.limited_sends import LimitedSends
 from proxy.services.message_checks import MessageChecks, give_tokens_back, store_refusal
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing
+from proxy.services.sinks import CheckedSend, Route
 from proxy.services.topic_port import TopicPort
 from proxy.wire.call import Call
 from proxy.wire.errors import TextError
@@ -106,14 +107,14 @@ class DelayService:
         self._guard = guard
         self._loops = loops
         self._timers = timers
-        self._kafka = kafka
+        self._route = Route(publishing, kafka, keyed_sends.stored)
         self._random = runtime.random
         metrics = self._metrics = runtime.metrics
         self._clock = runtime.clock
         self._scheduler = runtime.scheduler
         self._runner = StepRunner(partial(runtime.scheduler.call_later, 0))
         self._interval_max = interval_max
-        self._recent: dict[_Add, list[tuple[ReplySlot, Call]] | None] = {}
+        self._recent: dict[_Add, list[ReplySlot] | None] = {}
         """Which add -> who else waits for its answer; None once it is stored."""
         self._repeated = metrics.counter(counted.REPEATED)
 
@@ -123,28 +124,21 @@ class DelayService:
 
     def send_delay(self, connection: Connection, call: Call) -> None:
         """Add or cancel a delayed message."""
+        slot = connection.later(call)
         try:
             message, timeout_ms = scan_delay(call)
         except TextError as error:
-            self._publishing.refuse_text(connection, call, error, partial(_refused, ""))
+            self._publishing.refuse_text(slot, error, partial(_refused, ""))
             return
+        take = partial(self._take, slot, message, timeout_ms)
         if connection in self._limited.waiting:
-            self._limited.follow(connection, call, partial(self._take, connection, call, message, timeout_ms))
+            self._limited.follow(slot, take)
         else:
-            self._take(connection, call, message, timeout_ms)
+            take()
 
-    def _take(
-        self,
-        connection: Connection,
-        call: Call,
-        message: Mapping[str, Any],
-        timeout_ms: int | None,
-        slot: ReplySlot | None = None,
-        *,
-        again: bool = True,
-    ) -> None:
+    def _take(self, slot: ReplySlot, message: Mapping[str, Any], timeout_ms: int | None) -> None:
         """Do what a call asks, or have it tried again where it is above a rate."""
-        said = ""
+        said, connection = "", slot.connection
         try:
             if connection.rights is not None:
                 self._guard.topic(connection, "sendDelaySync", message.get("topic", ""))
@@ -153,26 +147,23 @@ class DelayService:
             judged = self._judge(message)
             if judged is not None and judged.places:
                 encode = partial(self._stored_again, message)
-                key = message["uniqKey"].encode()
-                self._keyed.answer(connection, call, [key], judged, encode, refused=partial(_refused, ""), slot=slot)
+                self._keyed.answer(slot, [message["uniqKey"].encode()], judged, encode, partial(_refused, ""))
                 return
             put, port = self._check(message)
             if check_action(message) == CANCEL:
                 said = message.get("uniqDelayMsgId", "")
                 cancelled = check_cancel(message)
                 self._checks.charge(port)
-                self._cancel(connection, call, port, cancelled, slot, timeout_ms)
+                self._cancel(slot, port, cancelled, timeout_ms)
                 return
             now_s = self._clock.wall_ms() // 1000
             occurrence = check_add(message, now_s=now_s, interval_max=self._interval_max)
             self._checks.charge(port)
-            self._add(connection, call, put, port, occurrence, judged, timeout_ms, slot=slot)
+            self._add(slot, put, port, occurrence, judged, timeout_ms)
         except Refusal as refusal:
-            retry = partial(self._take, connection, call, message, timeout_ms, again=False)
-            if not (
-                again and self._limited.wait(refusal, connection, call, timeout_ms=timeout_ms, slot=slot, again=retry)
-            ):
-                self._publishing.refuse(connection, call, refusal, 1, partial(_refused, said), slot=slot)
+            take = partial(self._take, slot, message, timeout_ms)
+            if not self._limited.wait(refusal, slot, timeout_ms, take):
+                self._publishing.refuse(slot, refusal, 1, partial(_refused, said))
 
     def _judge(self, message: Mapping[str, Any]) -> NumberedRun | None:
         """Say what is known of an add that has a number of its producer's. Raises Refusal."""
@@ -218,85 +209,47 @@ class DelayService:
 
     def _add(  # noqa: PLR0917 - what was found out of one message
         self,
-        connection: Connection,
-        call: Call,
+        slot: ReplySlot,
         put: Put,
         port: TopicPort,
         occurrence: Occurrence,
         judged: NumberedRun | None,
         timeout_ms: int | None,
-        *,
-        slot: ReplySlot | None,
     ) -> None:
+        """Have a message or loop wait. Raises Refusal; its token is given back."""
+        connection = slot.connection
         owner = owner_of(connection)
         key = put.topic.name, occurrence.id, owner
         if key in self._recent:
             give_tokens_back([port])
-            self._repeat(connection, call, key, slot)
+            self._repeat(slot, key)
             return
-        if connection.quota is not None:
-            try:
-                check_pending(connection, 1, self._checks.now_ms)
-            except Refusal:
-                give_tokens_back([port])
-                raise
-        if isinstance(port, KafkaPort):
-            port, put = self._until(port, put, occurrence, owner)
-            self._kafka_sends.append(
-                [put if judged is None else keyed(put, judged.key)],
-                [port],
-                connection,
-                call,
-                stored=partial(self._stored, key),
-                judged=judged,
-                timeout_ms=timeout_ms,
-                slot=slot,
-                refused=partial(self._not_stored, key),
-            )
-            if connection.quota is not None:
-                note_pending(connection, [last_due_ms(occurrence)])
-            self._remember(key)
-            return
-        # All occurrences of a loop in one queue: consumers get them in their order.
-        queue_id = queue_of_key(occurrence.uuid, port.queue_count)
         try:
-            waiting = self._loops.first(owned(put._replace(queue_id=queue_id), owner), occurrence)
-        except StoreError as error:
+            if connection.quota is not None:
+                check_pending(connection, 1, self._checks.now_ms)
+            if isinstance(port, KafkaPort):
+                port, put = self._until(port, put, occurrence, owner)
+            else:
+                # All occurrences of a loop in one queue: consumers get them in their order.
+                queue_id = queue_of_key(occurrence.uuid, port.queue_count)
+                put = self._loops.first(owned(put._replace(queue_id=queue_id), owner), occurrence)
+        except (Refusal, StoreError) as error:
             give_tokens_back([port])
-            raise store_refusal(error) from error
-        if judged is not None:
-            waiting = keyed(waiting, judged.key)
-        positions = self._publishing.append(
-            [waiting],
-            [port],
-            connection,
-            call,
-            stored=partial(self._stored, key),
-            refused=partial(self._not_stored, key),
-            slot=slot,
-        )
+            raise store_refusal(error) if isinstance(error, StoreError) else error from error
+        put = put if judged is None else keyed(put, judged.key)
+        stored, refused = partial(self._stored, key), partial(self._not_stored, key)
+        self._route.append(CheckedSend(slot, [put], [port], stored, refused, judged, timeout_ms))
         if connection.quota is not None:
             note_pending(connection, [last_due_ms(occurrence)])
-        if judged is not None:
-            self._keyed.stored(judged, positions)
         self._remember(key)
-
-    @property
-    def _kafka_sends(self) -> KafkaSends:
-        assert self._kafka is not None, "a port of Kafka's has a cluster"
-        return self._kafka
 
     def _until(self, port: KafkaPort, put: Put, occurrence: Occurrence, owner: str | None) -> tuple[KafkaPort, Put]:
         """Have a message of a Kafka topic wait there; a single one whose moment has passed does not. Raises Refusal."""
-        try:
-            # All occurrences of a loop in one partition: consumers get them in their order.
-            loop_hash = (string_hash(occurrence.uuid) or 1) if occurrence.is_loop else 0
-            queue_id = port.place(-1, loop_hash, self._random)
-            until = Until(occurrence.at_s * 1000, "loop", owner or "", occurrence.id, occurrence.id, occurrence.is_loop)
-            port = port.until(until, self._clock.wall_ms())
-        except Refusal:
-            give_tokens_back([port])
-            raise
+        # All occurrences of a loop in one partition: consumers get them in their order.
+        loop_hash = (string_hash(occurrence.uuid) or 1) if occurrence.is_loop else 0
+        queue_id = port.place(-1, loop_hash, self._random)
+        until = Until(occurrence.at_s * 1000, "loop", owner or "", occurrence.id, occurrence.id, occurrence.is_loop)
+        port = port.until(until, self._clock.wall_ms())
         return port, delivered(put._replace(queue_id=queue_id), occurrence)
 
     def _remember(self, key: _Add) -> None:
@@ -307,85 +260,75 @@ class DelayService:
                 del self._recent[old]
         self._recent[key] = []
 
-    def _repeat(self, connection: Connection, call: Call, key: _Add, slot: ReplySlot | None) -> None:
+    def _repeat(self, slot: ReplySlot, key: _Add) -> None:
         """Answer an add that came before with what becomes, or became, of that."""
         self._repeated.add()
         waiters = self._recent[key]
         if waiters is None:
-            answer = connection.answer if slot is None else slot.answer
-            answer(_stored_reply(call, key[1]))
+            slot.answer(_stored_reply(slot.call, key[1]))
         else:
-            waiters.append((connection.later() if slot is None else slot, call.header()))
+            slot.wait()
+            waiters.append(slot)
 
     def _stored(self, key: _Add, call: Call, _: Sequence[LogPosition]) -> bytes:
-        for slot, other in self._recent.get(key) or ():
-            slot.answer(_stored_reply(other, key[1]))
+        for slot in self._recent.get(key) or ():
+            slot.answer(_stored_reply(slot.call, key[1]))
         self._recent[key] = None
         return _stored_reply(call, key[1])
 
     def _not_stored(
         self, key: _Add, call: Call, code: ResultCode, text: str, *, retry_after_ms: int | None = None
     ) -> bytes:
-        for slot, other in self._recent.pop(key, None) or ():
-            slot.answer(_refused("", other, code, text))
+        for slot in self._recent.pop(key, None) or ():
+            slot.answer(_refused("", slot.call, code, text))
         return _refused("", call, code, text, retry_after_ms=retry_after_ms)
 
-    def _cancel(  # noqa: PLR0917 - what was found out of one message
-        self,
-        connection: Connection,
-        call: Call,
-        port: TopicPort,
-        occurrence: Occurrence,
-        slot: ReplySlot | None,
-        timeout_ms: int | None,
-    ) -> None:
+    def _cancel(self, slot: ReplySlot, port: TopicPort, occurrence: Occurrence, timeout_ms: int | None) -> None:
         """Begin to cancel; what arrived before is flushed and visible when the first step runs (D18)."""
         try:
             self._publishing.check_open()
         except Refusal:
             give_tokens_back([port])
             raise
-        if slot is None:
-            slot = connection.later()
+        slot.wait()
+        owner, ended = owner_of(slot.connection), ending(slot.connection, occurrence)
         if isinstance(port, KafkaPort):
-            answer = partial(self._cancelled_in_kafka, slot, call.header(), occurrence, ending(connection, occurrence))
-            identity = Identity(port.topic.name, owner_of(connection) or "", occurrence.first.id)
+            answer = partial(self._cancelled_in_kafka, slot, occurrence, ended)
+            identity = Identity(port.topic.name, owner or "", occurrence.first.id)
             port.waiting.requests.ask(identity, 0, (timeout_ms or CANCEL_MS) / 1000, answer)
             return
-        steps = cancelling_delay(self._timers, port.topic.name, occurrence, owner=owner_of(connection))
-        ended = ending(connection, occurrence)
-        self._scheduler.call_later(0, self._runner.run, self._answering(steps, slot, call.header(), occurrence, ended))
+        steps = cancelling_delay(self._timers, port.topic.name, occurrence, owner=owner)
+        self._scheduler.call_later(0, self._runner.run, self._answering(steps, slot, occurrence, ended))
 
     def _cancelled_in_kafka(
-        self, slot: ReplySlot, call: Call, occurrence: Occurrence, ended: Callable[[], None], said: str
+        self, slot: ReplySlot, occurrence: Occurrence, ended: Callable[[], None], said: str
     ) -> None:
-        outcome = _KAFKA_OUTCOMES.get(said, CancelEffect.UNKNOWN)
+        self._cancelled(slot, occurrence, ended, _KAFKA_OUTCOMES.get(said, CancelEffect.UNKNOWN))
+
+    def _cancelled(
+        self, slot: ReplySlot, occurrence: Occurrence, ended: Callable[[], None], outcome: CancelEffect
+    ) -> None:
+        """Answer a cancel that was decided."""
         self._metrics.counter(counted.CANCELS, outcome.value).add()
         if outcome is CancelEffect.CANCELLED:
             ended()
         text = _OUTCOME_TEXTS[outcome]
-        slot.answer(encode_delay_result_reply(call, ResultCode.OK, text, occurrence.id, _OUTCOMES[outcome]))
+        slot.answer(encode_delay_result_reply(slot.call, ResultCode.OK, text, occurrence.id, _OUTCOMES[outcome]))
 
     def _answering(
         self,
         steps: AwaitedSteps[CancelEffect],
         slot: ReplySlot,
-        call: Call,
         occurrence: Occurrence,
         ended: Callable[[], None],
     ) -> AwaitedSteps[None]:
-        delay_id = occurrence.id
         try:
             outcome = yield from steps
         except (StoreError, OSError) as error:
-            self._publishing.tell_refused(ResultCode.FAIL_UNKNOWN, str(error), None)
-            slot.answer(_refused(delay_id, call, ResultCode.FAIL_UNKNOWN, str(error)))
+            refusal = Refusal(ResultCode.FAIL_UNKNOWN, str(error))
+            self._publishing.refuse(slot, refusal, 1, partial(_refused, occurrence.id))
         else:
-            self._metrics.counter(counted.CANCELS, outcome.value).add()
-            if outcome is CancelEffect.CANCELLED:
-                ended()
-            text = _OUTCOME_TEXTS[outcome]
-            slot.answer(encode_delay_result_reply(call, ResultCode.OK, text, delay_id, _OUTCOMES[outcome]))
+            self._cancelled(slot, occurrence, ended, outcome)
 
 
 def _encoded(properties: Mapping[str, str]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:

@@ -20,7 +20,6 @@ from broker.scheduled.delay.levels import SCHEDULE_NAME
 from broker.scheduled.timer.handle import RecallHandle
 from broker.scheduled.timer.names import TIMER_NAME
 from broker.store import Store
-from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.services.encoders import Refused
 from proxy.services.kafka.numbers import KafkaNumbers
@@ -109,29 +108,20 @@ class KeyedSends:
         self.in_kafka.filled(judged, len(judged.places or positions))
 
     def answer(
-        self,
-        connection: Connection,
-        call: Call,
-        keys: Sequence[bytes],
-        judged: NumberedRun,
-        encode: Encoded,
-        *,
-        refused: Refused,
-        slot: ReplySlot | None = None,
+        self, slot: ReplySlot, keys: Sequence[bytes], judged: NumberedRun, encode: Encoded, refused: Refused
     ) -> None:
         """Answer a call whose messages are all stored, or about to be, when they are durable."""
         places = judged.places or ()
-        place, header = connection.later() if slot is None else slot, call.header()
+        slot.wait()
 
         def done(error: StoreError | None) -> None:
             if error is None and max(places) >= self._store.end:
                 # What was staged when the store failed is told to nobody who asks later.
                 error = self._store.failed
             if error is not None:
-                self._publishing.tell_refused(ResultCode.FAIL_UNKNOWN, str(error), connection.address, len(keys))
-                place.answer(refused(header, ResultCode.FAIL_UNKNOWN, str(error)))
+                self._publishing.refuse(slot, Refusal(ResultCode.FAIL_UNKNOWN, str(error)), len(keys), refused)
                 return
-            place.answer(encode(header, *self.found(keys, places)))
+            slot.answer(encode(slot.call, *self.found(keys, places)))
 
         if max(places) >= self._store.end:
             self._store.commit.when_told(done)

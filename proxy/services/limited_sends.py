@@ -13,7 +13,7 @@ from broker.runtime.metrics import declare
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.services.message_rules import Limited, Refusal
-from proxy.wire.call import Call
+from proxy.services.sinks import ParkedCall
 from upstream.budget import Budget, Pressure
 
 SENDS_WAITED = declare("pyddmq_sends_waited_total", "Sends above a rate that were retried after a wait (R95)")
@@ -22,9 +22,6 @@ MARGIN_MS = 10
 """What is kept of a send's timeout for the answer to reach its client."""
 WAIT_MS_MAX = 100
 """Longest wait that follows from a send's timeout."""
-
-Again = Callable[[ReplySlot], None]
-"""Takes a send another time; it is answered through the slot."""
 
 
 class LimitedSends:
@@ -46,69 +43,66 @@ class LimitedSends:
         self._waited = runtime.metrics.counter(SENDS_WAITED)
         self._waiting_max = waiting_max
         self._count = 0
+        self._retried: ReplySlot | None = None
+        """The send whose second try is under way."""
 
-    def wait(
-        self,
-        refusal: Refusal,
-        connection: Connection,
-        call: Call,
-        *,
-        timeout_ms: int | None,
-        slot: ReplySlot | None,
-        again: Again,
-    ) -> bool:
+    def wait(self, refusal: Refusal, slot: ReplySlot, timeout_ms: int | None, take: Callable[[], None]) -> bool:
         """Have a refused send tried again in a while; False when it is to be answered now.
 
         Args:
-            refusal: Why it was refused; only a rate is a reason to wait.
-            connection: Who sent it.
-            call: What was sent.
+            refusal: Why it was refused; only a rate is a reason to wait, and only once.
+            slot: Its place among its connection's requests.
             timeout_ms: How long its client waits, as sent; None without such a bound.
-            slot: Its place among its connection's requests, where it has one already.
-            again: Tries it.
+            take: Tries it.
         """
         wait_ms = _wait_ms(refusal, timeout_ms)
-        if wait_ms <= 0 or self._count >= self._waiting_max() or self._budget.level >= Pressure.EASED:
+        if (
+            wait_ms <= 0
+            or slot is self._retried
+            or self._count >= self._waiting_max()
+            or self._budget.level >= Pressure.EASED
+        ):
             return False
         self._count += 1
         self._waited.add()
-        place = self._enter(connection, call, slot)
-        self._scheduler.call_later(wait_ms / 1000, self._retry, connection, call, place, again)
+        self._scheduler.call_later(wait_ms / 1000, self._retry, self._enter(slot, take))
         return True
 
-    def follow(self, connection: Connection, call: Call, again: Again, *, slot: ReplySlot | None = None) -> None:
+    def follow(self, slot: ReplySlot, take: Callable[[], None]) -> None:
         """Have a send of a connection in `waiting` taken when those before it are answered."""
-        slot = self._enter(connection, call, slot)
+        parked = self._enter(slot, take)
 
         def start() -> None:
             slot.withdraw = None
-            self._leave(connection, call)
-            again(slot)
+            self._leave(slot)
+            parked.go_on()
 
         def withdraw() -> None:
             # The end of what a client sends changes nothing for what it sent.
-            if connection.closed:
-                self._leave(connection, call)
+            if slot.connection.closed:
+                self._leave(slot)
+                parked.leave()
 
         slot.start, slot.withdraw = start, withdraw
 
-    def _enter(self, connection: Connection, call: Call, slot: ReplySlot | None) -> ReplySlot:
+    def _enter(self, slot: ReplySlot, take: Callable[[], None]) -> ParkedCall:
+        connection = slot.connection
         self.waiting[connection] = self.waiting.get(connection, 0) + 1
-        connection.hold(len(call.frame))
-        return connection.later() if slot is None else slot
+        return ParkedCall(slot, take)
 
-    def _leave(self, connection: Connection, call: Call) -> None:
-        connection.hold(-len(call.frame))
-        left = self.waiting.pop(connection) - 1
+    def _leave(self, slot: ReplySlot) -> None:
+        left = self.waiting.pop(slot.connection) - 1
         if left:
-            self.waiting[connection] = left
+            self.waiting[slot.connection] = left
 
-    def _retry(self, connection: Connection, call: Call, slot: ReplySlot, again: Again) -> None:
+    def _retry(self, parked: ParkedCall) -> None:
         self._count -= 1
-        self._leave(connection, call)
-        # Who has gone sends it again elsewhere.
-        if not connection.closed:
-            again(slot)
+        self._leave(parked.slot)
+        self._retried = parked.slot
+        try:
+            parked.go_on()
+        finally:
+            self._retried = None
 
 
 def _wait_ms(refusal: Refusal, timeout_ms: int | None) -> int:

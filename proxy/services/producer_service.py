@@ -20,7 +20,7 @@ its second try (`proxy.services.limited_sends`); later sends of its connection w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -41,6 +41,7 @@ from proxy.services.limited_sends import LimitedSends
 from proxy.services.message_checks import Delay, MessageChecks, give_tokens_back
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing, SendRun
+from proxy.services.sinks import CheckedSend, Route
 from proxy.services.topic_port import TopicPort
 from proxy.services.write_service import WriteService
 from proxy.wire import replies
@@ -65,14 +66,12 @@ class ScannedSend(NamedTuple):
 
     Attributes:
         slot: Its place.
-        call: What is answered.
         messages: Its messages; none of a batch that is a declaration, or empty.
         timeout_ms: How long its client waits, as sent; None without such a bound.
         receipts: A batch: whether each message is to have its receipt. None: a single message.
     """
 
     slot: ReplySlot
-    call: Call
     messages: Sequence[SendMessage]
     timeout_ms: int | None
     receipts: bool | None
@@ -117,6 +116,7 @@ class ProducerService:
         self._keyed = keyed
         self._limited = limited
         self._kafka = kafka
+        self._route = Route(publishing, kafka, keyed.stored)
         self._writes = writes
         self._guard = guard
         self._qid_prefix = qid_prefix
@@ -138,7 +138,7 @@ class ProducerService:
             if send.slot.connection in self._limited.waiting:
                 self._follow(send, fail)
             else:
-                self._one(send, run, fail)
+                self._guarded(send, fail, partial(self._one, send, run, fail))
         if neighbours:
             self._check(neighbours, run, fail)
         self._stage(run, fail)
@@ -154,7 +154,7 @@ class ProducerService:
                     messages, receipts = scan_send_batch(call)
                     if messages:
                         connection.note_client(messages[0].version)
-                    yield _new_send(ScannedSend, (slot, call, messages, None, receipts))
+                    yield _new_send(ScannedSend, (slot, messages, None, receipts))
                     continue
                 message, timeout_ms = found or scan_send(call)
                 if not connection.client:
@@ -162,12 +162,12 @@ class ProducerService:
                 if message.topic == HEARTBEAT_TOPIC:
                     slot.answer(encode_result_reply(call, _OK, "heartbeat"))
                 else:
-                    yield _new_send(ScannedSend, (slot, call, (message,), timeout_ms, None))
+                    yield _new_send(ScannedSend, (slot, (message,), timeout_ms, None))
             except MessageError as error:
                 text = str(error)
                 if call.method == "sendBatchSync":
                     text = _of_batch(error.place or 0, error.count, text)
-                self._publishing.refuse_text(connection, call, error, text=text, slot=slot)
+                self._publishing.refuse_text(slot, error, text=text)
             except Exception as error:
                 fail(slot, call, error)
 
@@ -175,7 +175,7 @@ class ProducerService:
 
     def _is_plain(self, send: ScannedSend) -> bool:
         """Whether a send is a single message without number or delay, to a topic that its client may send to."""
-        slot, _, messages, _, receipts = send
+        slot, messages, _, receipts = send
         if receipts is not None:
             return False
         (message,) = messages
@@ -189,7 +189,7 @@ class ProducerService:
 
     def _authorize(self, send: ScannedSend) -> None:
         """Look at the rights to topics and numbers. Raises Refusal."""
-        connection, method, messages = send.slot.connection, send.call.method, send.messages
+        connection, method, messages = send.slot.connection, send.slot.call.method, send.messages
         self._guard.produce(connection, method, messages)
         first = next((each.unique_key for each in messages if each.unique_key is not None), None)
         self._guard.numbers(connection, method, first, len(messages))
@@ -208,7 +208,10 @@ class ProducerService:
                 stop = error
             if self._kafka is not None and any(port.in_kafka for port in ports):
                 for send, put, port in zip(sends, puts, ports, strict=False):
-                    self._to_sink(send, put, port, run, fail)
+                    if port.in_kafka:
+                        self._guarded(send, fail, partial(self._route.append, self._checked(send, [put], [port])))
+                    else:
+                        run.add(send.slot, put, port)
             else:
                 run.slots += [send.slot for send in sends[: len(puts)]]
                 run.puts += puts
@@ -216,64 +219,61 @@ class ProducerService:
             if stop is None:
                 return
             send, sends = sends[len(puts)], sends[len(puts) + 1 :]
-            if isinstance(stop, Refusal):
-                self._refuse(send, stop, fail)
-            else:
-                fail(send.slot, send.call, stop)
+            self._failed(send, stop, fail)
             if self._limited.waiting:
                 for each in sends:
                     if each.slot.connection in self._limited.waiting:
                         self._follow(each, fail)
                 sends = [each for each in sends if each.slot.connection not in self._limited.waiting]
 
-    def _to_sink(self, send: ScannedSend, put: Put, port: TopicPort, run: SendRun, fail: Fail) -> None:
-        if not port.in_kafka:
-            run.add(send.slot, put, port)
-            return
-        try:
-            self._to_kafka(send, [put], [port])
-        except Refusal as refusal:
-            self._refuse(send, refusal, fail)
-        except Exception as error:
-            fail(send.slot, send.call, error)
-
-    def _to_kafka(
+    def _checked(
         self,
         send: ScannedSend,
         puts: Sequence[Put],
         ports: Sequence[TopicPort],
+        waiting: Mapping[int, int] = _NONE_WAITS,
+        judged: NumberedRun | None = None,
         *,
         stored: Stored | None = None,
-        judged: NumberedRun | None = None,
-    ) -> None:
-        """ScannedSend a call on its way of which some messages, or all, are for Kafka. Raises Refusal."""
-        assert self._kafka is not None, "ports of Kafka are there with it"
-        slot, call, _, timeout_ms, _ = send
-        stored = stored or partial(self._stored_mixed, ports, _NONE_WAITS, False)
-        self._kafka.append(
-            puts, ports, slot.connection, call, stored=stored, judged=judged, timeout_ms=timeout_ms, slot=slot
-        )
+    ) -> CheckedSend:
+        """Return what goes to a sink."""
+        slot, _, timeout_ms, receipts = send
+        is_batch = receipts is not None
+        if stored is None:
+            is_told = receipts or not is_batch
+            stored = partial(self._stored_mixed, ports, waiting, is_batch) if is_told else _stored_untold
+        return CheckedSend(slot, puts, ports, stored, judged=judged, timeout_ms=timeout_ms, atomic=is_batch)
 
     # One by one
 
-    def _one(self, send: ScannedSend, run: SendRun, fail: Fail, *, again: bool = True) -> None:
-        """Take one send of any kind, behind those of a run; where it is above a rate it is tried once more."""
+    def _guarded(self, send: ScannedSend, fail: Fail, work: Callable[[], None]) -> None:
+        """Do a part of what a send asks; it is answered where that is refused or fails."""
         try:
-            if send.slot.connection.rights is not None and send.messages:
-                self._authorize(send)
-            if send.receipts is None:
-                self._single(send, run, fail)
-            else:
-                self._stage(run, fail)
-                self._batch(send, fail)
-        except Refusal as refusal:
-            self._refuse(send, refusal, fail, again=again)
+            work()
         except Exception as error:
-            fail(send.slot, send.call, error)
+            self._failed(send, error, fail)
+
+    def _failed(self, send: ScannedSend, error: Exception, fail: Fail) -> None:
+        """Answer a send that is refused or failed, or have it tried once more where it is above a rate."""
+        slot, messages, timeout_ms, _ = send
+        if not isinstance(error, Refusal):
+            fail(slot, slot.call, error)
+        elif not self._limited.wait(error, slot, timeout_ms, partial(self._take_again, send, fail)):
+            self._publishing.refuse(slot, error, len(messages))
+
+    def _one(self, send: ScannedSend, run: SendRun, fail: Fail) -> None:
+        """Take one send of any kind, behind those of a run."""
+        if send.slot.connection.rights is not None and send.messages:
+            self._authorize(send)
+        if send.receipts is None:
+            self._single(send, run, fail)
+        else:
+            self._stage(run, fail)
+            self._batch(send, fail)
 
     def _single(self, send: ScannedSend, run: SendRun, fail: Fail) -> None:
         """Judge and check a single message, and have it join a run or go to Kafka. Raises Refusal."""
-        slot, call, messages, _, _ = send
+        slot, messages, _, _ = send
         key, judged, stored = messages[0].unique_key, None, None
         if key is not None:
             if key[:NAME_BYTES] in run.producers:
@@ -283,70 +283,44 @@ class ProducerService:
                 return
             judged = self._keyed.judge([key])
             if judged.places:
-                encode = partial(self._stored_again, batch=False)
-                self._keyed.answer(slot.connection, call, [key], judged, encode, refused=encode_result_reply, slot=slot)
+                self._keyed.answer(slot, [key], judged, partial(self._stored_again, batch=False), encode_result_reply)
                 return
         puts: list[Put] = []
         ports: list[TopicPort] = []
         delays = self._checks.check(messages, puts, ports, keyed=judged is not None)
         waiting = self._wait(slot.connection, puts, ports, delays) if delays else _NONE_WAITS
         if ports[0].in_kafka:
-            self._to_kafka(send, puts, ports, stored=partial(self._stored_mixed, ports, waiting, False), judged=judged)
-        else:
-            if waiting:
-                stored = partial(self._stored_waiting, ports[0], waiting[0])
-            run.add(slot, puts[0], ports[0], stored, judged)
-            if key is not None:
-                run.producers.add(key[:NAME_BYTES])
+            self._route.append(self._checked(send, puts, ports, waiting, judged))
+            return
+        if waiting:
+            stored = partial(self._stored_mixed, ports, waiting, False)
+        run.add(slot, puts[0], ports[0], stored, judged)
+        if key is not None:
+            run.producers.add(key[:NAME_BYTES])
 
     def _is_under_way(self, send: ScannedSend, keys: Sequence[bytes | None], fail: Fail) -> bool:
         """Whether a call's messages are on their way to Kafka already; then it is taken again when they are decided."""
-        slot, call, _, timeout_ms, _ = send
-        return self._kafka is not None and self._kafka.wait(
-            keys,
-            slot.connection,
-            call,
-            timeout_ms=timeout_ms,
-            slot=slot,
-            again=lambda _: self._take_again(send, fail),
-        )
+        take = partial(self._take_again, send, fail)
+        return self._kafka is not None and self._kafka.wait(keys, send.slot, send.timeout_ms, take)
 
-    def _take_again(self, send: ScannedSend, fail: Fail, *, again: bool = True) -> None:
+    def _take_again(self, send: ScannedSend, fail: Fail) -> None:
         """Take a send that has waited."""
         run = SendRun()
-        self._one(send, run, fail, again=again)
+        self._guarded(send, fail, partial(self._one, send, run, fail))
         self._stage(run, fail)
-
-    def _refuse(self, send: ScannedSend, refusal: Refusal, fail: Fail, *, again: bool = True) -> None:
-        """Answer a send that is refused, or have it tried once more where it is above a rate."""
-        slot, call, messages, timeout_ms, _ = send
-        connection = slot.connection
-        if not (
-            again
-            and self._limited.wait(
-                refusal,
-                connection,
-                call,
-                timeout_ms=timeout_ms,
-                slot=slot,
-                again=lambda _: self._take_again(send, fail, again=False),
-            )
-        ):
-            self._publishing.refuse(connection, call, refusal, len(messages), slot=slot)
 
     def _follow(self, send: ScannedSend, fail: Fail) -> None:
         """Take a send when those of its connection that wait for a rate are answered."""
-        slot, call, _, _, _ = send
-        self._limited.follow(slot.connection, call, lambda _: self._take_again(send, fail), slot=slot)
+        self._limited.follow(send.slot, partial(self._take_again, send, fail))
 
     # Batches
 
     def _batch(self, send: ScannedSend, fail: Fail) -> None:
         """Stage a batch, or what of it is not stored yet, all or nothing (D8); empty: a declaration, or 0 (R100)."""
-        slot, call, messages, _, receipts = send
+        slot, messages, _, receipts = send
         if not messages:
-            if not self._writes.answer(slot, call):
-                slot.answer(encode_result_reply(call, _OK, "empty batch"))
+            if not self._writes.answer(slot):
+                slot.answer(encode_result_reply(slot.call, _OK, "empty batch"))
             return
         if messages[0].unique_key is None:
             self._append_batch(send, messages)
@@ -356,13 +330,13 @@ class ProducerService:
             return
         judged = self._keyed.judge(keys)
         if not judged.places:
-            self._enter(judged, self._append_batch(send, messages, judged=judged))
+            self._append_batch(send, messages, judged)
             return
         encode = partial(self._stored_again, batch=bool(receipts))
         given = [key for key in keys if key is not None]
         missing = [at for at, place in enumerate(judged.places) if place == MISSING]
         if not missing:
-            self._keyed.answer(slot.connection, call, given, judged, encode, refused=encode_result_reply, slot=slot)
+            self._keyed.answer(slot, given, judged, encode, encode_result_reply)
             return
         places = list(judged.places)
 
@@ -371,45 +345,26 @@ class ProducerService:
                 places[at] = position.physical
             return encode(call, *self._keyed.found(given, places))
 
-        rest = [messages[at] for at in missing]
-        self._enter(judged, self._append_batch(send, rest, judged=judged, stored=stored))
-
-    def _enter(self, judged: NumberedRun, positions: Sequence[LogPosition]) -> None:
-        """Enter what was judged new and is staged now; what goes to Kafka is entered there."""
-        if positions:
-            self._keyed.stored(judged, positions)
+        self._append_batch(send, [messages[at] for at in missing], judged, stored)
 
     def _append_batch(
         self,
         send: ScannedSend,
         messages: Sequence[SendMessage],
-        *,
         judged: NumberedRun | None = None,
         stored: Stored | None = None,
-    ) -> list[LogPosition]:
-        """Check and stage a batch, or what of one is to be stored. Raises Refusal.
-
-        Returns:
-            Where each message is staged; empty where some go to Kafka.
-        """
-        slot, call, _, _, receipts = send
+    ) -> None:
+        """Check and stage a batch, or what of one is to be stored. Raises Refusal."""
         puts: list[Put] = []
         ports: list[TopicPort] = []
         try:
             delays = self._checks.check(messages, puts, ports, keyed=judged is not None)
-            waiting = self._wait(slot.connection, puts, ports, delays) if delays else _NONE_WAITS
+            waiting = self._wait(send.slot.connection, puts, ports, delays) if delays else _NONE_WAITS
         except Refusal as refusal:
             give_tokens_back(ports)
             refusal.text = _of_batch(len(puts), len(messages), refusal.text)
             raise
-        if self._kafka is not None and any(port.in_kafka for port in ports):
-            if stored is None:
-                stored = partial(self._stored_mixed, ports, waiting, True) if receipts else _stored_untold
-            self._to_kafka(send, puts, ports, stored=stored, judged=judged)
-            return []
-        if stored is None:
-            stored = partial(self._stored_batch, ports, waiting) if receipts else _stored_untold
-        return self._publishing.append(puts, ports, slot.connection, call, stored=stored, atomic=True, slot=slot)
+        self._route.append(self._checked(send, puts, ports, waiting, judged, stored=stored))
 
     # Stage
 
@@ -426,17 +381,12 @@ class ProducerService:
             return
         for place, (slot, put, port) in enumerate(zip(slots, puts, ports, strict=True)):
             stored, judged = special.get(place, (None, None))
-            call = slot.call
             try:
-                staged = self._publishing.append(
-                    [put], [port], slot.connection, call, stored=stored or self._stored, slot=slot
-                )
-                if judged is not None:
-                    self._keyed.stored(judged, staged)
+                self._route.append(CheckedSend(slot, [put], [port], stored or self._stored, judged=judged))
             except Refusal as refusal:
-                self._publishing.refuse(slot.connection, call, refusal, 1, slot=slot)
+                self._publishing.refuse(slot, refusal, 1)
             except Exception as error:
-                fail(slot, call, error)
+                fail(slot, slot.call, error)
 
     def _wait(
         self, connection: Connection, puts: list[Put], ports: list[TopicPort], delays: Mapping[int, Delay]
@@ -491,22 +441,6 @@ class ProducerService:
             call, _OK, "OK", msg_id=unique_key.decode(), qid=f"{self._qid_prefix}{queue_id}", offset=offset
         )
 
-    def _stored_waiting(self, port: TopicPort, out_ms: int, call: Call, positions: Sequence[LogPosition]) -> bytes:
-        """Without a place: where it waits is of no use to a producer, what consumers get has another."""
-        unique_key = positions[0].unique_key.decode()
-        handle = self._handle(port, out_ms, unique_key)
-        return encode_result_reply(call, _OK, "OK", msg_id=unique_key, handle=handle)
-
-    def _stored_batch(
-        self, ports: Sequence[TopicPort], waiting: Mapping[int, int], call: Call, positions: Sequence[LogPosition]
-    ) -> bytes:
-        prefix = self._qid_prefix
-        receipts = [Receipt(each.unique_key.decode(), f"{prefix}{each.queue_id}", each.offset) for each in positions]
-        for place, out_ms in waiting.items():
-            unique_key = receipts[place].msg_id
-            receipts[place] = Receipt(unique_key, "", -1, self._handle(ports[place], out_ms, unique_key))
-        return encode_result_reply(call, _OK, "OK", receipts=receipts)
-
     def _stored_mixed(
         self,
         ports: Sequence[TopicPort],
@@ -515,7 +449,10 @@ class ProducerService:
         call: Call,
         positions: Sequence[LogPosition],
     ) -> bytes:
-        """Of messages of which some are in Kafka."""
+        """Of messages that may wait, or be in Kafka.
+
+        What waits has no place: that is of no use to a producer, and what consumers get has another.
+        """
         receipts = []
         for at, (port, (queue_id, offset, _, unique_key)) in enumerate(zip(ports, positions, strict=True)):
             key = unique_key.decode()

@@ -15,8 +15,8 @@ from proxy.port.reply_slot import ReplySlot
 from proxy.services.encoders import Refused, Stored
 from proxy.services.message_checks import give_tokens_back, store_refusal
 from proxy.services.message_rules import Refusal
+from proxy.services.sinks import CheckedSend
 from proxy.services.topic_port import TopicPort
-from proxy.wire.call import Call
 from proxy.wire.errors import MessageError
 from proxy.wire.replies import encode_result_reply
 from pyddmq.codes import ResultCode
@@ -114,7 +114,7 @@ class _Told:
             return
         refusal = Refusal(ResultCode.FAIL_UNKNOWN, str(error))
         for slot in slots:
-            self._publishing.refuse(slot.connection, slot.call, refusal, 1, slot=slot)
+            self._publishing.refuse(slot, refusal, 1)
 
 
 class Publishing:
@@ -137,63 +137,35 @@ class Publishing:
         self.limited_log = runtime.limited_log
         self._born_hosts: dict[str, bytes] = {}
 
-    def append(
-        self,
-        puts: Sequence[Put],
-        ports: list[TopicPort],
-        connection: Connection,
-        call: Call,
-        *,
-        stored: Stored,
-        refused: Refused = encode_result_reply,
-        atomic: bool = False,
-        published: bool = True,
-        slot: ReplySlot | None = None,
-    ) -> list[LogPosition]:
-        """Stage puts; the reply follows the flush that makes them durable.
-
-        Args:
-            puts: What is appended.
-            ports: The port of each, for counters and rate tokens.
-            connection: Who asked.
-            call: What is answered.
-            stored: Encodes the reply when they are stored.
-            refused: Encodes it when the flush failed.
-            atomic: They are stored together or not at all (D8).
-            published: They count as published with this.
-            slot: The call's place among its connection's requests; the next one when absent.
+    def append(self, send: CheckedSend) -> list[LogPosition]:
+        """Stage a send; the reply follows the flush that makes it durable.
 
         Returns:
-            Where each is staged.
+            Where each message is staged.
 
         Raises:
             Refusal: Nothing was staged; rate tokens were given back.
         """
-        try:
-            self.check_open()
-        except Refusal:
-            give_tokens_back(ports)
-            raise
+        slot, puts, ports = send.slot, send.puts, send.ports
 
         def done(error: StoreError | None) -> None:
             if error is not None:
-                self.tell_refused(ResultCode.FAIL_UNKNOWN, str(error), connection.address, len(puts))
-                place.answer(refused(call, ResultCode.FAIL_UNKNOWN, str(error)))
+                self.refuse(slot, Refusal(ResultCode.FAIL_UNKNOWN, str(error)), len(puts), send.refused)
                 return
-            if published:
-                self.stored_run([place], puts, ports)
+            if send.published:
+                self.stored_run([slot], puts, ports)
             else:
-                self.took(place.received_at, len(puts))
-            place.answer(stored(call, positions))
+                self.took(slot.received_at, len(puts))
+            slot.answer(send.stored(slot.call, positions))
 
         try:
-            positions = self.stage(puts, connection, done, atomic=atomic)
-        except StoreError as error:
+            self.check_open()
+            positions = self.stage(puts, slot.connection, done, atomic=send.atomic)
+        except (Refusal, StoreError) as error:
             give_tokens_back(ports)
-            raise store_refusal(error) from error
-        place = connection.later() if slot is None else slot
+            raise store_refusal(error) if isinstance(error, StoreError) else error from error
         # Puts are slices of the frame and keep all of it until they are written.
-        self.budget.stage(len(call.frame))
+        self.budget.stage(len(slot.call.frame))
         return positions
 
     def append_run(
@@ -265,34 +237,17 @@ class Publishing:
             text = "the node is short of memory (memoryMax); send again later"
             raise Refusal(ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, text)
 
-    def refuse(
-        self,
-        connection: Connection,
-        call: Call,
-        refusal: Refusal,
-        count: int,
-        refused: Refused = encode_result_reply,
-        *,
-        slot: ReplySlot | None = None,
-    ) -> None:
+    def refuse(self, slot: ReplySlot, refusal: Refusal, count: int, refused: Refused = encode_result_reply) -> None:
         """Answer a call of so many messages with why they are not taken, and count them."""
-        self.tell_refused(refusal.code, refusal.text, connection.address, count)
-        answer = connection.answer if slot is None else slot.answer
-        answer(refused(call, refusal.code, refusal.text, retry_after_ms=refusal.after_ms))
+        self.tell_refused(refusal.code, refusal.text, slot.connection.address, count)
+        slot.answer(refused(slot.call, refusal.code, refusal.text, retry_after_ms=refusal.after_ms))
 
     def refuse_text(
-        self,
-        connection: Connection,
-        call: Call,
-        error: MessageError,
-        refused: Refused = encode_result_reply,
-        *,
-        text: str | None = None,
-        slot: ReplySlot | None = None,
+        self, slot: ReplySlot, error: MessageError, refused: Refused = encode_result_reply, *, text: str | None = None
     ) -> None:
         """Answer a call with a message that breaks a rule: code 11, which leaves the node in DDMQ's lists (S9)."""
         refusal = Refusal(ResultCode.FAIL_ILLEGAL_MSG, str(error) if text is None else text)
-        self.refuse(connection, call, refusal, error.count, refused, slot=slot)
+        self.refuse(slot, refusal, error.count, refused)
 
     def tell_refused(self, code: ResultCode, text: str, client: str | None, count: int = 1) -> None:
         """Count messages that were not taken and tell of them, once a minute for each code (D25)."""

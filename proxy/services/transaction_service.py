@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 
-from broker.deduplication.deduplication import NumberedRun
 from broker.errors import StoreError
 from broker.format.properties import is_system_property, parse_properties
 from broker.log.put import LogPosition, Put
@@ -29,7 +28,7 @@ from proxy.port.reply_slot import Lost, ReplySlot
 from proxy.port.server import Handler
 from proxy.services.access.guard import Guard, owner_of
 from proxy.services.client_counts import HalfCount
-from proxy.services.encoders import Refused, Stored
+from proxy.services.encoders import Stored
 from proxy.services.kafka.halves import KafkaHalves
 from proxy.services.kafka.ports import KafkaPort
 from proxy.services.kafka.sends import KafkaSends
@@ -38,6 +37,7 @@ from proxy.services.limited_sends import LimitedSends
 from proxy.services.message_checks import MessageChecks, give_tokens_back, store_refusal
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing
+from proxy.services.sinks import CheckedSend, Route
 from proxy.services.topic_port import BYTES_SENT, MESSAGES_SENT, TopicPort
 from proxy.wire.call import Call
 from proxy.wire.errors import APPLICATION_INTERNAL_ERROR, TextError
@@ -136,6 +136,7 @@ class TransactionService:
         self._limited = limited
         self._halves = halves
         self._kafka = kafka
+        self._route = Route(publishing, kafka, keyed.stored)
         self._guard = guard
         self._scheduler = runtime.scheduler
         self._metrics = runtime.metrics
@@ -152,135 +153,88 @@ class TransactionService:
 
     def half(self, connection: Connection, call: Call) -> None:
         """Store a half; the reply carries its id and its handle."""
+        slot = connection.later(call)
         try:
             request = scan_half(call)
         except TextError as error:
-            self._publishing.refuse_text(connection, call, error, encode_half_reply)
+            self._publishing.refuse_text(slot, error, encode_half_reply)
             return
+        take = partial(self._half, slot, request)
         if connection in self._limited.waiting:
-            self._limited.follow(connection, call, partial(self._half, connection, call, request))
+            self._limited.follow(slot, take)
         else:
-            self._half(connection, call, request)
+            take()
 
-    def _half(
-        self,
-        connection: Connection,
-        call: Call,
-        request: HalfCall,
-        slot: ReplySlot | None = None,
-        *,
-        again: bool = True,
-    ) -> None:
-        """Store a half, or have it tried again where it is above a rate."""
+    def _half(self, slot: ReplySlot, request: HalfCall) -> None:
+        """Take a half, or have it tried again where it is above a rate."""
+        take = partial(self._half, slot, request)
+        try:
+            send = self._checked(slot, request, take)
+            if send is not None:
+                self._append(send)
+        except Refusal as refusal:
+            if not self._limited.wait(refusal, slot, request.timeout_ms, take):
+                self._publishing.refuse(slot, refusal, 1, encode_half_reply)
+
+    def _checked(self, slot: ReplySlot, request: HalfCall, take: Callable[[], None]) -> CheckedSend | None:
+        """Judge and check a half; None: it is answered, or waits. Raises Refusal."""
         puts: list[Put] = []
         ports: list[TopicPort] = []
-        refused: Refused = encode_half_reply
+        connection, message, judged = slot.connection, request.message, None
+        key, owner = message.unique_key, owner_of(connection)
+        if connection.rights is not None:
+            self._guard.half(connection, request)
+            self._guard.numbers(connection, "sendHalfSync", key)
+        _check_group(request.group)
+        if key is not None:
+            if self._kafka is not None and self._kafka.wait([key], slot, request.timeout_ms, take):
+                return None
+            judged = self._keyed.judge([key])
+            if judged.places:
+                self._keyed.answer(slot, [key], judged, partial(self._stored_again, message, owner), encode_half_reply)
+                return None
+        self._checks.check([message], puts, ports, transactional=True, keyed=judged is not None)
+        stored: Stored
         try:
-            key, judged = request.message.unique_key, None
-            if connection.rights is not None:
-                self._guard.half(connection, request)
-                self._guard.numbers(connection, "sendHalfSync", key)
-            _check_group(request.group)
-            if self._is_under_way(key, connection, call, request, slot):
-                return
-            if key is not None:
-                judged = self._keyed.judge([key])
-                if judged.places:
-                    encode = partial(self._stored_again, request.message, owner_of(connection))
-                    self._keyed.answer(connection, call, [key], judged, encode, refused=refused, slot=slot)
-                    return
-            self._checks.check([request.message], puts, ports, transactional=True, keyed=judged is not None)
             if isinstance(ports[0], KafkaPort):
-                self._to_kafka(puts[0], ports[0], request, connection, call, judged, slot)
-                return
-            self._make_half(puts, ports, request, owner_of(connection))
-            stored: Stored = partial(self._stored, request.message.key, ports[0].topic.name)
-            positions = self._append(puts, ports, connection, call, stored, slot)
-            if judged is not None:
-                self._keyed.stored(judged, positions)
-        except Refusal as refusal:
-            retry = partial(self._half, connection, call, request, again=False)
-            timeout_ms = request.timeout_ms
-            if not (
-                again and self._limited.wait(refusal, connection, call, timeout_ms=timeout_ms, slot=slot, again=retry)
-            ):
-                self._publishing.refuse(connection, call, refusal, 1, refused, slot=slot)
+                stored = partial(self._stored_in_kafka, message.key, ports[0], owner)
+                puts[0], ports[0] = self._kafka_half(puts[0], ports[0], request, owner)
+            else:
+                self._make_half(puts, request, owner)
+                stored = partial(self._stored, message.key, ports[0].topic.name)
+        except Refusal:
+            give_tokens_back(ports)
+            raise
+        return CheckedSend(slot, puts, ports, stored, encode_half_reply, judged, request.timeout_ms, published=False)
 
-    def _is_under_way(
-        self, key: bytes | None, connection: Connection, call: Call, request: HalfCall, slot: ReplySlot | None
-    ) -> bool:
-        """Have a half that is on its way to Kafka already taken again when that is decided; False: it is not."""
-        return (
-            key is not None
-            and self._kafka is not None
-            and self._kafka.wait(
-                [key],
-                connection,
-                call,
-                timeout_ms=request.timeout_ms,
-                slot=slot,
-                again=lambda place: self._half(connection, call, request, place),
-            )
-        )
+    def _append(self, send: CheckedSend) -> None:
+        """Hand a half to its sink, where its client may have one more. Raises Refusal; its token is given back."""
+        connection = send.slot.connection
+        if connection.quota is None or send.ports[0].in_kafka:
+            self._route.append(send)
+            return
+        try:
+            count = HalfCount(connection, self._transactions)
+        except Refusal:
+            give_tokens_back(send.ports)
+            raise
+        try:
+            self._route.append(send._replace(stored=count.stored(send.stored), refused=count.refused(send.refused)))
+        except Refusal:
+            count.end()
+            raise
 
-    def _to_kafka(  # noqa: PLR0917 - what was found out of one half
-        self,
-        put: Put,
-        port: KafkaPort,
-        request: HalfCall,
-        connection: Connection,
-        call: Call,
-        judged: NumberedRun | None,
-        slot: ReplySlot | None,
-    ) -> None:
-        """Send a half to the waiting topic. Raises Refusal; its token is given back."""
-        assert self._kafka is not None, "a port of Kafka's has a cluster"
-        message, owner = request.message, owner_of(connection)
+    def _kafka_half(self, put: Put, port: KafkaPort, request: HalfCall, owner: str | None) -> tuple[Put, KafkaPort]:
+        """Return what has a half wait in Kafka. Raises Refusal."""
+        message = request.message
         deliver_at_ms, delay_ms = self._checks.half_delay(
             message.delay_level or 0, message.deliver_at_ms or 0, message.delay_ms or 0
         )
         half = WaitingHalf(request.group, deliver_at_ms=deliver_at_ms, delay_ms=delay_ms)
-        try:
-            put, waits = self._halves.half(put, port, half, owner)
-        except Refusal:
-            give_tokens_back([port])
-            raise
-        stored = partial(self._stored_in_kafka, message.key, port, owner)
-        self._kafka.append(
-            [put], [waits], connection, call, stored=stored, judged=judged, timeout_ms=request.timeout_ms, slot=slot,
-            refused=encode_half_reply,
-        )  # fmt: skip
+        return self._halves.half(put, port, half, owner)
 
-    def _append(  # noqa: PLR0917 - what was found out of one half
-        self,
-        puts: list[Put],
-        ports: list[TopicPort],
-        connection: Connection,
-        call: Call,
-        stored: Stored,
-        slot: ReplySlot | None,
-    ) -> Sequence[LogPosition]:
-        """Stage a half, where its client may have one more. Raises Refusal; its token is given back."""
-        refused: Refused = encode_half_reply
-        count = None
-        try:
-            if connection.quota is not None:
-                count = HalfCount(connection, self._transactions)
-                stored, refused = count.stored(stored), count.refused(refused)
-        except Refusal:
-            give_tokens_back(ports)
-            raise
-        try:
-            return self._publishing.append(
-                puts, ports, connection, call, stored=stored, refused=refused, published=False, slot=slot
-            )
-        except Refusal:
-            if count is not None:
-                count.end()
-            raise
-
-    def _make_half(self, puts: list[Put], ports: list[TopicPort], request: HalfCall, owner: str | None) -> None:
-        """Turn the put into a half's, whose delay begins with the commit. Raises Refusal; the token is given back."""
+    def _make_half(self, puts: list[Put], request: HalfCall, owner: str | None) -> None:
+        """Turn the put into a half's, whose delay begins with the commit. Raises Refusal."""
         message = request.message
         try:
             puts[0] = self._transactions.half(
@@ -292,7 +246,6 @@ class TransactionService:
                 owner=owner,
             )
         except StoreError as error:
-            give_tokens_back(ports)
             raise store_refusal(error) from error
 
     def _stored(self, key: bytes | None, topic: str, call: Call, positions: Sequence[LogPosition]) -> bytes:

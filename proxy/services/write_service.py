@@ -10,7 +10,6 @@ from proxy.port.reply_slot import ReplySlot
 from proxy.services.access.guard import Guard
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing
-from proxy.wire.call import Call
 from proxy.wire.errors import MessageError
 from proxy.wire.generic.calls import decode_arguments
 from proxy.wire.replies import encode_result_reply
@@ -34,9 +33,9 @@ class WriteService:
         self._publishing = publishing
         self._guard = guard
 
-    def answer(self, slot: ReplySlot, call: Call) -> bool:
+    def answer(self, slot: ReplySlot) -> bool:
         """Answer a call without messages when it declares; returns whether it does."""
-        connection = slot.connection
+        connection, call = slot.connection, slot.call
         try:
             fields = decode_arguments(call).get("declaration")
             if fields is None:
@@ -48,16 +47,17 @@ class WriteService:
                     self._guard.numbers(connection, call.method, b"%b%012X" % (each, first_number(each)))
             self._publishing.check_open()
         except MessageError as error:
-            self._publishing.refuse_text(connection, call, error, slot=slot)
+            self._publishing.refuse_text(slot, error)
             return True
         except Refusal as refusal:
-            self._publishing.refuse(connection, call, refusal, 1, slot=slot)
+            self._publishing.refuse(slot, refusal, 1)
             return True
-        header, name = call.header(), declaration.producer.decode()
+        slot.wait()
+        name = declaration.producer.decode()
 
         def done(verdict: WriteVerdict, text: str) -> None:
             repeat = Repeat.FIRST_RECEIPT if verdict is WriteVerdict.SKIP else None
-            slot.answer(encode_result_reply(header, _CODES[verdict], text, msg_id=name, repeat=repeat))
+            slot.answer(encode_result_reply(slot.call, _CODES[verdict], text, msg_id=name, repeat=repeat))
 
         self._ledger.declare(declaration, done)
         return True

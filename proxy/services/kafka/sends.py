@@ -18,25 +18,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from broker.deduplication.deduplication import ELSEWHERE, MISSING, NumberedRun
+from broker.deduplication.deduplication import ELSEWHERE, MISSING
 from broker.errors import StoreError
 from broker.format.properties import parse_properties
 from broker.log.put import LogPosition, Put
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
 from broker.runtime.metrics import declare
-from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
-from proxy.services.encoders import Refused, Stored
 from proxy.services.kafka.codes import is_unknown_topic, refusal_of
 from proxy.services.kafka.numbers import KafkaNumbers
 from proxy.services.kafka.ports import BY_KEY, UNKNOWN_SECONDS, KafkaPort, refusal_to_wait
 from proxy.services.message_checks import give_tokens_back, store_refusal
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing
+from proxy.services.sinks import CheckedSend, ParkedCall
 from proxy.services.topic_port import TopicPort
-from proxy.wire.call import Call
-from proxy.wire.replies import encode_result_reply
 from pyddmq.codes import ResultCode
 from upstream.kafka.headers import encode
 from upstream.kafka.link import NOT_SENT, Headers, KafkaFailure, KafkaProducer, OutgoingRecord, Produced
@@ -72,51 +69,30 @@ class _Sending:
     """A call of which something is under way.
 
     Attributes:
+        send: What it sends.
         keys: UNIQ_KEY of each message.
         outcomes: Of each where it is, or why it is not; None while that is not known.
         handed: Each record that went to a producer: its number, that producer, and what it calls at the end.
         left: How many are not known.
         answered: Its timeout has passed.
+        timer: Brings that about.
     """
 
-    __slots__ = (
-        "address",
-        "answered",
-        "call",
-        "handed",
-        "keys",
-        "left",
-        "numbered",
-        "outcomes",
-        "refused",
-        "slot",
-        "stored",
-        "timer",
-    )
+    __slots__ = ("answered", "handed", "keys", "left", "outcomes", "send", "timer")
 
-    def __init__(
-        self,
-        call: Call,
-        address: str,
-        keys: list[bytes],
-        *,
-        numbered: bool,
-        stored: Stored,
-        refused: Refused,
-        timer: Callable[[_Sending], Later],
-    ) -> None:
-        self.call = call
-        self.address = address
+    def __init__(self, send: CheckedSend, keys: list[bytes], timer: Callable[[_Sending], Later]) -> None:
+        self.send = send
         self.keys = keys
-        self.numbered = numbered
-        self.stored = stored
-        self.refused = refused
         self.outcomes: list[LogPosition | Refusal | None] = [None] * len(keys)
         self.handed: list[tuple[int, KafkaProducer, Produced]] = []
         self.left = len(keys)
         self.answered = False
-        self.slot: ReplySlot | None = None
         self.timer = timer(self)
+
+    @property
+    def numbered(self) -> bool:
+        """Whether its messages have numbers."""
+        return self.send.judged is not None
 
 
 class KafkaSends:
@@ -153,35 +129,15 @@ class KafkaSends:
         self._bytes: dict[str, int] = {}
         """Bytes under way by cluster."""
 
-    def append(
-        self,
-        puts: Sequence[Put],
-        ports: Sequence[TopicPort],
-        connection: Connection,
-        call: Call,
-        *,
-        stored: Stored,
-        judged: NumberedRun | None,
-        timeout_ms: int | None,
-        slot: ReplySlot | None,
-        refused: Refused = encode_result_reply,
-    ) -> None:
-        """Send puts on their ways; the reply follows when all are decided, or at the call's timeout.
+    def append(self, send: CheckedSend) -> Sequence[LogPosition]:
+        """Send messages on their ways; the reply follows when all are decided, or at the call's timeout.
 
-        Args:
-            puts: What is sent.
-            ports: The port of each, one of Kafka's among them.
-            connection: Who asked.
-            call: What is answered.
-            stored: Encodes the reply when all are stored, given where: partitions have the commit-log offset ELSEWHERE.
-            judged: What is known of their numbers; None when they have none.
-            timeout_ms: How long its client waits; None or 0 without such a bound.
-            slot: The call's place among its connection's requests; the next one when absent.
-            refused: Encodes the reply when not all are stored.
+        Its encoder is given the commit-log offset ELSEWHERE for what is in a partition.
 
         Raises:
             Refusal: Nothing was sent; rate tokens were given back.
         """
+        slot, puts, ports, judged = send.slot, send.puts, send.ports, send.judged
         try:
             self._publishing.check_open()
             self._check_room(puts, ports)
@@ -190,68 +146,48 @@ class KafkaSends:
             raise
         now_ms = self._clock.wall_ms()
         keys = [put.unique_key or self._new_keys(1, now_ms)[0] for put in puts]
-        # Nothing of the frame is kept but its header: producers have copies of the bodies.
-        sending = _Sending(
-            call.header(),
-            connection.address,
-            keys,
-            numbered=judged is not None,
-            stored=stored,
-            refused=refused,
-            timer=lambda sending: Later(self._scheduler, partial(self._time_out, sending)),
-        )
+        sending = _Sending(send, keys, self._timer)
         places = [MISSING] * len(puts)
         in_store = [at for at, port in enumerate(ports) if not port.in_kafka]
-        refusal = self._produce(sending, puts, ports)
-        if refusal is None and in_store:
-            self._stage(
-                sending, [puts[at] for at in in_store], [ports[at] for at in in_store], in_store, places, connection
-            )
-            self._publishing.budget.stage(len(call.frame))
+        if self._produce(sending) is None and in_store:
+            self._stage(sending, in_store, places)
+            self._publishing.budget.stage(len(slot.call.frame))
+        # Nothing of the frame is kept but its header: producers have copies of the bodies.
+        slot.wait()
         self.waiting += 1
         if judged is not None:
             self.numbers.begin(judged, places, keys)
             for key, outcome in zip(keys, sending.outcomes, strict=True):
                 if isinstance(outcome, Refusal):
                     self.numbers.missing(key)
-        sending.slot = connection.later() if slot is None else slot
-        sending.timer.after(_seconds(timeout_ms))
+        sending.timer.after(_seconds(send.timeout_ms))
+        return ()
 
     def wait(
-        self,
-        keys: Sequence[bytes | None],
-        connection: Connection,
-        call: Call,
-        *,
-        timeout_ms: int | None,
-        slot: ReplySlot | None,
-        again: Callable[[ReplySlot], None],
+        self, keys: Sequence[bytes | None], slot: ReplySlot, timeout_ms: int | None, take: Callable[[], None]
     ) -> bool:
         """Have a send whose messages are under way already taken again when these are decided; False: none is."""
         if not self.numbers.is_under_way(keys):
             return False
-        place = connection.later() if slot is None else slot
-        header, held = call.header(), len(call.frame)
-        connection.hold(held)
+        parked = ParkedCall(slot, take)
 
         def time_out() -> None:
-            connection.hold(-held)
+            parked.leave()
             text = "the message was sent before, and its Kafka cluster has not responded; it may be stored"
-            self._publishing.tell_refused(ResultCode.FAIL_TIMEOUT, text, connection.address, len(keys))
-            place.answer(encode_result_reply(header, ResultCode.FAIL_TIMEOUT, text))
+            self._publishing.refuse(slot, Refusal(ResultCode.FAIL_TIMEOUT, text), len(keys))
 
         def ended() -> None:
-            if place.data is None:
+            if slot.data is None:
                 timer.cancel()
-                connection.hold(-held)
-                # Who has gone sends it again elsewhere.
-                if not connection.closed:
-                    again(place)
+                parked.go_on()
 
         timer = Later(self._scheduler, time_out)
         timer.after(_seconds(timeout_ms))
         self.numbers.when_ended(keys, ended)
         return True
+
+    def _timer(self, sending: _Sending) -> Later:
+        return Later(self._scheduler, partial(self._time_out, sending))
 
     # Sending
 
@@ -268,13 +204,14 @@ class KafkaSends:
                 text = f"{under_way} bytes wait for Kafka cluster {cluster}, slow or not reached; send more slowly"
                 raise Refusal(ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, text)
 
-    def _produce(self, sending: _Sending, puts: Sequence[Put], ports: Sequence[TopicPort]) -> Refusal | None:
+    def _produce(self, sending: _Sending) -> Refusal | None:
         """Hand over what goes to Kafka, in order, until one is refused: that and all else has its outcome then.
 
         Raises:
             Refusal: The first one was refused: nothing was sent; rate tokens were given back.
         """
         under_way = 0
+        puts, ports = sending.send.puts, sending.send.ports
         for at, (put, port) in enumerate(zip(puts, ports, strict=True)):
             if not isinstance(port, KafkaPort):
                 continue
@@ -317,17 +254,10 @@ class KafkaSends:
         self._publishing.budget.add(size)
         self._metrics.counter(KAFKA_WAITING, port.cluster).add()
 
-    def _stage(  # noqa: PLR0917 - a part of `append`
-        self,
-        sending: _Sending,
-        puts: Sequence[Put],
-        ports: Sequence[TopicPort],
-        at: Sequence[int],
-        places: list[int],
-        connection: Connection,
-    ) -> None:
+    def _stage(self, sending: _Sending, at: Sequence[int], places: list[int]) -> None:
         """Stage the messages of a call that go to the store, all or none; those at `at` get their `places`."""
         positions: list[LogPosition] = []
+        puts, ports = [sending.send.puts[each] for each in at], [sending.send.ports[each] for each in at]
 
         def done(error: StoreError | None) -> None:
             for number, place in enumerate(at):
@@ -338,7 +268,7 @@ class KafkaSends:
                     self._settle(sending, place, positions[number])
 
         try:
-            positions += self._publishing.stage(puts, connection, done, atomic=True)
+            positions += self._publishing.stage(puts, sending.send.slot.connection, done, atomic=True)
         except StoreError as error:
             give_tokens_back(ports)
             for place in at:
@@ -404,17 +334,16 @@ class KafkaSends:
             self.numbers.end(sending.keys)
 
     def _answer(self, sending: _Sending) -> None:
-        slot, outcomes = sending.slot, sending.outcomes
-        assert slot is not None
+        send, outcomes = sending.send, sending.outcomes
+        slot = send.slot
         positions = [each for each in outcomes if isinstance(each, LogPosition)]
         count = len(outcomes)
         if len(positions) == count:
             self._publishing.took(slot.received_at, count)
-            slot.answer(sending.stored(sending.call, positions))
+            slot.answer(send.stored(slot.call, positions))
             return
-        code, text = self._verdict(sending, len(positions))
-        self._publishing.tell_refused(code, text, sending.address, count - len(positions))
-        slot.answer(sending.refused(sending.call, code, text))
+        refusal = Refusal(*self._verdict(sending, len(positions)))
+        self._publishing.refuse(slot, refusal, count - len(positions), send.refused)
 
     def _verdict(self, sending: _Sending, stored: int) -> tuple[ResultCode, str]:
         """Return the code of a call that failed, and the sentence: of the first message that was refused for itself."""
@@ -443,10 +372,8 @@ class KafkaSends:
         text = "Kafka has not acknowledged it within the timeout of the send; it may still be stored"
         if len(sending.outcomes) > 1:
             text = f"{known} of {len(sending.outcomes)} messages are known to be stored; {text}"
-        count = len(sending.outcomes) - known
-        self._publishing.tell_refused(ResultCode.FAIL_TIMEOUT, text, sending.address, count)
-        assert sending.slot is not None
-        sending.slot.answer(sending.refused(sending.call, ResultCode.FAIL_TIMEOUT, text))
+        send, count = sending.send, len(sending.outcomes) - known
+        self._publishing.refuse(send.slot, Refusal(ResultCode.FAIL_TIMEOUT, text), count, send.refused)
 
 
 def _seconds(timeout_ms: int | None) -> float:

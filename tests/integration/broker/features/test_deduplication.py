@@ -11,6 +11,7 @@ from broker.deduplication.deduplication import Deduplication
 from broker.log.put import LogPosition, Put
 from broker.store import Store
 from proxy.services.keyed_sends import Again, KeyedSends
+from proxy.services.message_rules import Refusal
 from proxy.wire.call import Call
 from pyddmq.codes import Repeat, ResultCode
 from pyddmq.testing import ManualClock, SimDisk
@@ -86,36 +87,27 @@ def test_checkpoint_that_says_more_than_the_log_is_not_believed() -> None:
     store.close()
 
 
-class ReplySlot:
-    """Takes an answer."""
+class AskedSlot:
+    """The place of a call; it takes an answer."""
 
     def __init__(self) -> None:
+        self.call = Call(0x80, "sendSync", 1, 0, b"")
         self.answers: list[Any] = []
+
+    def wait(self) -> None:
+        """Its frame is short."""
 
     def answer(self, frame: Any) -> None:
         """Note it."""
         self.answers.append(frame)
 
 
-class Connection:
-    """A client that asks."""
-
-    address = "127.0.0.1:1"
-
-    def __init__(self) -> None:
-        self.slots: list[ReplySlot] = []
-
-    def later(self) -> ReplySlot:
-        """The next place."""
-        self.slots.append(ReplySlot())
-        return self.slots[-1]
-
-
 class Told:
     """Takes refusals."""
 
-    def tell_refused(self, *_: Any) -> None:
-        """Nothing to do."""
+    def refuse(self, slot: AskedSlot, refusal: Refusal, _: int, refused: Any) -> None:
+        """Answer as the port does, and count nothing."""
+        slot.answer(refused(slot.call, refusal.code, refusal.text))
 
 
 def test_repeat_of_what_a_failed_sync_left_undecided_is_refused_as_that_is() -> None:
@@ -125,25 +117,26 @@ def test_repeat_of_what_a_failed_sync_left_undecided_is_refused_as_that_is() -> 
     store.create_topic("t", 1)
     known = memory(store, disk)
     sends = KeyedSends(known, store=store, publishing=Told(), qid_prefix="q_", broker_name="b")  # type: ignore[arg-type]
-    connection, call = Connection(), Call(0x80, "sendSync", 1, 0, b"")
+    slots: list[AskedSlot] = []
 
     def encode(_: Call, again: Sequence[Again], repeat: Repeat) -> bytes:
         return b"stored %d" % repeat
 
-    def refused(_: Call, code: ResultCode, text: str) -> bytes:
+    def refused(_: Call, code: ResultCode, text: str, **__: Any) -> bytes:
         return b"refused %d" % code
 
     def ask() -> None:
-        sends.answer(connection, call, [key(0)], sends.judge([key(0)]), encode, refused=refused)  # type: ignore[arg-type]
+        slots.append(AskedSlot())
+        sends.answer(slots[-1], [key(0)], sends.judge([key(0)]), encode, refused)  # type: ignore[arg-type]
 
     judged = sends.judge([key(0)])
     known.stored(judged, [append(store, 0).physical])
     ask()
-    assert connection.slots[0].answers == []
+    assert slots[0].answers == []
     disk.fail("sync", path_part="/commitlog/")
     store.flush()
     ask()
-    assert [slot.answers for slot in connection.slots] == [[b"refused 10"], [b"refused 10"]]
+    assert [slot.answers for slot in slots] == [[b"refused 10"], [b"refused 10"]]
     store.abandon()
 
 
@@ -154,19 +147,18 @@ def test_repeat_of_what_is_not_durable_yet_is_answered_when_it_is() -> None:
     store.create_topic("t", 1)
     known = memory(store, disk)
     sends = KeyedSends(known, store=store, publishing=Told(), qid_prefix="q_", broker_name="b")  # type: ignore[arg-type]
-    connection, call = Connection(), Call(0x80, "sendSync", 1, 0, b"")
+    slot = AskedSlot()
     known.stored(sends.judge([key(0)]), [append(store, 0).physical])
     sends.answer(
-        connection,  # type: ignore[arg-type]
-        call,
+        slot,  # type: ignore[arg-type]
         [key(0)],
         sends.judge([key(0)]),
         lambda _, again, repeat: b"stored %d at %d" % (repeat, again[0].entry.queue_offset if again[0].entry else -1),
-        refused=lambda *_, **__: b"refused",
+        lambda *_, **__: b"refused",
     )
-    assert connection.slots[0].answers == []
+    assert slot.answers == []
     store.flush()
-    assert connection.slots[0].answers == [b"stored 1 at 0"]
+    assert slot.answers == [b"stored 1 at 0"]
     store.close()
 
 
