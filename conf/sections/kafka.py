@@ -162,7 +162,7 @@ class KafkaWaitingConfig(Model):
         reload=_RESTART,
     )
     partitions: int = setting(
-        12,
+        4,
         "Partitions of `topic` that messages are spread over. Equal on all nodes; a change while messages wait "
         "makes them unreachable for cancels.",
         reload=_RESTART,

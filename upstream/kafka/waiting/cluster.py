@@ -29,7 +29,7 @@ from upstream.kafka.link import (
 from upstream.kafka.waiting import records
 from upstream.kafka.waiting.batches import Batches
 from upstream.kafka.waiting.cache import CachedRecord, Checkpoint, PartitionCache
-from upstream.kafka.waiting.owner import OwnerWays, PartitionOwner
+from upstream.kafka.waiting.owner import OwnerWays, PartitionOwner, TransactionTurns
 from upstream.kafka.waiting.records import Identity, PartitionStatus, WaitingRecord
 from upstream.kafka.waiting.requests import OwnerRequests
 from upstream.kafka.waiting.topics import WaitingSettings, problem_of
@@ -163,6 +163,7 @@ class KafkaWaiting:
         self._started_at = runtime.clock.monotonic()
         self._committed_at = self._commit_at = runtime.clock.monotonic()
         self.requests = OwnerRequests(settings, producer, runtime)
+        self._turns = TransactionTurns()
         self._fetching: dict[str, list[Callable[[], None]]] = {}
         self._counts: Counter[tuple[str, str]] = Counter()
         self._look = Later(runtime.scheduler, self._look_now)
@@ -419,6 +420,7 @@ class KafkaWaiting:
                 ends=ends,
                 read_from=partial(member.read_from, place),
                 unusable=self._unusable,
+                turns=self._turns,
                 checks=lambda: self.checks,
                 due=self._checks_due,
             ),

@@ -45,6 +45,8 @@ _AGAIN_SECONDS = 1.0
 _AT_ONCE_SECONDS = 0.05
 _TARGET_SECONDS = (0.25, 1.0, 5.0, 30.0)
 """Pauses of a target that takes nothing."""
+TRANSACTIONS_MAX = 2
+"""Transactions of a node under way at a time: while one commits, the next is written."""
 _CALL_SECONDS = 0.05
 _WAKE_SECONDS_MAX = 1.0
 """The wall clock may be set: so long at most is it trusted."""
@@ -74,6 +76,38 @@ class _RefusingTarget:
     trouble: str = ""
 
 
+class TransactionTurns:
+    """Lets a few partitions of a node have a transaction under way at a time (D64).
+
+    The others gather what becomes due meanwhile: a transaction costs Kafka and the node as much for one message as for
+    a hundred.
+    """
+
+    def __init__(self, limit: int = TRANSACTIONS_MAX) -> None:
+        self._free = limit
+        self._waiting: dict[PartitionOwner, None] = {}
+
+    def take(self, owner: PartitionOwner) -> bool:
+        """Take a turn; False: there is none, and the owner is woken when one is."""
+        if not self._free:
+            self._waiting[owner] = None
+            return False
+        self._free -= 1
+        return True
+
+    def give(self) -> None:
+        """Give a turn back, for the owner that has waited longest."""
+        self._free += 1
+        if self._waiting:
+            owner = next(iter(self._waiting))
+            del self._waiting[owner]
+            owner.wake()
+
+    def forget(self, owner: PartitionOwner) -> None:
+        """An owner waits no more."""
+        self._waiting.pop(owner, None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerWays:
     """What an owner reaches its partition by.
@@ -85,6 +119,7 @@ class OwnerWays:
         ends: Asks for the bounds of the partition.
         read_from: Has the partition read from an offset on.
         unusable: Called once when the cache cannot be written.
+        turns: Of the node, shared by its owners.
         checks: When halves are checked.
         due: Called with producer groups of which a check is due.
     """
@@ -95,6 +130,7 @@ class OwnerWays:
     ends: Callable[[Callable[[LogBounds], None]], None]
     read_from: Callable[[int], None]
     unusable: Callable[[Exception], None]
+    turns: TransactionTurns
     checks: Callable[[], CheckSettings]
     due: Callable[[Collection[str]], None]
 
@@ -122,7 +158,7 @@ class PartitionOwner:
         self._turn = Later(runtime.scheduler, self._take_turn)
         self._again = Later(runtime.scheduler, self._fence)
         self._read_until: int | None = None
-        self._busy = False
+        self._busy = self._has_turn = False
         self._ended: Callable[[], None] | None = None
         self._targets: dict[str, _RefusingTarget] = {}
         self._others_first = False
@@ -159,6 +195,8 @@ class PartitionOwner:
         self.state = "closed"
         self._turn.cancel()
         self._again.cancel()
+        self._ways.turns.forget(self)
+        self._give_turn()
         self._ways.transactions.close()
         self.cache.close()
         if self._ended is not None:
@@ -251,7 +289,7 @@ class PartitionOwner:
         if self.state != "closed":
             self._guarded(lambda: self._apply(records))
             self._check_end()
-            self._wake()
+            self.wake()
 
     def _apply(self, records: Sequence[KafkaRecord]) -> None:
         for record in records:
@@ -289,12 +327,13 @@ class PartitionOwner:
 
     # Serving
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """See what is to be done."""
         if self.state == "serving" and not self._busy:
             self._turn.after(0)
 
     def _take_turn(self) -> None:
-        if self.state != "serving" or self._busy:
+        if self.state != "serving" or self._busy or not self._take_the_turn():
             return
         now_ms, now = self._clock.wall_ms(), self._clock.monotonic()
         # By turns, so that neither waits for the other to have nothing to do.
@@ -307,7 +346,17 @@ class PartitionOwner:
             self._busy = True
             self._ways.transactions.write(batch.records, lambda *ended: self._written(batch, *ended))
             return
+        self._give_turn()
         self._turn.after(self._pause(now_ms, now))
+
+    def _take_the_turn(self) -> bool:
+        self._has_turn = self._has_turn or self._ways.turns.take(self)
+        return self._has_turn
+
+    def _give_turn(self) -> None:
+        if self._has_turn:
+            self._has_turn = False
+            self._ways.turns.give()
 
     def _next(self, now_ms: int) -> Batch:
         return self._batches.next(now_ms, self._targets, self._checked)
@@ -339,6 +388,7 @@ class PartitionOwner:
         self, batch: Batch, failure: KafkaFailure | None, refused: dict[str, KafkaFailure], offsets: Sequence[int]
     ) -> None:
         self._busy = False
+        self._give_turn()
         if self.state != "serving":
             if self.state == "fencing":
                 self._again.after(0)
@@ -456,14 +506,14 @@ class PartitionOwner:
             self._checked[row.identity] = HalfChecks(times, next_ms)
             found.append((row, times))
         if found:
-            self._wake()
+            self.wake()
         return found
 
     def give_back(self, identity: bytes, times: int) -> None:
         """Take a check back that no producer got: it does not count, and is due again."""
         if self.state == "serving":
             self._checked[identity] = HalfChecks(times - 1, self._clock.wall_ms())
-            self._wake()
+            self.wake()
 
     # For operators
 
