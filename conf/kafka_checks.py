@@ -28,6 +28,10 @@ def check_cluster(name: str, cluster: KafkaClusterConfig, node: NodeConfig) -> I
     if cluster.commit_interval * 3 > cluster.session_timeout:
         text = f"{cluster.commit_interval} ms is more than a third of sessionTimeout ({cluster.session_timeout})"
         yield ("commitInterval",), f"{text}, within which a node must commit; use a smaller value, such as 100"
+    waits = cluster.waiting
+    if waits is not None and waits.remember_sec < node.deduplication_sec:
+        text = f"{waits.remember_sec} s is less than node.deduplicationSec ({node.deduplication_sec})"
+        yield ("waiting", "rememberSec"), f"{text}: a message that is sent again could be delivered twice; use as much"
     for key, value in cluster.librdkafka.items():
         if (problem := librdkafka_problem(key, value)) is not None:
             yield ("librdkafka", key), problem

@@ -136,7 +136,7 @@ class ScheduledSample:
     Attributes:
         time_ms: When it was read.
         kind: `timer`, `delay` (one per level) or `half`.
-        topic: Topic that the messages go to; "" over all topics.
+        topic: Topic that the messages go to; "" over all topics; `<cluster>:<waiting topic>` of those in Kafka.
         level: Delay level; 0 of others.
         pending: Messages that are not delivered, or not decided.
         overdue: Those of them whose moment has passed; of halves those that a check is due for.

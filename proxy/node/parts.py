@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
@@ -59,6 +59,7 @@ from upstream.embedded.broker import EmbeddedBroker
 from upstream.embedded.queues import EmbeddedQueues
 from upstream.figures.tracing import Tracing
 from upstream.kafka.link import KafkaClient
+from upstream.kafka.waiting.cluster import KafkaWaiting
 from upstream.progress.progress import Progress
 from upstream.source import Times
 
@@ -317,6 +318,11 @@ class Parts:
     def progress(self) -> Progress:
         """Trackers, ack journal and committed offsets."""
         return self.opened.progress
+
+    @property
+    def waiting_on_kafka(self) -> Mapping[str, KafkaWaiting]:
+        """What waits on Kafka, by cluster."""
+        return self.kafka.waiting
 
     @property
     def delays(self) -> Delays:

@@ -14,6 +14,7 @@ from conf import Config
 from lag.samples import LagEvent, QueueSample, ScheduledSample
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
+from upstream.kafka.waiting.cluster import KafkaWaiting
 from upstream.progress.progress import Progress
 
 
@@ -53,6 +54,11 @@ class Observed(Protocol):
     @property
     def timers(self) -> Timers:
         """Delivers timed ones."""
+        ...
+
+    @property
+    def waiting_on_kafka(self) -> Mapping[str, KafkaWaiting]:
+        """What waits on Kafka, by cluster."""
         ...
 
     @property

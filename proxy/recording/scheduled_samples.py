@@ -1,11 +1,11 @@
-"""Samples of what waits in a node by its own time: timers, delay levels, halves.
+"""Samples of what waits in a node by its own time: timers, delay levels, halves, and those of Kafka topics.
 
 What has nothing pending is left out, but for the round after its last one, so that its end is seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 from broker.errors import StoreError
@@ -17,6 +17,7 @@ from broker.scheduled.timer.timers import Timers
 from broker.transaction.transactions import Transactions
 from lag.samples import ScheduledSample
 from proxy.recording.node import Observed
+from upstream.kafka.waiting.records import PartitionStatus
 
 TIMER, DELAY, HALF = "timer", "delay", "half"
 
@@ -32,8 +33,8 @@ class ScheduledSampler:
     def __init__(self, node: Observed, clock: Clock) -> None:
         self._node = node
         self._clock = clock
-        self._pending: set[tuple[str, int]] = set()
-        """What had something pending in the round before: kind and level."""
+        self._pending: set[tuple[str, str, int]] = set()
+        """What had something pending in the round before: kind, topic and level."""
         self._oldest: dict[int, tuple[int, int | None]] = {}
         """By level: commit-log offset of its oldest message, and when that was stored."""
 
@@ -43,9 +44,13 @@ class ScheduledSampler:
         for level in list(self._node.delays.levels.values()):
             yield lambda level=level: self._unless_idle(self._delay_sample(level))  # type: ignore[misc]
         yield lambda: self._unless_idle(half_sample(self._node.transactions, self._clock.wall_ms()))
+        for cluster, waiting in list(self._node.waiting_on_kafka.items()):
+            place, statuses = f"{cluster}:{waiting.settings.topic}", waiting.owned()
+            for sample in kafka_samples(place, statuses, self._clock.wall_ms()):
+                yield lambda sample=sample: self._unless_idle(sample)  # type: ignore[misc]
 
     def _unless_idle(self, sample: ScheduledSample) -> ScheduledSample | None:
-        key = (sample.kind, sample.level)
+        key = (sample.kind, sample.topic, sample.level)
         was_pending = key in self._pending
         if sample.pending:
             self._pending.add(key)
@@ -125,3 +130,33 @@ def half_sample(transactions: Transactions, now_ms: int) -> ScheduledSample:
         oldest_due_ms=None if due_ms is None else min(due_ms, now_ms),
         oldest_ms=oldest_ms,
     )
+
+
+def kafka_samples(place: str, statuses: Sequence[PartitionStatus], now_ms: int) -> list[ScheduledSample]:
+    """Sample what waits in the partitions of a waiting topic that this node owns, timers and delays together.
+
+    Args:
+        place: Cluster and topic.
+        statuses: Of the partitions.
+        now_ms: Wall clock.
+    """
+    overdue, undecided = sum(each.overdue for each in statuses), sum(each.undecided for each in statuses)
+    late_ms = max((each.late_ms for each in statuses), default=0)
+    undecided_ms = max((each.undecided_ms for each in statuses), default=0)
+    return [
+        ScheduledSample(
+            time_ms=now_ms,
+            kind=TIMER,
+            topic=place,
+            pending=sum(each.pending for each in statuses) - undecided,
+            overdue=overdue,
+            oldest_due_ms=now_ms - late_ms if overdue else None,
+        ),
+        ScheduledSample(
+            time_ms=now_ms,
+            kind=HALF,
+            topic=place,
+            pending=undecided,
+            oldest_ms=now_ms - undecided_ms if undecided else None,
+        ),
+    ]

@@ -106,7 +106,7 @@ class LagWaiting(View, frozen=True, kw_only=True):
 
     Attributes:
         kind: `timer`, `delay` (one for each delay level) or `half`.
-        topic: The topic; "" over all topics.
+        topic: The topic; "" over all topics; `<cluster>:<waiting topic>` of what this node delivers on Kafka.
         delay_level: The delay level; 0 of other kinds.
         status: IN_TIME, LATE, UNDECIDED or UNKNOWN.
         level: `OK`, `WARN`, `ERR` or `UNKNOWN`.

@@ -101,6 +101,18 @@ def test_secret_as_text_is_refused_and_not_shown(key: str, value: str) -> None:
     assert value not in said
 
 
+def test_ended_messages_are_known_for_as_long_as_resends_come() -> None:
+    """Else a message that was sent again would wait again."""
+    yaml = (
+        "node: {{deduplicationSec: {}}}\nkafka: {{main: {{bootstrapServers: 'a:1', waiting: {{rememberSec: 4000}}}}}}\n"
+    )
+    said = refused(yaml.format(4001))
+    assert "kafka.main.waiting.rememberSec: 4000 s is less than node.deduplicationSec (4001)" in said
+    waits = read(yaml.format(4000)).kafka["main"].waiting
+    assert waits is not None
+    assert waits.remember_sec == 4000
+
+
 def test_own_keys_say_what_to_do() -> None:
     """Each names its remedy, whatever the value."""
     for key, remedy in OWN_KEYS.items():

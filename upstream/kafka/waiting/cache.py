@@ -278,6 +278,14 @@ class PartitionCache:
         """Halves that are not decided, discarded ones among them, from behind one by age; for listings."""
         return self._rows("state IN (4, 5) AND (made, key) > (?, ?) ORDER BY made, key LIMIT ?", *after, limit)
 
+    def overdue(self, now_ms: int) -> int:
+        """Return how many messages are due and not delivered."""
+        found: int
+        [(found,)] = self._database.execute(
+            "SELECT COUNT(*) FROM records WHERE state = 0 AND at <= ?", (now_ms,)
+        ).fetchall()
+        return found
+
     def next_due(self, without: Iterable[str] = ()) -> int | None:
         """Return when the first message is due; None: none waits."""
         names = list(without)

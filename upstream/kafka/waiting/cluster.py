@@ -556,6 +556,10 @@ class KafkaWaiting:
         """Return whose messages of a topic wait; "" first."""
         return ["", *sorted({owner for name, owner in self._counts if name == topic and owner})]
 
+    def owned(self) -> list[PartitionStatus]:
+        """Return how the partitions stand that this node owns."""
+        return [each.status() for each in self._open_owners()]
+
     def partitions(self) -> Iterable[PartitionStatus]:
         """The last status of each partition."""
         return [each for _, (each, _) in sorted(self.statuses.items())]

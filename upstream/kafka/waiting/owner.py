@@ -546,6 +546,7 @@ class PartitionOwner:
             takeover_ms=self.takeover_ms,
             counts=[(topic, owner, count) for (topic, owner), count in self.cache.counts.most_common(1000) if count],
             troubles=troubles,
+            overdue=self.cache.overdue(now_ms) if due is not None and due <= now_ms else 0,
             undecided=self.cache.undecided,
             undecided_ms=max(0, now_ms - oldest) if oldest is not None else 0,
         )

@@ -265,6 +265,7 @@ class PartitionStatus(NamedTuple):
         counts: Of each topic and principal how many wait.
         troubles: Sentences.
         undecided, undecided_ms: Halves among them, and the age of the oldest.
+        overdue: Messages whose moment has passed.
     """
 
     partition: int
@@ -278,6 +279,7 @@ class PartitionStatus(NamedTuple):
     troubles: list[str]
     undecided: int = 0
     undecided_ms: int = 0
+    overdue: int = 0
 
 
 def encode_status(status: PartitionStatus) -> bytes:

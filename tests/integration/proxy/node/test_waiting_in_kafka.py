@@ -16,8 +16,10 @@ from proxy.operate.attention.findings import judged
 from proxy.operate.changes.desk import ChangeRefused
 from proxy.operate.changes.transactions import DecisionBody, TransactionBody, transaction_changes
 from proxy.operate.live_node import LiveNode
+from proxy.operate.lookups.lag import lag_of
 from proxy.operate.lookups.transactions import TransactionQuery
 from proxy.operate.lookups.waiting_in_kafka import WaitingInKafka
+from proxy.operate.views.lag import LagWaiting
 from pyddmq.codes import ResultCode
 from tests.contract.test_time import UUID
 from tests.contract.time_grounds import BareKafkaGround, KafkaTimeGround
@@ -165,6 +167,25 @@ def test_metrics_and_findings_say_how_it_stands() -> None:
     ground.wait(40)
     assert [each.finding for each in judged(desk.node).findings if each.finding == "kafka_waiting"] == []
     assert ground.kafka.partition(KafkaPartition("orders.WAITING.DLQ", 0)).records
+
+
+def test_lag_has_what_waits_on_kafka() -> None:
+    """Timers and halves of the partitions that the node owns; late and undecided ones are judged as the store's."""
+    ground = KafkaTimeGround()
+    ground.send(b"y", delayMs=600_000)
+    ground.half(b"h")
+    ground.kafka.limits["orders"] = 10
+    ground.send(b"x" * 100, delayMs=2_000)
+
+    def rows() -> dict[str, LagWaiting]:
+        return {each.kind: each for each in lag_of(ground.node, limit=10).waiting}
+
+    ground.wait(30)
+    assert {each.topic for each in rows().values()} == {"main:__pyddmq_waiting"}
+    assert (rows()["timer"].scheduled, rows()["timer"].overdue) == (1, 1)
+    assert (rows()["half"].scheduled, rows()["half"].status) == (1, "IN_TIME")
+    ground.wait(600)
+    assert (rows()["timer"].status, rows()["half"].status) == ("LATE", "UNDECIDED")
 
 
 def test_missing_topics_are_a_finding_with_the_command() -> None:
