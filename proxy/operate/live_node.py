@@ -499,6 +499,10 @@ class LiveNode:
         await asyncio.sleep(0)
         return await self._reloader.reload(accept_loss=accept_loss)
 
+    async def preview_reload(self, *, accept_loss: bool = False) -> ReloadResult:
+        """Return what `reload` would change, or why it would be refused."""
+        return await self._reloader.preview(accept_loss=accept_loss)
+
 
 _LIMITS = {name: str(NodeConfig.model_fields[name].alias) for name in NodeConfig.model_fields if "retention_" in name}
 
