@@ -161,9 +161,12 @@ class Publishing:
         try:
             self.check_open()
             positions = self.stage(puts, slot.connection, done, atomic=send.atomic)
-        except (Refusal, StoreError) as error:
+        except StoreError as error:
             give_tokens_back(ports)
-            raise store_refusal(error) if isinstance(error, StoreError) else error from error
+            raise store_refusal(error) from error
+        except Refusal:
+            give_tokens_back(ports)
+            raise
         # Puts are slices of the frame and keep all of it until they are written.
         self.budget.stage(len(slot.call.frame))
         return positions

@@ -89,8 +89,8 @@ MUTANTS = (
     Mutant(
         "a publish whose write failed is answered with code 0",
         "proxy/services/publishing.py",
-        old="                place.answer(refused(call, ResultCode.FAIL_UNKNOWN, str(error)))\n",
-        new="                place.answer(stored(call, positions))\n",
+        old="                self.refuse(slot, Refusal(ResultCode.FAIL_UNKNOWN, str(error)), len(puts), send.refused)\n",
+        new="                slot.answer(send.stored(slot.call, positions))\n",
         caught_by=(
             "tests/integration/proxy/node/test_ddmq_faults_node.py::test_failed_write_is_answered_and_never_reported_as_stored",
         ),

@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         "a send is answered before Kafka's report",
         "proxy/services/kafka/sends.py",
-        old="        sending.timer.after(_seconds(timeout_ms))\n",
+        old="        sending.timer.after(_seconds(send.timeout_ms))\n",
         new="        sending.timer.after(0)\n",
         caught_by=(
             "tests/integration/proxy/services/test_kafka_sends.py::test_batch_of_both_is_answered_once_all_is_stored",

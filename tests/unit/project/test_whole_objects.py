@@ -43,8 +43,6 @@ MANY = {
     "broker/store.py::put": "the fields of a message, by keyword: programs call it",
     "broker/selectors.py::put_selected": "likewise",
     "broker/query.py::__init__": "what a listing may be narrowed by, by keyword",
-    "proxy/services/publishing.py::append": "what each kind of send says of its reply, by keyword",
-    "proxy/services/kafka/sends.py::append": "likewise",
     "upstream/delivery/subscription.py::__init__": "what one subscription works with; its group makes it, in one place",
     "proxy/services/consumer_service.py::__init__": "what one service works with; the node makes it, in one place",
     "proxy/services/delay_service.py::__init__": "likewise",
