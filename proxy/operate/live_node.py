@@ -74,7 +74,7 @@ def stuck_messages(group: ConsumerGroup, *, clock: Clock, count_max: int) -> tup
         for group_queue in group.group_queues()
         if (subscription := group.generation_of(group_queue)) is not None
         for job in group_queue.live.values()
-        if _is_stuck(job)
+        if _is_stuck(job) and not subscription.outcomes.leaving.is_departing(job)
     ]
     found.sort(key=lambda each: reader.since(each[0]))
     return [_message(group, job, subscription, reader) for job, subscription in found[:count_max]], len(found)
