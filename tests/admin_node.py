@@ -227,6 +227,9 @@ class PlainNode(LiveNode):
         self.reloads += 1
         return self.outcome
 
+    async def preview_reload(self, *, accept_loss: bool = False) -> ReloadResult:
+        return replace(self.outcome, dry_run=True)
+
 
 def findings(node: PlainNode, groups: Sequence[GroupView], loop_lag_seconds: float = 0.0) -> Sequence[Finding]:
     """Return what needs attention on a node with these groups."""

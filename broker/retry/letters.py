@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 UNKNOWN_REASON = "unknown (written by RocketMQ)"
 """RocketMQ's dead letters do not say why they died."""
+_CLIENT_PORT = re.compile(r"((?:^|; before: )(?:failed by|no answer from) (?:\[[^\]\s]*\]|[^\s:\[]+)):\d+(?=[ :;]|$)")
 _UNITS = 64
 
 
@@ -73,6 +75,11 @@ class Letter:
         return self._told_by_us("DLQ_REASON") or UNKNOWN_REASON
 
     @property
+    def shared_reason(self) -> str:
+        """Its reason without the client's port, which differs for each connection."""
+        return _CLIENT_PORT.sub(r"\1", self.reason)
+
+    @property
     def attempts(self) -> int:
         """How often it failed."""
         return 0 if self.message is None else self.message.reconsume_times
@@ -85,7 +92,7 @@ class DeadLetterFilter:
     Attributes:
         id: offsetMsgId of the dead letter, or UNIQ_KEY of the message.
         topic: Topic it was sent to.
-        reason: Part of the reason, upper and lower case alike.
+        reason: Part of the reason, with or without the client's port; upper and lower case alike.
         key: Its key.
         from_ms: Died at this moment or later, ms since the epoch.
         until_ms: Died before this moment.
@@ -111,11 +118,15 @@ class DeadLetterFilter:
         return (
             (self.id is None or self.id in (message.id, message.unique_key))
             and (self.topic is None or self.topic == letter.topic)
-            and (self.reason is None or self.reason.casefold() in letter.reason.casefold())
+            and (self.reason is None or _holds(letter, self.reason.casefold()))
             and (self.key is None or self.key == letter.key)
             and (self.from_ms is None or message.store_ms >= self.from_ms)
             and (self.until_ms is None or message.store_ms < self.until_ms)
         )
+
+
+def _holds(letter: Letter, part: str) -> bool:
+    return part in letter.reason.casefold() or part in letter.shared_reason.casefold()
 
 
 def groups_with_letters(store: Store) -> list[str]:

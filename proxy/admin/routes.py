@@ -494,7 +494,8 @@ class Routes:
 
     def _reload_change(self) -> Change:
         async def reload(body: ReloadBody) -> ReloadResult:
-            return await self._node.reload(accept_loss=body.accept_loss)
+            act = self._node.preview_reload if body.dry_run else self._node.reload
+            return await act(accept_loss=body.accept_loss)
 
         return Change(
             name="reload",

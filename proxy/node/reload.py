@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 import structlog
+from msgspec import structs
 
 from broker.errors import StoreError
 from broker.runtime.async_steps import run_async
@@ -93,10 +94,8 @@ class Reloader:
         Args:
             accept_loss: Limits of retention come into force although they delete messages that are not finished.
         """
-        reading = ThreadCall(self._node.threads, self._read)
-        yield reading
         try:
-            loaded = reading.result()
+            loaded = yield from self._loading()
         except ConfigError as error:
             return self._refuse(tuple(str(problem) for problem in error.problems))
         result = yield from self.applying(
@@ -112,6 +111,51 @@ class Reloader:
         self.configuration = replace(self.configuration, refused_ms=0, problems=())
         _log.info("reloaded", changes=list(result.changes), warnings=list(warnings))
         return ReloadResult(accepted=True, changes=result.changes, warnings=warnings)
+
+    async def preview(self, *, accept_loss: bool = False) -> ReloadResult:
+        """Return what `reload` would change, or why it would be refused; nothing is changed, created or counted."""
+        async with self._one_at_a_time:
+            return await run_async(self._previewing(accept_loss=accept_loss))
+
+    def _previewing(self, *, accept_loss: bool) -> ReloadSteps:
+        try:
+            loaded = yield from self._loading()
+        except ConfigError as error:
+            return ReloadResult(dry_run=True, accepted=False, problems=tuple(str(each) for each in error.problems))
+        if self._is_ending():
+            return structs.replace(self._ended(), dry_run=True)
+        config = self._over(loaded.config)
+        changes, problems = self._changes(config, accept_loss=accept_loss)
+        problems += self._unpreparable(config, changes)
+        if problems:
+            sentences = tuple(str(loaded.problem(each.path, each.text)) for each in problems)
+            return ReloadResult(dry_run=True, accepted=False, problems=sentences)
+        losses = [f"this {each.text}" for each in self._losses(config)]
+        warnings = (*(str(warning) for warning in loaded.warnings), *losses)
+        return ReloadResult(dry_run=True, accepted=True, changes=tuple(changes.sentences()), warnings=warnings)
+
+    def _unpreparable(self, config: Config, changes: ConfigChanges) -> list[ReloadRefusal]:
+        """Return what `_prepare` would refuse, as far as it is known without creating topics or groups."""
+        node, problems = self._node, []
+        contexts = node.tls.prepare()
+        if isinstance(contexts, Unusable):
+            problems.append(ReloadRefusal(("tls", *contexts.path), contexts.text))
+        for name, change in changes.groups.items():
+            if change.kind is not ChangeKind.REMOVED:
+                refusal = unmakeable(node.registry, config, name)
+                problems += [] if refusal is None else [refusal]
+        if node.access is not None and config.access is not None:
+            try:
+                node.access.prepared(config.access)
+            except AccessUnreadable as error:
+                problems.append(ReloadRefusal(error.path, error.text))
+        return problems
+
+    def _loading(self) -> Generator[StepWait | None, Any, Loaded]:
+        """Read the file in a thread. Raises ConfigError."""
+        reading = ThreadCall(self._node.threads, self._read)
+        yield reading
+        return reading.result()
 
     def applying(
         self, config: Config, *, place: Callable[[ReloadRefusal], str] = str, accept_loss: bool = False

@@ -48,13 +48,15 @@ class ReloadResult(View, frozen=True, kw_only=True):
     """What a reload did; a refused one has changed nothing (promise 7).
 
     Attributes:
-        accepted: Whether the configuration that was read is now in force.
+        accepted: Whether the configuration that was read is now in force; of a dry run, whether it could be.
+        dry_run: Whether the node only shows what the reload would do.
         changes: A sentence per change.
         warnings: What is odd about the configuration.
         problems: Why it was refused; empty when it was not.
     """
 
     accepted: bool
+    dry_run: bool = False
     changes: Sequence[str] = ()
     warnings: Sequence[str] = ()
     problems: Sequence[str] = ()

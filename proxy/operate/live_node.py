@@ -74,7 +74,7 @@ def stuck_messages(group: ConsumerGroup, *, clock: Clock, count_max: int) -> tup
         for group_queue in group.group_queues()
         if (subscription := group.generation_of(group_queue)) is not None
         for job in group_queue.live.values()
-        if _is_stuck(job)
+        if _is_stuck(job) and not subscription.outcomes.leaving.is_departing(job)
     ]
     found.sort(key=lambda each: reader.since(each[0]))
     return [_message(group, job, subscription, reader) for job, subscription in found[:count_max]], len(found)
@@ -498,6 +498,10 @@ class LiveNode:
         """Read the configuration again and apply what changed, all or nothing, in one turn."""
         await asyncio.sleep(0)
         return await self._reloader.reload(accept_loss=accept_loss)
+
+    async def preview_reload(self, *, accept_loss: bool = False) -> ReloadResult:
+        """Return what `reload` would change, or why it would be refused."""
+        return await self._reloader.preview(accept_loss=accept_loss)
 
 
 _LIMITS = {name: str(NodeConfig.model_fields[name].alias) for name in NodeConfig.model_fields if "retention_" in name}

@@ -185,14 +185,15 @@ def test_stuck_message_is_skipped(browser: Any, node: ServedNode) -> None:
 
 
 def test_configuration_is_reloaded_and_its_errors_are_shown(browser: Any, node: ServedNode) -> None:
-    """A refused file is named with its problem, and the configuration before stays in force."""
+    """The effect is shown first; a refused file is named with its problem, and the one before stays in force."""
     with Tab(browser, node) as tab:
         tab.open("/node")
-        assert tab.change("Reload") == "Done."
+        assert tab.change("Reload", dry=True) == "Done."
         before = node.config.read_text()
         node.config.write_text(before + "\nnonsense: 1\n")
         tab.open("/node")
         assert "nonsense" in tab.change("Reload")
+        assert node.request("/api/reload", "POST")[0] == 409
         assert "nonsense" in tab.open("/node").locator(".errors").inner_text()
 
 

@@ -158,6 +158,8 @@ class StatsReader:
                     )
                 elif job.state in (JobState.BURYING, JobState.UNDECIDED) and subscription is not None:
                     dead_letters_refused += subscription.outcomes.leaving.is_refused(job)
+                    if subscription.outcomes.leaving.is_departing(job):
+                        continue
                 if job.state is JobState.STOPPED:
                     stopped.append(job)
                     continue

@@ -160,6 +160,10 @@ class DepartingJobs:
         """Whether the dead letter of a BURYING or UNDECIDED job has been refused so far; it is tried again."""
         return self._dead_letters.refused(job)
 
+    def is_departing(self, job: UpstreamJob) -> bool:
+        """Whether only the write of the dead letter remains, and the store has not refused it; then it is not stuck."""
+        return job.state is JobState.BURYING and not self.is_refused(job)
+
     def call_off(self, job: UpstreamJob) -> bool:
         """Give up writing the dead letter of a BURYING or UNDECIDED job; False when that is under way or done."""
         assert job.state in (JobState.BURYING, JobState.UNDECIDED), "only a dead letter can be called off"

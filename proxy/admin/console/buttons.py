@@ -125,6 +125,7 @@ def reload() -> Button:
         body={},
         command=command("reload"),
         text="The node reads its configuration file again and applies it as a whole, or changes nothing.",
+        dry_run=True,
     )
 
 

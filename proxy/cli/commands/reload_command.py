@@ -19,11 +19,15 @@ def reload(
         bool,
         typer.Option("--accept-loss", help="Apply lower retention limits even if they delete unfinished messages."),
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would change, or why it would be refused.")
+    ] = False,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
     """Make a node read its configuration file again, as a whole; shows what changed, or why nothing did."""
-    answer = post(admin, "/api/reload", {"acceptLoss": accept_loss}, ReloadResult, also=(409,))
+    body = {"acceptLoss": accept_loss, **({"dryRun": True} if dry_run else {})}
+    answer = post(admin, "/api/reload", body, ReloadResult, also=(409,))
     code = ExitCode.OK if answer.accepted else ExitCode.REFUSED
     if as_json:
         print_json(answer)
@@ -31,12 +35,14 @@ def reload(
     for warning in answer.warnings:
         print_line(f"warning: {printable(warning)}")
     if not answer.accepted:
-        print_line("refused; the running configuration stays in force:")
+        print_line("would be refused:" if dry_run else "refused; the running configuration stays in force:")
         for problem in answer.problems:
             print_line(f"  {printable(problem)}")
         return code
     if not answer.changes:
-        print_line("nothing changed")
+        print_line("nothing would change" if dry_run else "nothing changed")
+    elif dry_run:
+        print_line("would change:")
     for change in answer.changes:
         print_line(printable(change))
     return code

@@ -106,9 +106,15 @@ class NoBody(ChangeBody, frozen=True):
 
 
 class ReloadBody(ChangeBody, frozen=True):
-    """Whether limits of retention come into force although they delete messages that are not finished."""
+    """How to reload.
+
+    Attributes:
+        accept_loss: Whether limits of retention come into force although they delete messages that are not finished.
+        dry_run: Whether the node only shows what would change.
+    """
 
     accept_loss: bool = False
+    dry_run: bool = False
 
 
 class ChangeRefused(Exception):

@@ -229,7 +229,7 @@ def figures(store: Store, redrives: Redrives, group: str, *, now_ms: int) -> Gen
         if letter.message is None:
             unreadable += 1
         else:
-            kind = (letter.topic, letter.reason)
+            kind = (letter.topic, letter.shared_reason)
             if kind not in counts and len(counts) >= KINDS_MAX:
                 kind = ("", "others")
             counts[kind] += 1

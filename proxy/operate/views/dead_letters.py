@@ -136,7 +136,7 @@ class DeadLetterKind(View, frozen=True, kw_only=True):
 
     Attributes:
         topic: Topic that they came from.
-        reason: Why they were dead-lettered.
+        reason: Why they were dead-lettered, without the client's port.
         count: How many.
         redriven: How many of them were redriven.
     """

@@ -90,13 +90,17 @@ MUTANTS = (
         "proxy/node/reload.py",
         old="""\
         try:
-            loaded = reading.result()
+            loaded = yield from self._loading()
+        except ConfigError as error:
+            return self._refuse(tuple(str(problem) for problem in error.problems))
 """,
         new="""\
         for group in self._node.groups.values():
             group.begin_drain()
         try:
-            loaded = reading.result()
+            loaded = yield from self._loading()
+        except ConfigError as error:
+            return self._refuse(tuple(str(problem) for problem in error.problems))
 """,
         caught_by=("tests/simulation/test_reload.py::test_bad_reload_names_the_place_and_changes_nothing",),
         rows=("W45",),

@@ -308,3 +308,24 @@ def test_stop_at_every_change_redrives_all_and_none_twice(seed: int) -> None:
         if whole:
             return
         changes += 1
+
+
+@pytest.mark.parametrize(
+    ("reason", "shared"),
+    [
+        ("no answer from 127.0.0.1:{} within 5000 ms", "no answer from 127.0.0.1 within 5000 ms"),
+        ("failed by [2001:12:3::1]:{}: database 10.0.0.1:5432", "failed by [2001:12:3::1]: database 10.0.0.1:5432"),
+        ("too old; before: failed by 10.0.0.2:{}", "too old; before: failed by 10.0.0.2"),
+    ],
+)
+def test_reasons_of_one_client_are_counted_together_whatever_its_port(reason: str, shared: str) -> None:
+    """A filter by the shared reason selects them all, one by the whole reason selects its own."""
+    disk = SimDisk()
+    store = opened(disk)
+    for port in (4001, 4002):
+        dead_lettered(store, b"x", reason=reason.format(port))
+    known = redrives(store, disk)
+    kinds = run_now(figures(store, known, "g", now_ms=1)).kinds
+    assert [(each.reason, each.count) for each in kinds] == [(shared, 2)]
+    for part, count in ((shared, 2), (reason.format(4001), 1)):
+        assert len(redrive(store, known, dry=True, wanted={"reason": part})["results"]) == count

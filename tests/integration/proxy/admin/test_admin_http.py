@@ -388,6 +388,7 @@ def test_reload_says_what_changed_or_why_not(run: Run) -> None:
         assert status == 200
         assert json.loads(text) == {
             "accepted": True,
+            "dryRun": False,
             "changes": ["group billing: concurrency 8 -> 16"],
             "warnings": [],
             "problems": [],
@@ -396,6 +397,17 @@ def test_reload_says_what_changed_or_why_not(run: Run) -> None:
         status, text, _ = await get("/api/reload", "POST")
         assert status == 409
         assert json.loads(text)["problems"] == ["conf.yaml:3: groups: unknown key grop"]
+
+    run(node, scenario)
+
+
+def test_dry_run_of_a_reload_does_not_reload(run: Run) -> None:
+    """It answers as the reload would, marked as a dry run."""
+    node = PlainNode()
+
+    async def scenario(get: Get) -> None:
+        status, text, _ = await get("/api/reload", "POST", json={"dryRun": True})
+        assert (status, json.loads(text)["dryRun"], node.reloads) == (200, True, 0)
 
     run(node, scenario)
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from broker.log.put import Put
+from conf import Config, loads
 from conf.base import Reload, reload_of
 from conf.sections.node import NodeConfig
+from proxy.node.reload import Reloader
+from proxy.node.views import ReloadResult
 from pyddmq import PullRefused, TopicNotFound
 from pyddmq.codes import PullCode
 from tests.integration.ddmq_tools import Peer
@@ -188,3 +191,47 @@ def test_transactions_are_checked_and_discarded_by_the_new_settings(node: Runnin
     change(node, "transactionDiscardHours: 0.0000001")
     node.call(store_half)
     until(lambda: node.node.metrics.value("pyddmq_transactions_discarded_total", "age") == 1, "the discard by age")
+
+
+def over(node: RunningNode) -> Callable[[Config], Config]:
+    """Return what puts the running node's ports and folder over a configuration, as the command line does."""
+    running = node.config.node
+    kept = {name: getattr(running, name) for name in ("data", "producer_port", "consumer_port")}
+    return lambda config: config.model_copy(update={"node": config.node.model_copy(update=kept)})
+
+
+def test_preview_of_a_reload_changes_nothing(node: RunningNode) -> None:
+    """It names the changes of a good file, and the refusals of a bad one; neither is in force or noted afterwards."""
+
+    def preview(yaml: str, *, accept_loss: bool = False) -> ReloadResult:
+        reloader = Reloader(node.node, lambda: loads(yaml, actions=node.registry), over=over(node))
+        result = node.wait_for(reloader.preview(accept_loss=accept_loss))
+        assert (result.dry_run, reloader.configuration.problems) == (True, ())
+        return result
+
+    before, topics = node.node.config, set(node.node.store.topics)
+    good = preview("node: {actionThreads: 7}\n" + GROUPS.replace("topics:", "topics:\n  fresh: {}", 1))
+    assert good.accepted
+    assert any("actionThreads" in each for each in good.changes)
+    assert any("fresh" in each for each in good.changes)
+    restart = preview(f"node: {{brokerName: other}}\n{GROUPS}")
+    assert not restart.accepted
+    assert "brokerName" in restart.problems[0]
+    assert "nonsense" in preview(f"node: {{nonsense: 1}}\n{GROUPS}").problems[0]
+    assert node.node.config is before
+    assert set(node.node.store.topics) == topics
+
+
+def test_preview_names_groups_that_would_lose_messages(node: RunningNode) -> None:
+    """Without acceptLoss it is a refusal as the reload's own is, with it a warning."""
+    with Producer(node.producer) as producer:
+        producer.send("orders", b"x")
+    lower = f"node: {{retentionBytes: 1}}\n{GROUPS}"
+    reloader = Reloader(node.node, lambda: loads(lower, actions=node.registry), over=over(node))
+    node.node.opened.retaining.losses_under = lambda wanted: {"billing": 1}  # type: ignore[method-assign]
+    refused = node.wait_for(reloader.preview())
+    assert not refused.accepted
+    assert "billing" in refused.problems[0]
+    accepted = node.wait_for(reloader.preview(accept_loss=True))
+    assert accepted.accepted
+    assert "billing" in accepted.warnings[0]

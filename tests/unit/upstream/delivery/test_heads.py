@@ -238,6 +238,21 @@ def test_dead_letter_under_way_is_left_to_itself() -> None:
     assert len(world.dead_letters()) == 1
 
 
+def test_dead_letter_under_way_is_not_stuck() -> None:
+    """Neither the list of stuck messages nor the figures of the group name it while its record is flushed."""
+    world = keyed()
+    client = failed_head(world)
+    assert (len(stuck(world)), world.group.stats().topics[0].stuck_keys_total) == (1, 1)
+    head = heads.find_head(world.group, world.group_queue(), 0)
+    heads.dead_letter(head, force=False, who="10.9.9.9")
+    view = world.group.stats().topics[0]
+    assert (head.job.state, view.burying) == (JobState.BURYING, 1)
+    assert (stuck(world), view.stuck_keys_total, view.failing_total) == ([], 0, 0)
+    world.settle()
+    assert len(world.dead_letters()) == 1
+    assert len(world.pull_all(client)) == 1
+
+
 class Moody(Action):
     """Fails the bodies that are listed."""
 
