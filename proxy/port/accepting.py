@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from proxy.port.network import DESCRIPTORS_UNBOUNDED, Peer
+from proxy.port.reply_slot import ReplySlot
 from proxy.port.shares import Shares
+from proxy.wire.call import Call
 from proxy.wire.errors import FrameError
 from upstream.budget import Budget
 
@@ -83,6 +85,10 @@ class Accepting(Protocol[Accepted_contra]):
 
     def handle(self, connection: Accepted_contra, frame: bytes) -> bool:
         """Dispatch one frame; returns whether it waits for the pass of this turn."""
+        ...
+
+    def fail_call(self, slot: ReplySlot, call: Call, error: Exception) -> None:
+        """A fault of ours met a call that has its place."""
         ...
 
     def step_failed(self, connection: Accepted_contra, error: Exception) -> None:

@@ -169,6 +169,10 @@ class Replying:
         self._server.budget.used += SLOT_BYTES
         return slot
 
+    def fail(self, slot: ReplySlot, error: Exception) -> None:
+        """Answer a call that could not be handled later than it arrived."""
+        self._server.fail_call(slot, slot.call, error)
+
     def hold(self, count: int) -> None:
         """Bring a change of what is held for this connection into the node's account; nothing is for a closed one."""
         if not self.closed:

@@ -191,7 +191,7 @@ class ThriftServer:
         self.run_pass()
         known: dict[str, Handler | None] = {}
         if line is not None:
-            self.calls_pass = CallsPass(line, self._fail_call, self.step_failed, self._request_turn, self.shares)
+            self.calls_pass = CallsPass(line, self.fail_call, self.step_failed, self._request_turn, self.shares)
             known |= dict.fromkeys(line.methods)
         known |= handlers
         self._handlers = {
@@ -373,8 +373,8 @@ class ThriftServer:
             answering.answer(self._failure(connection, call, error))
         return False
 
-    def _fail_call(self, slot: ReplySlot, call: Call, error: Exception) -> None:
-        """Answer a call of a pass that could not be handled; one that has its answer keeps it."""
+    def fail_call(self, slot: ReplySlot, call: Call, error: Exception) -> None:
+        """Answer a call that has its place and could not be handled; one that has its answer keeps it."""
         reply = self._failure(slot.connection, call, error)
         if slot.data is None:
             slot.answer(reply)

@@ -77,8 +77,13 @@ class ParkedCall:
     def go_on(self) -> None:
         """Take the call, unless its client has gone: that sends it again elsewhere."""
         self.leave()
-        if not self.slot.connection.closed:
+        if self.slot.connection.closed:
+            return
+        try:
             self._take()
+        except Exception as error:
+            # Whoever calls is a timer, or another call: neither would answer.
+            self.slot.connection.fail(self.slot, error)
 
 
 class Route:

@@ -195,6 +195,40 @@ def test_other_sends_are_tried_once_more_too(method: str) -> None:
     assert codes(client) == [0]
 
 
+@pytest.mark.parametrize("method", ["sendSync", "sendDelaySync", "sendHalfSync"])
+def test_second_try_that_fails_by_a_fault_is_answered(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an exception, over a connection whose next call is served."""
+    here = world(topic=", limiterFailureRetryInterval: 200")
+    client = here.connect("producer")
+    spend(here, client)
+    codec = client.codec = Codec(producer_idl.TransactionProducerService)
+    message = producer_idl.Message(topic="orders", body=b"x", hashId=0, partitionId=0)
+    arguments: dict[str, Any] = {"message": message, "timeout": 100}
+    if method == "sendHalfSync":
+        arguments["producerGroup"] = "shop"
+    elif method == "sendDelaySync":
+        fields = {"topic": "orders", "body": b"later", "action": 1, "dmsgtype": 2, "uuid": UUID}
+        fields["timestamp"] = here.node.seams.clock.wall_ms() // 1000
+        arguments = {"delayMessage": producer_idl.DelayMessage(**fields), "timeout": 100}
+    client.transport.write(codec.call(method, 1, **arguments))
+    here.run(0.1)
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("a fault")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("proxy.services.message_checks.MessageChecks.check", broken)
+        patched.setattr("proxy.services.message_checks.MessageChecks.charge", broken)
+        here.run(0.2)
+    [reply] = client.replies
+    assert "a fault" in str(reply.error)
+    client.replies.clear()
+    here.run(1)
+    client.transport.write(codec.call("sendSync", 2, message=message, timeout=0))
+    here.run(0.1)
+    assert codes(client) == [0]
+
+
 def test_half_behind_a_send_that_waits_keeps_its_place() -> None:
     """It does not overtake what its connection sent before (D18)."""
     here = world(topic=", limiterFailureRetryInterval: 250")
