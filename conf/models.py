@@ -22,6 +22,7 @@ from conf.base import (
     check_topic_name,
     setting,
 )
+from conf.json_path import parse_path
 from conf.moments import check_moment
 from conf.order_key import check_order_key
 from conf.sections.access import AccessConfig
@@ -98,6 +99,15 @@ def _check_tags(tags: list[str]) -> list[str]:
     return tags
 
 
+def _check_mask(text: str) -> str:
+    """Return an entry of `mask`. Raises ValueError."""
+    if text.startswith("$"):
+        parse_path(text)
+    elif not text or not text.isprintable():
+        raise ValueError(f"{text!r} is not the name of a property; write a name, or a JSON path such as $.card.number")
+    return text
+
+
 class TopicConfig(Model):
     """One entry of `topics`, whose key is the topic's name. Taking it out stops serving it and deletes nothing (D6)."""
 
@@ -142,6 +152,14 @@ class TopicConfig(Model):
         reload=_LIVE,
         ge=-1,
         le=60_000,
+    )
+    mask: list[Annotated[str, AfterValidator(_check_mask)]] = setting(
+        [],
+        "What the console, the admin port and its commands do not show of the topic's messages: JSON paths of the "
+        "body such as `$.card.number`, and names of properties (`KEYS`: the key). Shown as `***`. Of a body that is "
+        "not JSON, nothing is shown where there are paths. Consumers get everything.",
+        reload=_LIVE,
+        max_length=64,
     )
     alarm_group: list[str] | None = setting(None, "Accepted for DDMQ's files; has no effect.", reload=_LIVE)
 

@@ -25,6 +25,7 @@ from proxy.operate.attention.findings import judged
 from proxy.operate.attention.judgement import LagQueues
 from proxy.operate.live_node import LiveNode
 from proxy.operate.lookups.in_kafka import InKafka
+from proxy.operate.lookups.masks import MessageMasks
 from proxy.operate.lookups.message_way import MessageInGroup
 from proxy.operate.lookups.settings import Settings
 from proxy.operate.views.findings import Finding
@@ -66,6 +67,7 @@ class PlainNode(LiveNode):
     recovery: RecoveryView | None = None
     access: AccessMode = "loopback"
     tracing: Tracing | None = None
+    masks = MessageMasks({})
     started_monotonic: float = 100.0
 
     def __init__(self) -> None:

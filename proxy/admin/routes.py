@@ -432,7 +432,9 @@ class Routes:
         return await self._stepwise(
             request,
             self._node.searchable(),
-            lambda store: MessageSearch(store, given, now_ms=now_ms, tracing=self._node.tracing).steps(),
+            lambda store: MessageSearch(
+                store, given, now_ms=now_ms, tracing=self._node.tracing, masks=self._node.masks
+            ).steps(),
             elsewhere=self._node.in_kafka.messages(given.get("topic")),
         )
 

@@ -36,6 +36,7 @@ from proxy.operate.attention.troubles import troubles_of
 from proxy.operate.lookups.in_kafka import InKafka
 from proxy.operate.lookups.lag import lag_queues
 from proxy.operate.lookups.lag_history import course_steps, event_view, objectives_steps, trend_steps
+from proxy.operate.lookups.masks import MessageMasks
 from proxy.operate.lookups.message_way import MessageInGroup
 from proxy.operate.lookups.settings import Settings, settings_of
 from proxy.operate.lookups.waiting_in_kafka import WaitingInKafka
@@ -191,6 +192,11 @@ class LiveNode:
         self.cluster, self.broker_name = node.config.node.broker_cluster, node.config.node.broker_name
         self._node = node
         self._reloader = reloader
+
+    @property
+    def masks(self) -> MessageMasks:
+        """What is not shown of messages."""
+        return MessageMasks({name: topic.mask for name, topic in self._node.config.topics.items()})
 
     @property
     def tracing(self) -> Tracing | None:

@@ -100,7 +100,7 @@ async def message(call: PageCall) -> MessagesView:
     if "cursor" in call.query:
         asked["cursor"] = call.query["cursor"]
     try:
-        search = MessageSearch(store, asked, now_ms=empty.now_ms, tracing=call.node.tracing)
+        search = MessageSearch(store, asked, now_ms=empty.now_ms, tracing=call.node.tracing, masks=call.node.masks)
         answer = await call.search(search.steps())
     except NotFound as error:
         elsewhere = call.node.in_kafka.messages(topic)

@@ -145,7 +145,7 @@ def _newest(call: PageCall, view: TopicView, *, may_read: bool) -> Generator[Non
             "limit": str(NEWEST),
             "body": "cut" if may_read else "none",
         }
-        answer = yield from MessageSearch(store, given, now_ms=call.node.clock.wall_ms()).steps()
+        answer = yield from MessageSearch(store, given, now_ms=call.node.clock.wall_ms(), masks=call.node.masks).steps()
         found += answer.messages
     return sorted(found, key=lambda each: each.physical)[-NEWEST:]
 

@@ -32,6 +32,7 @@ from broker.query import (
 from broker.scheduled.recurring.occurrence import Occurrence, parse_id
 from broker.scheduled.timer.handle import parse_handle
 from broker.scheduled.timer.names import TIMER_TOPIC
+from proxy.operate.lookups.masks import MessageMasks, TopicMask
 from proxy.operate.lookups.parameters import check_names, time_span
 from proxy.operate.views.messages import MessagesAnswer, MessageView
 from upstream.figures.tracing import Tracing, trace_id_of
@@ -45,6 +46,9 @@ TEXT_BYTES = 16 << 20
 """Bytes of records that one request looks through for a text."""
 WHOLE_BYTES = 16 << 20
 """Bytes of whole bodies that one answer holds; further ones are cut, and one by one they are whole."""
+
+KEY_NAME = "KEYS"
+NO_MASKS = MessageMasks({})
 
 _DESCRIBE_BYTES = 1 << 19
 _STEP_MESSAGES = 32
@@ -74,16 +78,24 @@ class MessageSearch:
         parameters: Of `PARAMETERS`; as text.
         now_ms: What `ago` means, ms since the epoch.
         tracing: The node's; None where nothing is traced.
+        masks: What is not shown.
 
     Raises:
         QueryRefused: The parameters make no sense.
     """
 
     def __init__(
-        self, store: Searchable, parameters: Mapping[str, str], *, now_ms: int, tracing: Tracing | None = None
+        self,
+        store: Searchable,
+        parameters: Mapping[str, str],
+        *,
+        now_ms: int,
+        tracing: Tracing | None = None,
+        masks: MessageMasks = NO_MASKS,
     ) -> None:
         self._store = store
         self._tracing = tracing
+        self._masks = masks
         self._now_ms = now_ms
         self._given = parameters
         self._query: Query | None = None
@@ -113,6 +125,8 @@ class MessageSearch:
             yield from self._by_unique_key(given["uniqKey"])
         elif "key" in given:
             begin_ms, end_ms = time_span(given, self._now_ms)
+            if KEY_NAME in self._masks.of(self._topic()).names:
+                raise QueryRefused(f"keys of topic {self._topic()} are masked; search by id, offset or time")
             query = by_key(
                 self._store, self._topic(), given["key"], begin_ms=begin_ms, end_ms=end_ms, limit=self._limit()
             )
@@ -135,19 +149,21 @@ class MessageSearch:
         """Look through a bounded part of a topic; the cursor continues there."""
         cursor: int | None = self._number("cursor", 0)
         found: list[LogMessage] = []
-        looked_through = 0
+        looked_through = step_bytes = 0
         while cursor is not None and looked_through < TEXT_BYTES:
             listing = self._listing(cursor=cursor, limit=LIMIT_MAX)
             yield from self._run(listing)
             cursor = listing.cursor
             for place, message in enumerate(listing.found, 1):
                 looked_through += message.size
-                if contains(message, text):
+                step_bytes += message.size
+                if contains(message, text, self._masks.of(message.topic)):
                     if len(found) == self._limit():
                         cursor, looked_through = message.physical, TEXT_BYTES
                         break
                     found.append(message)
-                if not place % _STEP_MESSAGES:
+                if not place % _STEP_MESSAGES or step_bytes > _DESCRIBE_BYTES:
+                    step_bytes = 0
                     yield
             listing.cursor = cursor
         self._messages = found
@@ -214,7 +230,7 @@ class MessageSearch:
         described_bytes = 0
         for message in self._messages:
             allowed = {"none": 0, "cut": BODY_CUT_BYTES, "whole": max(left, BODY_CUT_BYTES)}[self._body]
-            described = describe(message, allowed, self._tracing)
+            described = describe(message, allowed, self._tracing, self._masks.of(message.topic))
             self._described.append(described)
             left -= described.body_bytes
             described_bytes += described.body_bytes + BODY_CUT_BYTES
@@ -263,27 +279,29 @@ class MessageSearch:
         )
 
 
-def contains(message: LogMessage, text: bytes) -> bool:
-    """Whether the body, unpacked, or a name or value of the properties contains a text."""
+def contains(message: LogMessage, text: bytes, mask: TopicMask) -> bool:
+    """Whether the body, unpacked, or a name or value of the properties contains a text, as far as they are shown."""
     try:
         body = message.body()
     except BodyUnusable:
         body = bytes(message.stored_body)
-    return text in body or any(
-        text in each.encode("utf-8", "surrogatepass") for pair in message.properties.items() for each in pair
+    return text in mask.body(body) or any(
+        text in each.encode("utf-8", "surrogatepass")
+        for pair in mask.properties(message.properties).items()
+        for each in pair
     )
 
 
-def describe(message: LogMessage, body_bytes_max: int, tracing: Tracing | None = None) -> MessageView:
+def describe(message: LogMessage, body_bytes_max: int, tracing: Tracing | None, mask: TopicMask) -> MessageView:
     """Return a message as it is shown; a body of more bytes is cut, and says so."""
     problem: str | UnsetType = UNSET
     try:
         body = message.body()
     except BodyUnusable as error:
         problem, body = str(error), bytes(message.stored_body)
+    trace_id = trace_id_of(message.properties, message.unique_key, tracing)
+    body, properties = mask.body(body), mask.properties(message.properties)
     text, encoding = _text_of(body, body_bytes_max)
-    properties = message.properties
-    trace_id = trace_id_of(properties, message.unique_key, tracing)
     link = None if tracing is None or trace_id is None else tracing.link(trace_id)
     return MessageView(
         topic=message.topic,
@@ -311,6 +329,7 @@ def describe(message: LogMessage, body_bytes_max: int, tracing: Tracing | None =
         body=text,
         body_encoding=encoding,
         body_cut=len(body) > body_bytes_max,
+        masked=sorted((*mask.names, *mask.paths)) if mask else UNSET,
     )
 
 

@@ -39,6 +39,7 @@ class MessageView(View, frozen=True, kw_only=True):
         body: The body, or its beginning.
         body_encoding: `utf-8`, or `base64` for other bytes.
         body_cut: Whether it is only the beginning.
+        masked: Properties and JSON paths whose values are shown as `***`; absent where the topic has no `mask`.
     """
 
     topic: str
@@ -66,6 +67,7 @@ class MessageView(View, frozen=True, kw_only=True):
     body: str
     body_encoding: Literal["utf-8", "base64"]
     body_cut: bool
+    masked: Sequence[str] | UnsetType = UNSET
 
 
 class MessagesAnswer(View, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ from broker.query import (
 from broker.runtime.metrics import Metrics
 from broker.store import Store
 from broker.tools.readonly import ReadOnlyStore
+from proxy.operate.lookups.masks import TopicMask
 from proxy.operate.lookups.messages import describe
 from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import HOST, ROOT, open_store
@@ -233,8 +234,8 @@ def test_compressed_bodies_are_shown_as_they_were_sent() -> None:
     store.flush()
     good, bad = Listing(store, "t").run().found
     assert good.body() == b"plain " * 50
-    assert describe(good, 1000).body == "plain " * 50
+    assert describe(good, 1000, None, TopicMask()).body == "plain " * 50
     with pytest.raises(BodyUnusable):
         bad.body()
-    assert "ZLIB" in (describe(bad, 1000).body_problem or "")
-    assert describe(bad, 1000).body == "no zlib at all"
+    assert "ZLIB" in (describe(bad, 1000, None, TopicMask()).body_problem or "")
+    assert describe(bad, 1000, None, TopicMask()).body == "no zlib at all"

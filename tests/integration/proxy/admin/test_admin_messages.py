@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from typing import Any
@@ -18,6 +19,7 @@ from broker.runtime.steps import StepsEnd, step
 from broker.store import Store
 from proxy.admin.server import AdminServer
 from proxy.operate.lookups import messages as messages_module
+from proxy.operate.lookups.masks import MASKED, MessageMasks
 from pyddmq.testing import ManualClock, SimDisk
 from tests.admin_node import NOW_MS, PlainNode
 from tests.integration.store_tools import HOST, ROOT, open_store
@@ -39,12 +41,15 @@ def filled() -> Store:
     return store
 
 
-def run(scenario: Callable[[Get], Awaitable[None]], store: Store | None) -> None:
+def run(
+    scenario: Callable[[Get], Awaitable[None]], store: Store | None, masks: MessageMasks = messages_module.NO_MASKS
+) -> None:
     """Let a scenario ask an admin port over a store."""
 
     async def serve() -> None:
         node = PlainNode()
         node.messages = store
+        node.masks = masks
         server = AdminServer(node)
         await server.start("127.0.0.1", 0)
         host, port = server.address
@@ -225,3 +230,22 @@ def test_damaged_record_is_left_out_and_counted() -> None:
         assert (len(answer["messages"]), answer["damaged"]) == (2, 1)
 
     run(scenario, store)
+
+
+def test_masked_values_are_neither_shown_nor_found() -> None:
+    """In bodies, properties and keys; names are shown."""
+
+    async def scenario(get: Get) -> None:
+        _, answer = await get(topic="permits", body="whole")
+        first, *others = answer["messages"]
+        assert (json.loads(first["body"]), first["key"]) == ({"id": MASKED}, MASKED)
+        assert {each["body"] for each in others} == {MASKED}, "what is not JSON"
+        assert first["properties"]["colour"] == MASKED
+        assert first["masked"] == ["$.id", "KEYS", "colour"]
+        for text in ("rot", "case-1", "ä"):
+            assert (await get(topic="permits", text=text))[1]["messages"] == []
+        assert len((await get(topic="permits", text="colour"))[1]["messages"]) == len(BODIES)
+        status, answer = await get(topic="permits", key="case-1")
+        assert (status, answer["error"]["message"].partition(";")[0]) == (400, "Keys of topic permits are masked")
+
+    run(scenario, filled(), MessageMasks({"permits": ["$.id", "KEYS", "colour"]}))
