@@ -28,6 +28,7 @@ from proxy.operate.lookups.in_kafka import InKafka
 from proxy.operate.lookups.masks import MessageMasks
 from proxy.operate.lookups.message_way import MessageInGroup
 from proxy.operate.lookups.settings import Settings
+from proxy.operate.lookups.waiting_in_kafka import WaitingInKafka
 from proxy.operate.views.findings import Finding
 from proxy.operate.views.lag_history import EventView, LagCourse, LagTrend, ObjectivesAnswer
 from proxy.operate.views.limits import LimitsAnswer
@@ -68,6 +69,7 @@ class PlainNode(LiveNode):
     access: AccessMode = "loopback"
     tracing: Tracing | None = None
     masks = MessageMasks({})
+    waiting_in_kafka = WaitingInKafka(loads("").config, {})
     started_monotonic: float = 100.0
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from broker.store import Store
 from broker.views import DelayedMessage, QueueRange, TimerView, TransactionView
 from proxy.admin.console.message import hex_dump
 from proxy.admin.console.templating import environment
-from proxy.admin.console.waiting import WaitingPageView, WaitingRow, timer_buttons
+from proxy.admin.console.waiting import PartitionRow, WaitingPageView, WaitingRow, timer_buttons
 from proxy.operate.changes.dead_letters import dead_letter_changes
 from proxy.operate.changes.publish import publish_changes
 from proxy.operate.lookups import messages as lookup
@@ -291,11 +291,24 @@ def test_what_waits_stays_text(kind: str) -> None:
             )
         ),
     }
-    view = WaitingPageView(now_ms=NOW_MS, kind=kind, given={"topic": HOSTILE, "id": HOSTILE}, rows=[rows[kind]])
+    owned = PartitionRow(
+        cluster=HOSTILE,
+        partition=1,
+        node=HOSTILE,
+        state="serving",
+        pending=7_000,
+        undecided=1,
+        late_ms=0,
+        takeover_ms=9,
+    )
+    view = WaitingPageView(
+        now_ms=NOW_MS, kind=kind, given={"topic": HOSTILE, "id": HOSTILE}, rows=[rows[kind]], in_kafka=[owned]
+    )
     text = environment().get_template("waiting.html").render(view=view)
     assert "<script>alert" not in text
     assert "<img" not in text
-    assert text.count("alert(1)") >= 5
+    assert text.count("alert(1)") >= 7
+    assert "7,000" in text
 
 
 def test_what_waits_is_shown_to_who_may_view_everything() -> None:

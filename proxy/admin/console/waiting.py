@@ -64,6 +64,30 @@ class Bar(View, frozen=True, kw_only=True):
     share: float
 
 
+class PartitionRow(View, frozen=True, kw_only=True):
+    """A partition of a waiting topic in Kafka, as its owner reports it every second.
+
+    Attributes:
+        cluster: Its cluster.
+        partition: Its number.
+        node: The owner that reported last; the finding `kafka_waiting` names partitions without one.
+        state: As the owner has it: `fencing`, `reading` or `serving`.
+        pending: Messages that wait.
+        undecided: Halves among them.
+        late_ms: How long the first message is overdue.
+        takeover_ms: How long the last takeover took.
+    """
+
+    cluster: str
+    partition: int
+    node: str
+    state: str
+    pending: int
+    undecided: int
+    late_ms: int
+    takeover_ms: int
+
+
 class WaitingPageView(View, frozen=True, kw_only=True):
     """What waits.
 
@@ -77,6 +101,7 @@ class WaitingPageView(View, frozen=True, kw_only=True):
         one: What became of the timer that was looked for; null for none.
         levels: Delay levels.
         halves: Figures of transactions; null on the other tabs.
+        in_kafka: Partitions of waiting topics, over all nodes.
         rows: A page of what waits.
         more: The query of the next page; "" after the last one.
     """
@@ -90,6 +115,7 @@ class WaitingPageView(View, frozen=True, kw_only=True):
     one: TimerAnswer | None = None
     levels: Sequence[DelayLevelView] = ()
     halves: TransactionsAnswer | None = None
+    in_kafka: Sequence[PartitionRow] = ()
     rows: Sequence[WaitingRow] = ()
     more: str = ""
 
@@ -98,7 +124,25 @@ async def waiting(call: PageCall) -> WaitingPageView:
     """Return what the page shows."""
     kind = call.query.get("kind", KINDS[0])
     given = {name: value for name in PARAMETERS[1:-1] if (value := call.query.get(name, "").strip())}
-    view = WaitingPageView(now_ms=call.node.clock.wall_ms(), kind=kind if kind in KINDS else KINDS[0], given=given)
+    view = WaitingPageView(
+        now_ms=call.node.clock.wall_ms(),
+        kind=kind if kind in KINDS else KINDS[0],
+        given=given,
+        in_kafka=[
+            PartitionRow(
+                cluster=cluster,
+                partition=each.partition,
+                node=each.node,
+                state=each.state,
+                pending=each.pending,
+                undecided=each.undecided,
+                late_ms=each.late_ms,
+                takeover_ms=each.takeover_ms,
+            )
+            for cluster, statuses in call.node.waiting_in_kafka.partitions().items()
+            for each in statuses
+        ],
+    )
     look = {"timers": _timers, "delays": _delays, "transactions": _transactions}[view.kind]
     try:
         return await look(call, view)

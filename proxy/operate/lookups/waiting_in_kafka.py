@@ -29,6 +29,7 @@ from upstream.kafka.waiting.records import (
     EndedMessage,
     HalfDecision,
     Identity,
+    PartitionStatus,
     WaitingRecord,
     half_handle,
     half_outcome,
@@ -129,6 +130,10 @@ class WaitingInKafka:
             timers=[_view(each) for each in rows],
             cursor=f"{rows[-1].at}-{rows[-1].key.hex()}" if limit and len(rows) == limit else None,
         )
+
+    def partitions(self) -> dict[str, list[PartitionStatus]]:
+        """Return each cluster's partitions: what was last heard of each, from whichever node owns it."""
+        return {name: list(each.partitions()) for name, each in self._waiting.items()}
 
     # Transactions
 
