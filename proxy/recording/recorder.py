@@ -9,7 +9,7 @@ that round, and says so.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Collection, Generator
 from dataclasses import dataclass
 
 from broker.log.durability import AwaitedSteps
@@ -33,7 +33,7 @@ from lag.verdicts.changes import SETTLED_MS
 from lag.verdicts.windows import NodeWindows
 from proxy.recording.judging import QueueJudge
 from proxy.recording.limits import limits_of_config, window_ms_of
-from proxy.recording.node import Observed, SampleSink
+from proxy.recording.node import Observed
 from proxy.recording.queue_samples import QueueSampler
 from proxy.recording.scheduled_samples import ScheduledSampler
 from proxy.recording.verdicts import NodeVerdicts, config_of
@@ -228,7 +228,7 @@ class Round:
     scheduled: list[ScheduledSample]
 
 
-def _journal(node: Observed, runtime: Runtime) -> SampleSink:
+def _journal(node: Observed, runtime: Runtime) -> JournalWriter:
     """Begin a journal of the node's own, as configured."""
     config = node.config
     origin = JournalOrigin(
@@ -252,16 +252,9 @@ class Recorder:
     Args:
         node: The node; looked at from `start` on.
         runtime: The node's.
-        sink: Makes what keeps the rounds: the journal in the data directory, when absent.
     """
 
-    def __init__(
-        self,
-        node: Observed,
-        runtime: Runtime,
-        *,
-        sink: Callable[[Observed, Runtime], SampleSink] = _journal,
-    ) -> None:
+    def __init__(self, node: Observed, runtime: Runtime) -> None:
         self.notes = Notes(runtime.clock)
         self.last: Round | None = None
         self.windows = NodeWindows()
@@ -273,8 +266,7 @@ class Recorder:
         self._node = node
         self._runtime = runtime
         self._steps: Scheduler = runtime.scheduler
-        self._make_sink = sink
-        self._sink: SampleSink | None = None
+        self._sink: JournalWriter | None = None
         self._config: LagConfig | None = None
         self._queues: QueueSampler | None = None
         self._scheduled: ScheduledSampler | None = None
@@ -312,7 +304,7 @@ class Recorder:
             return
         self._end(write=True)
         if self._config.enabled:
-            self._sink = self._make_sink(self._node, self._runtime)
+            self._sink = _journal(self._node, self._runtime)
             self._next.after(FIRST_SECONDS if before is None else self._seconds())
         else:
             self.last = self.trouble = None
@@ -382,7 +374,7 @@ class Recorder:
         """Begin another file: the round that failed may have begun to be written."""
         if self._sink is not None:
             self._sink.close(self._runtime.clock.wall_ms())
-            self._sink = self._make_sink(self._node, self._runtime)
+            self._sink = _journal(self._node, self._runtime)
 
     def _over(self) -> None:
         self._going_on = None
@@ -453,7 +445,7 @@ class Recorder:
             if block.time_ms >= blocks[-1].time_ms - SETTLED_MS:
                 yield from self.verdicts.recall(self.windows, block.time_ms)
 
-    def _write(self, sink: SampleSink, found: Round) -> Generator[None, None, None]:
+    def _write(self, sink: JournalWriter, found: Round) -> Generator[None, None, None]:
         for event in self.notes.take():
             self.windows.note(event)
             sink.note(event)
