@@ -268,8 +268,8 @@ class Recorder:
         self._steps: Scheduler = runtime.scheduler
         self._sink: JournalWriter | None = None
         self._config: LagConfig | None = None
+        self._scheduled = ScheduledSampler(node, runtime.clock)
         self._queues: QueueSampler | None = None
-        self._scheduled: ScheduledSampler | None = None
         self._next = Later(runtime.scheduler, self._begin)
         self._going_on: Generator[None, None, None] | None = None
         self._recalled = False
@@ -290,7 +290,6 @@ class Recorder:
         """Begin, once the node's store is open and its groups read; `steps` runs the steps of a round."""
         self._steps = steps or self._steps
         self._queues = QueueSampler(self._node, self._runtime.clock)
-        self._scheduled = ScheduledSampler(self._node, self._runtime.clock)
         self._node.store.retention.holds.append(RetentionNotes(self.notes))
         self.notes.add(EventKind.START, detail="the node serves")
         self.configure()
@@ -335,13 +334,13 @@ class Recorder:
 
     def _seconds(self) -> float:
         """Time to the next round."""
-        assert self._config is not None, "it was started"
-        return self._config.every_ms / 1000 * (1 + JITTER * (2 * self._runtime.random.random() - 1))
+        return self._node.config.lag.every_ms / 1000 * (1 + JITTER * (2 * self._runtime.random.random() - 1))
 
     def _begin(self) -> None:
         self._spent = 0.0
-        self._going_on = self._round()
-        self._step()
+        if self._sink is not None and self._queues is not None:
+            self._going_on = self._round(self._sink, self._queues)
+            self._step()
 
     def _step(self) -> None:
         """Do pieces of the round for as long as a step may take."""
@@ -381,21 +380,17 @@ class Recorder:
         if self._sink is not None:
             self._next.after(max(self._seconds(), self._sampled / SHARE))
 
-    def _round(self) -> Generator[None, None, None]:
+    def _round(self, sink: JournalWriter, queues: QueueSampler) -> Generator[None, None, None]:
         """Look at everything once, and write it."""
-        sink, queues, scheduled = self._sink, self._queues, self._scheduled
-        assert sink is not None, "it is enabled"
-        assert queues is not None, "it was started"
-        assert scheduled is not None, "it was started"
         if not self._recalled:
             self._recalled = True
-            yield from self._recall()
+            yield from self._recall(queues)
         self._rounds.add()
         time_ms = self._runtime.clock.wall_ms()
         self.notes.look_at_clock()
         samples = yield from queues.round()
         waiting = []
-        for read in scheduled.round():
+        for read in self._scheduled.round():
             sample = read()
             if sample is not None:
                 waiting.append(sample)
@@ -409,10 +404,9 @@ class Recorder:
         # Judging has a share of its own.
         self._sampled = self._spent
         yield from self.verdicts.round(time_ms)
-        if isinstance(sink, JournalWriter):
-            yield from self._tiers.round(self._node, sink.current)
+        yield from self._tiers.round(self._node, sink.current)
 
-    def _recall(self) -> Generator[None, None, None]:
+    def _recall(self, queues: QueueSampler) -> Generator[None, None, None]:
         """Fill the windows with what the journal has of an earlier process: trends do not begin anew at a restart."""
         node, now_ms = self._node.config.node, self._runtime.clock.wall_ms()
         reader = JournalReader(self._runtime.disk, f"{node.data}/{FOLDER}")
@@ -431,10 +425,10 @@ class Recorder:
             for found in reader.newest():
                 yield
                 newest = found or newest
-        if newest is not None and self._queues is not None:
+        if newest is not None:
             for (group, topic, queue), time_ms, row in newest.queues:
                 if time_ms <= now_ms:
-                    self._queues.recall(group, topic, queue, queue_sample(time_ms, row))
+                    queues.recall(group, topic, queue, queue_sample(time_ms, row))
         for block in blocks:
             yield
             for event in block.events:
