@@ -23,7 +23,7 @@ from upstream.figures.counters import SubscriptionCounters
 from upstream.figures.endings import MessageEnding
 from upstream.figures.latency import Latency
 from upstream.group_parts import GroupParts
-from upstream.history import noted
+from upstream.history import JobHistory, noted
 from upstream.job import DeliveredBatch, UpstreamJob
 from upstream.outcomes.departing_jobs import DepartingJobs
 from upstream.outcomes.parked_jobs import Apart
@@ -222,7 +222,7 @@ class Outcomes:
         if wait_ms is None:
             self._exhausted(job, "fails", f"failed {history.fails} times: {reason}")
         else:
-            self._retry(job, FailureKind.FAIL, history.fails, wait_ms)
+            self._retry(job, history, FailureKind.FAIL, history.fails, wait_ms)
 
     def error(self, job: UpstreamJob, error: Exception) -> None:
         """Complete or retry a job for which an action raised, by what the exception says about the message."""
@@ -265,7 +265,7 @@ class Outcomes:
         if may_retry_error(earlier, self.config.max_retry):
             wish_ms = delay_of(error.delay_ms) if isinstance(error, RetryNotBefore) else None
             wait_ms = max(error_delay_ms(earlier), min(wish_ms or 0, WISH_MS_MAX))
-            self._retry(job, FailureKind.ERROR, history.errors, wait_ms)
+            self._retry(job, history, FailureKind.ERROR, history.errors, wait_ms)
         else:
             self._exhausted(job, "errors", reason)
 
@@ -289,12 +289,10 @@ class Outcomes:
         self.over(job, held_permit=held_permit)
         return True
 
-    def _retry(self, job: UpstreamJob, kind: FailureKind, count: int, wait_ms: int) -> None:
+    def _retry(self, job: UpstreamJob, history: JobHistory, kind: FailureKind, count: int, wait_ms: int) -> None:
         """Note the attempt before the redelivery that it causes (D17), and wait in place."""
         due_wall_ms = self._clock.wall_ms() + wait_ms
         self._progress.fail(job.group_queue.tracker, job.offset, kind=kind, count=count, due_wall_ms=due_wall_ms)
-        history = job.history
-        assert history is not None
         history.due_wall_ms = due_wall_ms
         self._wait(job, wait_ms)
 
@@ -445,7 +443,7 @@ class Outcomes:
         if not may_retry_error(earlier, self.config.max_retry):
             self._exhausted(job, "timeouts", reason)
         elif self.draining:
-            self._retry(job, FailureKind.TIMEOUT, history.timeouts, 0)
+            self._retry(job, history, FailureKind.TIMEOUT, history.timeouts, 0)
         else:
             wall_ms = self._clock.wall_ms()
             self._progress.fail(

@@ -88,10 +88,9 @@ class FileLedger:
         while self.recent and (self.recent[0][0] < wall_ms - RECENT_MS or len(self.recent) > RECENT_MAX):
             del self.recent[0]
 
-    def found_in(self, file: OpenFile, wall_ms: int) -> None:
+    def found_in(self, file: OpenFile, pending: PendingBytes, wall_ms: int) -> None:
         """Note that the pending bytes of a file turned out to be in it: their messages may come again."""
-        assert file.pending is not None
-        self._remember(file.qid, file.pending.offsets)
+        self._remember(file.qid, pending.offsets)
         self.committed(file, wall_ms)
 
     def take_done(self, qid: str, offset: int, wall_ms: int) -> bool:

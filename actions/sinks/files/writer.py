@@ -45,8 +45,9 @@ async def settle(file: OpenFile, ledger: FileLedger, folders: Folders, context: 
     if size is None:
         await _settle_closed(file, ledger, folders, context)
         return
-    if file.pending is not None and await _has_pending(file, path, size, folders):
-        ledger.found_in(file, context.wall_ms())
+    pending = file.pending
+    if pending is not None and await _has_pending(file, pending, path, size, folders):
+        ledger.found_in(file, pending, context.wall_ms())
     elif size < file.length:
         context.count("file_cut")
         context.note("sink_file_cut", file=file.path, bytes=size, expected=file.length)
@@ -63,18 +64,16 @@ async def settle(file: OpenFile, ledger: FileLedger, folders: Folders, context: 
 
 
 async def _settle_closed(file: OpenFile, ledger: FileLedger, folders: Folders, context: Context) -> None:
-    size = await folders.size(file.path)
-    if size is not None and file.pending is not None and await _has_pending(file, file.path, size, folders):
-        ledger.found_in(file, context.wall_ms())
+    size, pending = await folders.size(file.path), file.pending
+    if size is not None and pending is not None and await _has_pending(file, pending, file.path, size, folders):
+        ledger.found_in(file, pending, context.wall_ms())
     elif size is None and file.length:
         context.count("file_gone")
         context.note("sink_file_gone", file=file.path, expected=file.length)
     del ledger.files[file.path]
 
 
-async def _has_pending(file: OpenFile, path: str, size: int, folders: Folders) -> bool:
-    pending = file.pending
-    assert pending is not None
+async def _has_pending(file: OpenFile, pending: PendingBytes, path: str, size: int, folders: Folders) -> bool:
     if size < pending.end:
         return False
     found = await folders.read(path, file.length, pending.end - file.length)
