@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from broker.runtime.accelerators import accelerated
 from pyddmq.actions import BodyUnprocessable, Failed, Message, Outgoing, Status
 from upstream.history import JobHistory
-from upstream.message_holder import CallOut, Holder, MadeBody
+from upstream.message_holder import Holder, MadeBody
 from upstream.state import JobState
 
 if TYPE_CHECKING:
+    import asyncio
+
     from conf.models import SubscriptionConfig
     from upstream.progress.tracker import OffsetTracker
     from upstream.queues import QueueView
@@ -140,6 +142,34 @@ class Generation(Protocol):
     def pump(self) -> None:
         """Go on, as far as permits, rate and caps allow."""
         ...
+
+
+class ActionCall:
+    """One call of an action.
+
+    Attributes:
+        action: Name of the action.
+        jobs: What it is about.
+        since: Monotonic seconds when it began.
+        limit_ms: Its time limit.
+        deadline: Monotonic seconds when that is over.
+        late: It went on beyond that.
+        begun: The action has been entered.
+        task: Runs it, of an async action.
+        successors: Jobs of a later generation that took the places of its jobs, and wait for its end.
+    """
+
+    __slots__ = ("action", "begun", "deadline", "jobs", "late", "limit_ms", "since", "successors", "task")
+
+    def __init__(self, action: str, jobs: Sequence[UpstreamJob], since: float, limit_ms: int) -> None:
+        self.action = action
+        self.jobs = jobs
+        self.since = since
+        self.limit_ms = limit_ms
+        self.deadline = since + limit_ms / 1000
+        self.late = self.begun = False
+        self.task: asyncio.Task[None] | None = None
+        self.successors: list[UpstreamJob] = []
 
 
 class DeliveredBatch:
@@ -413,7 +443,7 @@ class GroupQueue:
     check_until: int = field(init=False)
     adopted: dict[int, DeliveredBatch] = field(default_factory=dict)
     apart: set[int] = field(default_factory=set)
-    calls: dict[int, CallOut] = field(default_factory=dict)
+    calls: dict[int, ActionCall] = field(default_factory=dict)
     unanswered: dict[int, list[DeliveredBatch]] = field(default_factory=dict)
     next: int = field(init=False)
     pending: list[Unit] = field(default_factory=list)

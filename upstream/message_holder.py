@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Protocol
+from typing import Protocol
 
 
 class Holder(Protocol):
@@ -45,13 +45,3 @@ class MadeBody:
 
     def __del__(self) -> None:
         self._freed.append(len(self.data) + BODY_BYTES)
-
-
-class CallOut(Protocol):
-    """A call of an action that is out; see `upstream.calls.caller.ActionCall`."""
-
-    action: str
-    since: float
-    limit_ms: int
-    late: bool
-    successors: list[Any]

@@ -81,26 +81,25 @@ class AckLog:
         self._sequence += 1
         self.trouble = None
         try:
-            if self._file is not None and self._position >= self._limits.file_bytes:
-                self._end_file()
-            if self._file is None:
-                self._begin_file(min(batch.ended_ms))
-            assert self._file is not None, "it was begun"
+            file = self._file
+            if file is not None and self._position >= self._limits.file_bytes:
+                self._end_file(file)
+                file = None
+            file = file or self._begin_file(min(batch.ended_ms))
             head = encode_block(self._salt, self._position, payload)
-            self._file.write(self._position, [head, payload])
+            file.write(self._position, [head, payload])
             self._position += len(head) + len(payload)
             self.written += len(batch.offsets)
         except OSError as error:
             self._give_up(error)
             self.dropped += len(batch.offsets)
 
-    def _end_file(self) -> None:
+    def _end_file(self, file: DiskFile) -> None:
         """End a full file; its sync is nobody's wait where that can be."""
         if self._syncs is None:
             self.close()
             return
-        file, self._file = self._file, None
-        assert file is not None, "there is one"
+        self._file = None
         # It may be closed at once; what a failed sync loses is told by who reads it.
         self._syncs.begin(file, lambda error: None)
         file.close()
@@ -114,7 +113,7 @@ class AckLog:
             finally:
                 file.close()
 
-    def _begin_file(self, first_ms: int) -> None:
+    def _begin_file(self, first_ms: int) -> DiskFile:
         self._disk.make_folder(self._folder)
         if self._disk.free_bytes(self._folder) < self._limits.free_bytes_min:
             raise OSError(f"less than {self._limits.free_bytes_min} bytes are free: they are reserved for the store")
@@ -135,9 +134,10 @@ class AckLog:
                 group=self._head.group,
             )
         )
-        self._file = self._disk.open(self._path, create=True)
-        self._file.write(0, [head])
+        self._file = file = self._disk.open(self._path, create=True)
+        file.write(0, [head])
         self._position, self._salt = len(head), salt_of(head)
+        return file
 
     def _make_room(self, names: list[str]) -> None:
         """Delete the oldest files, so that one more is within the bound."""

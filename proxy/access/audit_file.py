@@ -85,8 +85,8 @@ class Trail:
             self.recent += [each for each in map(_entry, lines[1 if begin else 0 :]) if each is not None]
         self.number = max([each.number for each in self.recent], default=0)
 
-    def add(self, entry: AuditEntry) -> None:
-        """Write an entry. Raises OSError: it is not there."""
+    def add(self, entry: AuditEntry) -> DiskFile:
+        """Write an entry; returns the file that has it. Raises OSError: it is not there."""
         line = msgspec.json.encode(entry) + b"\n"
         file = self._opened(len(line))
         try:
@@ -99,15 +99,15 @@ class Trail:
         self._unsynced = True
         self.number = entry.number
         self.recent.append(entry)
+        return file
 
     async def keep(self, entry: AuditEntry) -> None:
         """Write an entry and wait until it is durable. Raises OSError: it may not be."""
-        self.add(entry)
+        file = self.add(entry)
         # Before anything else is done: its sync is its own, and not one that was begun before it.
         self._unsynced = False
-        assert self._file is not None, "it was written"
         if self._syncs is None:
-            self._synced_at_once(self._file)
+            self._synced_at_once(file)
             return
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[OSError | None] = loop.create_future()
@@ -117,7 +117,7 @@ class Trail:
             if not ended.done():
                 ended.set_result(error)
 
-        self._syncs.begin(self._file, end)
+        self._syncs.begin(file, end)
         error = await ended
         if error is not None:
             self._is_suspect = True
@@ -158,14 +158,12 @@ class Trail:
 
     def _opened(self, size: int) -> DiskFile:
         """Return the file that a line of this size goes into."""
-        if self._file is None:
-            self._open()
+        file = self._file or self._open()
         if self._is_suspect or (self._end and self._end + size > self._settings().audit_file_bytes):
-            self._put_aside()
-        assert self._file is not None, "it was opened"
-        return self._file
+            return self._put_aside(file)
+        return file
 
-    def _open(self) -> None:
+    def _open(self) -> DiskFile:
         self._disk.make_folder(self._folder)
         path = self._path(0)
         is_new = not self._disk.exists(path)
@@ -182,9 +180,9 @@ class Trail:
             file.close()
             raise
         self._file, self._end = file, end
+        return file
 
-    def _put_aside(self) -> None:
-        assert self._file is not None, "it was opened"
+    def _put_aside(self, file: DiskFile) -> DiskFile:
         kept = self._settings().audit_files
         numbers = sorted(filter(None, map(self._number_of, self._disk.list(self._folder))), reverse=True)
         for number in numbers:
@@ -193,11 +191,11 @@ class Trail:
             else:
                 self._disk.replace(self._path(number), self._path(number + 1))
         if self._unsynced and not self._is_suspect:
-            self._file.sync()
+            file.sync()
         self._disk.replace(self._path(0), self._path(1))
-        self._file.close()
+        file.close()
         self._file, self._is_suspect = None, False
-        self._open()
+        return self._open()
 
     def _path(self, number: int) -> str:
         part = f".{number}" if number else ""

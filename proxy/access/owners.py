@@ -70,11 +70,11 @@ class Owners:
             return owner == principal
         if len(self._owners) >= self._names_max:
             self._forget()
-        if self._file is None or self._lines > 2 * self._names_max:
-            self._write_anew()
+        file = self._file
+        if file is None or self._lines > 2 * self._names_max:
+            file = self._write_anew()
         line = _line(name, principal)
-        assert self._file is not None, "it was opened"
-        self._file.write(self._end, [line])
+        file.write(self._end, [line])
         self._end += len(line)
         self._lines += 1
         self._unsynced = True
@@ -120,15 +120,16 @@ class Owners:
             self._file = self._disk.open(self._path)
             self._end, self._lines = len(raw), len(lines)
 
-    def _write_anew(self) -> None:
+    def _write_anew(self) -> DiskFile:
         if self._file is not None:
             self._file.close()
             self._file = None
         lines = [_line(name, owner) for name, owner in self._owners.items()]
         content = b"".join(lines)
         write_whole(self._disk, self._path, content)
-        self._file = self._disk.open(self._path)
+        self._file = file = self._disk.open(self._path)
         self._end, self._lines, self._unsynced = len(content), len(lines), False
+        return file
 
 
 def _line(name: bytes, principal: str) -> bytes:

@@ -1,7 +1,7 @@
-"""One node: store, progress, groups, both services, its life, and the turn that ties them together.
+"""One node: store, progress, groups, both services, and its life.
 
 The command line and the simulation build a node by the same class, with other seams. Nothing here is decided per
-message; see docs/architecture.md for the turn.
+message; its turns are those of `proxy.node.turns`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import structlog
 
 from actions.registry import Registry
 from broker.errors import StoreError
-from broker.log.group_commit import CommitDriver, seconds_early
+from broker.log.group_commit import seconds_early
 from broker.opening.recovery import RecoveryProgress
 from broker.retry.redrive import Redrives
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Repeated
-from broker.runtime.metrics import Metrics, declare
+from broker.runtime.metrics import Metrics
 from broker.scheduled.recurring.loops import Loops
 from broker.store import Store
 from conf import Config, GroupConfig
@@ -44,6 +44,7 @@ from proxy.node.index_work import IndexWork
 from proxy.node.parts import Opened, Parts, Seams
 from proxy.node.retention_schedule import STEP_SECONDS, Retaining
 from proxy.node.startup import Startup
+from proxy.node.turns import NodeTurns
 from proxy.node.vitals import Vitals
 from proxy.node.yielding import Yielding
 from proxy.port.connection import Connection
@@ -92,15 +93,10 @@ class PeriodicWork:
 
 _log = structlog.get_logger(__name__)
 
-TURNS = declare("pyddmq_turns_total", "Turns of the event loop that flushed data")
-
-_FLUSH_ROUNDS_MAX = 8
-"""Flushes of one turn: what a flush makes (dead letters) is flushed too, but a turn ends."""
-
 SWEEP_SECONDS = 1.0
 
 
-class Node(Parts, CommitDriver):
+class Node(Parts):
     """One process's worth of pyddmq, without admin HTTP, signals and file watching."""
 
     def __init__(self, config: Config, *, seams: Seams, registry: Registry, metrics: Metrics | None = None) -> None:
@@ -118,11 +114,10 @@ class Node(Parts, CommitDriver):
         self.vitals = Vitals(self.metrics, seams.clock)
         self.started_monotonic = 0.0
         self._state = "starting"
-        self._turn_asked = self._was_asked = False
         self.periodic = PeriodicWork(self.runtime)
         self.startup: Startup | None = None
         """How far the recovery is, while there is one."""
-        self._turns = self.metrics.counter(TURNS)
+        self.turns = NodeTurns(seams.loop, self.servers, self.memory, self.shown_end, self.runtime)
 
     @property
     def state(self) -> str:
@@ -145,12 +140,14 @@ class Node(Parts, CommitDriver):
         node, seams = self.config.node, self.seams
         self.started_monotonic = seams.clock.monotonic()
         # The first step takes the lock and compares the sizes, so that a directory in use is told before a port opens.
-        steps = opening_store(node, self.runtime, self, descriptors_max=seams.descriptors_max, tracing=self.tracing)
+        steps = opening_store(
+            node, self.runtime, self.turns, descriptors_max=seams.descriptors_max, tracing=self.tracing
+        )
         next(steps)
         self.audit.open(node.data)
         try:
-            consumer, producer, held = starting_servers(self, request_turn=self.request_turn, admin_hint=admin_hint)
-            self.servers = (consumer, producer)
+            consumer, producer, held = starting_servers(self, request_turn=self.turns.request, admin_hint=admin_hint)
+            self.servers += (consumer, producer)
             await open_ports(self.config, consumer, producer, self.tls, seams.network)
             self._state = "recovering"
             self.periodic.repeat("sweep", SWEEP_SECONDS, self._sweep)
@@ -158,6 +155,7 @@ class Node(Parts, CommitDriver):
                 self.periodic.repeat("tls", SWEEP_SECONDS, self.tls.sweep)
             self.startup = Startup(seams.clock, self.metrics, pause_seconds=seams.step_pause_seconds)
             opened = self._opened = await self._open_storage(steps, self.startup)
+            self.turns.open(opened)
             open_owners(self.access, opened, node, self.runtime)
             await self.startup.run("groups", self._starting_groups())
             consumer.serve(opened.consumer_service.handlers(), opened.consumer_service.line)
@@ -174,7 +172,7 @@ class Node(Parts, CommitDriver):
             raise
         self.startup = None
         self._state = "ready"
-        self.request_turn()
+        self.turns.request()
 
     async def stop(self, *, drain_seconds: float | None = None, hurry: asyncio.Event | None = None) -> None:
         """Drain, then close: nothing new is handed out, acks are taken until nothing is out or the time has passed.
@@ -200,7 +198,7 @@ class Node(Parts, CommitDriver):
         for server in self.servers:
             for connection in list(server.connections):
                 connection.eof_received()
-        self._take_turn(self.opened, wait=True)
+        self.turns.take(self.opened, wait=True)
         for group in self.all_groups():
             group.stop()
         await self.calls.settle(lambda: hurry is not None and hurry.is_set())
@@ -213,6 +211,7 @@ class Node(Parts, CommitDriver):
     def kill(self) -> None:
         """Drop everything as a killed process would: no flush, no commit, no farewell. For simulations."""
         self._state = "stopped"
+        self.turns.stopped = True
         self.calls.closed = True
         self._stop_working()
         self.periodic.stop()
@@ -230,128 +229,14 @@ class Node(Parts, CommitDriver):
             for part in (self._opened.retaining, self.delays, self.timers, self.transactions):
                 part.stop()
 
-    # The turn.
-
-    def request_turn(self) -> None:
-        """Have the turn end after everything that arrived with it."""
-        if not self._turn_asked:
-            self._turn_asked = True
-            self.seams.loop.call_soon(self._answer if self._opened is None else self._turn)
-
-    def _answer(self) -> None:
-        """End a turn before there is a store: what was asked is refused."""
-        self._turn_asked = False
-        self.consumer.flush()
-        self.producer.flush()
-        self.budget.flushed()
-        if self.budget.level:
-            self.memory.recount()
-
-    def _turn(self) -> None:
-        """Begin to make durable what came, and answer what is. Nothing leaves before what it promises is written."""
-        if self._state == "stopped":
-            self._turn_asked = False
-            return
-        opened = self.opened
-        self._take_turn(opened, wait=opened.store.commit.syncs is None)
-
-    def _take_turn(self, opened: Opened, *, wait: bool) -> None:
-        """Flush and answer; with `wait` the loop waits for the disk, else the flush is begun."""
-        # What the pass and the flushes lead to (replies, deliveries) leaves with this turn and needs no other one.
-        self._turn_asked = True
-        self._turns.value += 1
-        for server in self.servers:
-            server.run_pass()
-        flushed = wait and self._flush()
-        if not wait:
-            opened.store.commit.begin()
-        self._turn_asked = False
-        if wait and opened.store.pending:
-            self.request_turn()
-        self._answer_all(opened, flushed=flushed)
-
-    def _flush(self) -> bool:
-        """Write, sync and tell who waits; whether there was anything."""
-        store = self.store
-        flushed = False
-        for _ in range(_FLUSH_ROUNDS_MAX):
-            if not store.unsettled:
-                break
-            flushed = True
-            try:
-                store.flush()
-            except Exception as error:
-                # A fault in one callback must not keep the replies of all others from going out.
-                self.limited_log.fault("turn_callback_failed", error, kind="flush")
-            self.budget.end(len(self.budget.begun))
-        return flushed
-
-    # What the group commit calls
-
-    def on_staged(self) -> None:
-        """Have the turn flush it."""
-        self.request_turn()
-
-    def on_begun(self) -> None:
-        """The disk is at work on what was staged."""
-        self.budget.begin()
-
-    def on_shown(self, flushes: int) -> None:
-        """Those that wait are told next: what follows from it leaves with them, and needs no turn."""
-        self._was_asked, self._turn_asked = self._turn_asked, True
-        self.budget.end(flushes)
-
-    def on_told(self, raised: Exception | None) -> None:
-        """Send what it made of replies and deliveries."""
-        if raised is not None:
-            self.limited_log.fault("turn_callback_failed", raised, kind="settle")
-        self._turn_asked = self._was_asked
-        self._answer_all(self.opened, flushed=True)
-
-    def _answer_all(self, opened: Opened, *, flushed: bool) -> None:
-        """Send what may leave, and do what follows a flush."""
-        consumer, producer = self.servers
-        try:
-            opened.progress.flush()
-        except ProgressFailed:
-            # Acks that cannot be kept must not be answered as if they were (D5): those clients see a broken
-            # connection and keep their results. No message leaves either: it may follow from an ack or a failed
-            # attempt that a restart would not know. What remains are refusals, which say why.
-            consumer.abort_unkept()
-        consumer.flush()
-        producer.flush()
-        if not opened.store.commit.unsettled:
-            self.budget.flushed()
-        if self.budget.level:
-            self.memory.recount()
-        if flushed:
-            opened.steps.synced()
-            # Acks become durable with the log (D9), but nobody waits for that: the replies are on their way.
-            try:  # noqa: SIM105 - in every turn
-                opened.progress.sync_after_log()
-            except ProgressFailed:
-                pass
-            opened.index_work.stored()
-
-    def make_durable(self) -> None:
-        """End the turn now and make all that it changed durable: for changes that show only once they are kept.
-
-        Everybody waits for the disk; others wait in their request alone (`proxy.operate.change_steps.durable`). Raises
-        StoreError where it could not be written; it may be undone by a restart.
-        """
-        self._take_turn(self.opened, wait=True)
-        if self.store.failed is not None:
-            raise self.store.failed
-        self.progress.sync()
-
     # Parts.
 
     async def _open_storage(self, steps: Generator[RecoveryProgress, None, Store], startup: Startup) -> Opened:
         node, runtime = self.config.node, self.runtime
         store = await startup.open_log(steps)
         try:
-            index_work = IndexWork(store.index, runtime, turns=lambda: self._turns.value)
-            progress = await startup.run("acks", opening_progress(node, runtime, store, self.request_turn))
+            index_work = IndexWork(store.index, runtime, turns=lambda: self.turns.count.value)
+            progress = await startup.run("acks", opening_progress(node, runtime, store, self.turns.request))
             waiting = Yielding(self.seams.alarms or self.seams.loop, lambda: store.unsettled)
             loops = Loops(store, runtime)
             delays, timers, transactions = await startup.run(
@@ -485,6 +370,7 @@ class Node(Parts, CommitDriver):
             server.stop_listening()
             server.close_connections(at_once=not orderly)
         self._state = "stopped"
+        self.turns.stopped = True
         flush_everything(self.limited_log, self.audit)
         if not self.is_open:
             return

@@ -250,9 +250,9 @@ class Parts:
         self.kafka_groups = KafkaGroups(self.kafka, self.runtime)
         self.groups: dict[str, ConsumerGroup] = {}
         self.leaving: list[ConsumerGroup] = []
-        self.servers: tuple[ThriftServer, ...] = ()
+        self.servers: list[ThriftServer] = []
         self.memory = MemoryWatch(
-            config.node.memory_max, groups=self.all_groups, servers=lambda: self.servers, runtime=self.runtime
+            config.node.memory_max, groups=self.all_groups, servers=self.servers, runtime=self.runtime
         )
         self.budget = self.kafka_groups.budget = self.memory.budget
         self.recorder = Recorder(self, self.runtime)
@@ -362,10 +362,6 @@ class Parts:
     def qid_prefix(self) -> str:
         """Text in front of the queue number in every qid (W35: made in one place)."""
         return f"{self.config.node.broker_cluster}_{self.config.node.broker_name}_"
-
-    def on_visible(self, end: int) -> None:
-        """A batch is visible: others may read it, too (`CommitDriver`)."""
-        self.shown_end.set(end)
 
     def begin_recording(self) -> None:
         """Begin to note what reports are made from, once all is open."""

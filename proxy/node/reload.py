@@ -348,7 +348,7 @@ class Reloader:
             node.apply_live_settings()
             for name in [name for name in node.groups if name not in steps]:
                 yield from self._reconfiguring(config.groups[name])
-        node.request_turn()
+        node.turns.request()
 
     def look(self, *, is_there: bool) -> None:
         """Take notice of whether the file is there; without it the running configuration stays in force."""

@@ -53,7 +53,7 @@ class MemoryWatch:
         memory_max: int,
         *,
         groups: Callable[[], Iterable[ConsumerGroup]],
-        servers: Callable[[], Iterable[ThriftServer]],
+        servers: Iterable[ThriftServer],
         runtime: Runtime,
     ) -> None:
         """Set up, with an account of its own.
@@ -187,7 +187,7 @@ class MemoryWatch:
             connection.favour(room >= 0 or connection is slowed[0][1])
 
     def _connections(self) -> list[Served]:
-        return [(server, each) for server in self._servers() for each in server.connections]
+        return [(server, each) for server in self._servers for each in server.connections]
 
     def _changed(self, old: Pressure, new: Pressure) -> None:
         """Count and note the measures that begin; have everybody go on whom an ended measure held back."""

@@ -1,8 +1,8 @@
-"""What the recorder looks at, and to whom it hands what it saw. Protocols only."""
+"""What the recorder looks at: it is a part of the node, which therefore stands above it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from broker.deduplication.deduplication import Deduplication
@@ -11,7 +11,6 @@ from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from broker.transaction.transactions import Transactions
 from conf import Config
-from lag.samples import LagEvent, QueueSample, ScheduledSample
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
 from upstream.kafka.waiting.cluster import KafkaWaiting
@@ -69,34 +68,4 @@ class Observed(Protocol):
     @property
     def transactions(self) -> Transactions:
         """Halves and their decisions."""
-        ...
-
-
-class SampleSink(Protocol):
-    """Keeps rounds (`lag.journal.writer.JournalWriter`); raises for nothing that the disk does.
-
-    Attributes:
-        trouble: Why the last round is not kept; None: it is.
-    """
-
-    trouble: str | None
-
-    def note(self, event: LagEvent) -> None:
-        """Keep an event with the next round."""
-        ...
-
-    def begin(self, time_ms: int) -> None:
-        """Begin a round of this moment."""
-        ...
-
-    def add(self, rows: Iterable[tuple[tuple[str, str, int], QueueSample]]) -> None:
-        """Add queues, each by group, topic and number."""
-        ...
-
-    def end(self, scheduled: Iterable[ScheduledSample] = ()) -> bool:
-        """Write the round; False: it is not kept."""
-        ...
-
-    def close(self, time_ms: int) -> None:
-        """Write the events that wait, and end."""
         ...

@@ -9,7 +9,7 @@ that round, and says so.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Collection, Generator
 from dataclasses import dataclass
 
 from broker.log.durability import AwaitedSteps
@@ -33,7 +33,7 @@ from lag.verdicts.changes import SETTLED_MS
 from lag.verdicts.windows import NodeWindows
 from proxy.recording.judging import QueueJudge
 from proxy.recording.limits import limits_of_config, window_ms_of
-from proxy.recording.node import Observed, SampleSink
+from proxy.recording.node import Observed
 from proxy.recording.queue_samples import QueueSampler
 from proxy.recording.scheduled_samples import ScheduledSampler
 from proxy.recording.verdicts import NodeVerdicts, config_of
@@ -228,7 +228,7 @@ class Round:
     scheduled: list[ScheduledSample]
 
 
-def _journal(node: Observed, runtime: Runtime) -> SampleSink:
+def _journal(node: Observed, runtime: Runtime) -> JournalWriter:
     """Begin a journal of the node's own, as configured."""
     config = node.config
     origin = JournalOrigin(
@@ -252,16 +252,9 @@ class Recorder:
     Args:
         node: The node; looked at from `start` on.
         runtime: The node's.
-        sink: Makes what keeps the rounds: the journal in the data directory, when absent.
     """
 
-    def __init__(
-        self,
-        node: Observed,
-        runtime: Runtime,
-        *,
-        sink: Callable[[Observed, Runtime], SampleSink] = _journal,
-    ) -> None:
+    def __init__(self, node: Observed, runtime: Runtime) -> None:
         self.notes = Notes(runtime.clock)
         self.last: Round | None = None
         self.windows = NodeWindows()
@@ -273,11 +266,10 @@ class Recorder:
         self._node = node
         self._runtime = runtime
         self._steps: Scheduler = runtime.scheduler
-        self._make_sink = sink
-        self._sink: SampleSink | None = None
+        self._sink: JournalWriter | None = None
         self._config: LagConfig | None = None
+        self._scheduled = ScheduledSampler(node, runtime.clock)
         self._queues: QueueSampler | None = None
-        self._scheduled: ScheduledSampler | None = None
         self._next = Later(runtime.scheduler, self._begin)
         self._going_on: Generator[None, None, None] | None = None
         self._recalled = False
@@ -298,7 +290,6 @@ class Recorder:
         """Begin, once the node's store is open and its groups read; `steps` runs the steps of a round."""
         self._steps = steps or self._steps
         self._queues = QueueSampler(self._node, self._runtime.clock)
-        self._scheduled = ScheduledSampler(self._node, self._runtime.clock)
         self._node.store.retention.holds.append(RetentionNotes(self.notes))
         self.notes.add(EventKind.START, detail="the node serves")
         self.configure()
@@ -312,7 +303,7 @@ class Recorder:
             return
         self._end(write=True)
         if self._config.enabled:
-            self._sink = self._make_sink(self._node, self._runtime)
+            self._sink = _journal(self._node, self._runtime)
             self._next.after(FIRST_SECONDS if before is None else self._seconds())
         else:
             self.last = self.trouble = None
@@ -343,13 +334,13 @@ class Recorder:
 
     def _seconds(self) -> float:
         """Time to the next round."""
-        assert self._config is not None, "it was started"
-        return self._config.every_ms / 1000 * (1 + JITTER * (2 * self._runtime.random.random() - 1))
+        return self._node.config.lag.every_ms / 1000 * (1 + JITTER * (2 * self._runtime.random.random() - 1))
 
     def _begin(self) -> None:
         self._spent = 0.0
-        self._going_on = self._round()
-        self._step()
+        if self._sink is not None and self._queues is not None:
+            self._going_on = self._round(self._sink, self._queues)
+            self._step()
 
     def _step(self) -> None:
         """Do pieces of the round for as long as a step may take."""
@@ -382,28 +373,24 @@ class Recorder:
         """Begin another file: the round that failed may have begun to be written."""
         if self._sink is not None:
             self._sink.close(self._runtime.clock.wall_ms())
-            self._sink = self._make_sink(self._node, self._runtime)
+            self._sink = _journal(self._node, self._runtime)
 
     def _over(self) -> None:
         self._going_on = None
         if self._sink is not None:
             self._next.after(max(self._seconds(), self._sampled / SHARE))
 
-    def _round(self) -> Generator[None, None, None]:
+    def _round(self, sink: JournalWriter, queues: QueueSampler) -> Generator[None, None, None]:
         """Look at everything once, and write it."""
-        sink, queues, scheduled = self._sink, self._queues, self._scheduled
-        assert sink is not None, "it is enabled"
-        assert queues is not None, "it was started"
-        assert scheduled is not None, "it was started"
         if not self._recalled:
             self._recalled = True
-            yield from self._recall()
+            yield from self._recall(queues)
         self._rounds.add()
         time_ms = self._runtime.clock.wall_ms()
         self.notes.look_at_clock()
         samples = yield from queues.round()
         waiting = []
-        for read in scheduled.round():
+        for read in self._scheduled.round():
             sample = read()
             if sample is not None:
                 waiting.append(sample)
@@ -417,10 +404,9 @@ class Recorder:
         # Judging has a share of its own.
         self._sampled = self._spent
         yield from self.verdicts.round(time_ms)
-        if isinstance(sink, JournalWriter):
-            yield from self._tiers.round(self._node, sink.current)
+        yield from self._tiers.round(self._node, sink.current)
 
-    def _recall(self) -> Generator[None, None, None]:
+    def _recall(self, queues: QueueSampler) -> Generator[None, None, None]:
         """Fill the windows with what the journal has of an earlier process: trends do not begin anew at a restart."""
         node, now_ms = self._node.config.node, self._runtime.clock.wall_ms()
         reader = JournalReader(self._runtime.disk, f"{node.data}/{FOLDER}")
@@ -439,10 +425,10 @@ class Recorder:
             for found in reader.newest():
                 yield
                 newest = found or newest
-        if newest is not None and self._queues is not None:
+        if newest is not None:
             for (group, topic, queue), time_ms, row in newest.queues:
                 if time_ms <= now_ms:
-                    self._queues.recall(group, topic, queue, queue_sample(time_ms, row))
+                    queues.recall(group, topic, queue, queue_sample(time_ms, row))
         for block in blocks:
             yield
             for event in block.events:
@@ -453,7 +439,7 @@ class Recorder:
             if block.time_ms >= blocks[-1].time_ms - SETTLED_MS:
                 yield from self.verdicts.recall(self.windows, block.time_ms)
 
-    def _write(self, sink: SampleSink, found: Round) -> Generator[None, None, None]:
+    def _write(self, sink: JournalWriter, found: Round) -> Generator[None, None, None]:
         for event in self.notes.take():
             self.windows.note(event)
             sink.note(event)

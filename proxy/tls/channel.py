@@ -187,12 +187,12 @@ class TlsChannel(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Decrypt, or wait for the turn of the handshake."""
-        assert self._transport is not None, "it was made"
-        if self._failed or self._transport.is_closing():
+        transport = self._transport
+        if transport is None or self._failed or transport.is_closing():
             return
         if self.handshaking:
             if not self._fed and data[0] != _CLIENT_HELLO:
-                self._refuse_plain(data)
+                self._refuse_plain(transport.below, data)
                 return
             self._fed += len(data)
             if self._fed > HANDSHAKE_BYTES_MAX:
@@ -200,8 +200,8 @@ class TlsChannel(asyncio.Protocol):
                 return
             self._not_fed += data
             self._port.ask(self)
-        else:
-            self._decrypt(data)
+        elif self._engine is not None:
+            self._decrypt(self._engine, transport, data)
 
     def eof_received(self) -> bool | None:
         """Nothing more comes; a peer that left without close_notify is one that left."""
@@ -237,9 +237,10 @@ class TlsChannel(asyncio.Protocol):
 
     def shake(self) -> None:
         """Make the step of the handshake that is due."""
-        if not self.handshaking or self._failed or self.below is None or self.below.is_closing():
+        transport = self._transport
+        if not self.handshaking or self._failed or transport is None or transport.below.is_closing():
             return
-        if self._engine is None:
+        if self._engine is None or self.context is None:
             self.context = self._port.current
             self._engine = self.context.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         while True:
@@ -257,7 +258,6 @@ class TlsChannel(asyncio.Protocol):
                 self._send()
                 self.fail(failure_of(error))
                 return
-        assert self.context is not None, "the engine has it"
         if self.context.asks and self._engine.session_reused:
             self._forget_session(self._engine)
             self.fail(TlsFailure("resumed"))
@@ -273,7 +273,7 @@ class TlsChannel(asyncio.Protocol):
         self._above.secured(self.certificate)
         self._send()
         rest, self._not_fed = bytes(self._not_fed), bytearray()
-        self._decrypt(rest)
+        self._decrypt(self._engine, transport, rest)
 
     def fail(self, failure: TlsFailure, *, at_once: bool = False) -> None:
         """End a handshake that cannot succeed; what was answered leaves, unless it is to end at once."""
@@ -311,20 +311,16 @@ class TlsChannel(asyncio.Protocol):
         self.der = engine.getpeercert(binary_form=True) or b""
         self.anchor = _anchor(engine)
 
-    def _refuse_plain(self, data: bytes) -> None:
+    def _refuse_plain(self, below: asyncio.Transport, data: bytes) -> None:
         """Tell a client without TLS what this port speaks, in what it is likely to understand."""
-        assert self.below is not None, "it was made"
         is_http = data[:4] in _HTTP
-        self.below.write(_HTTP_ANSWER if is_http else ALERT)
+        below.write(_HTTP_ANSWER if is_http else ALERT)
         self.fail(TlsFailure("http" if is_http else "plain_text"))
 
     # Bytes.
 
-    def _decrypt(self, data: bytes) -> None:
+    def _decrypt(self, engine: ssl.SSLObject, transport: TlsTransport, data: bytes) -> None:
         """Hand on what can be read after `data` was received."""
-        engine, transport = self._engine, self._transport
-        assert engine is not None, "the handshake is over"
-        assert transport is not None, "it was made"
         parts = []
         ended, broken = False, False
         view = memoryview(data)
@@ -343,7 +339,7 @@ class TlsChannel(asyncio.Protocol):
                 broken = True
             break
         if self._outgoing.pending:
-            self._answer_control()
+            self._answer_control(transport.below)
         if parts:
             self._above.data_received(parts[0] if len(parts) == 1 else b"".join(parts))
         if broken:
@@ -355,13 +351,12 @@ class TlsChannel(asyncio.Protocol):
             if not self._keep:
                 transport.close()
 
-    def _answer_control(self) -> None:
+    def _answer_control(self, below: asyncio.Transport) -> None:
         """Send what OpenSSL answers by itself, as long as the peer reads."""
-        assert self.below is not None, "it was made"
         if not self._writable:
             self._control += self._outgoing.pending
             if self._control > CONTROL_BYTES_MAX:
-                self.below.abort()
+                below.abort()
                 return
         self._send()
 

@@ -8,28 +8,14 @@ it, and the loop is left to others for twice as long as it took: handshakes have
 from __future__ import annotations
 
 from collections import deque
-from typing import Protocol
 
 from broker.runtime.seams import Clock, Scheduler
+from proxy.tls.channel import TlsChannel
 
 TURN_SECONDS = 0.0005
 """For handshakes in one turn of the loop; the step that reaches it is finished."""
 OTHERS = 2
 """How many times as long as a turn took the loop is left to others."""
-
-
-class Shaking(Protocol):
-    """A connection with a handshake.
-
-    Attributes:
-        asked: Whether it waits here.
-    """
-
-    asked: bool
-
-    def shake(self) -> None:
-        """Make the step that is due."""
-        ...
 
 
 class Handshakes:
@@ -38,11 +24,11 @@ class Handshakes:
     def __init__(self, clock: Clock, scheduler: Scheduler) -> None:
         self._now = clock.monotonic
         self._scheduler = scheduler
-        self._waiting: deque[Shaking] = deque()
+        self._waiting: deque[TlsChannel] = deque()
         self._due = False
         self._free_at = 0.0
 
-    def ask(self, channel: Shaking) -> None:
+    def ask(self, channel: TlsChannel) -> None:
         """Have it make its step when its turn comes; harmless twice."""
         if not channel.asked:
             channel.asked = True

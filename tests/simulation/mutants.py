@@ -23,7 +23,8 @@ from broker.scheduled.timer.due import DueTimers
 from broker.scheduled.timer.parts import TimerParts
 from broker.store import Store
 from proxy.node.node import Node
-from proxy.node.parts import Seams
+from proxy.node.parts import Opened, Seams
+from proxy.node.turns import NodeTurns
 from pyddmq.testing import SimDisk, SimFile
 from tests.broken_parts import keep_half_a_batch, sync_and_settle_at_once
 from tests.simulation.clients import Consumer, Producer
@@ -174,21 +175,27 @@ def _forget_names(patch: pytest.MonkeyPatch) -> NodeFactory:
     return Node
 
 
+def _with_turns(patch: pytest.MonkeyPatch, turns: type[NodeTurns]) -> NodeFactory:
+    patch.setattr("proxy.node.node.NodeTurns", turns)
+    return Node
+
+
 def _late_journal(patch: pytest.MonkeyPatch) -> NodeFactory:
     flush, sync = Progress.flush, Progress.sync
 
-    class Late(Node):
+    class Late(NodeTurns):
         """Writes the ack journal 50 ms after the replies have left."""
 
-        def _turn(self) -> None:
+        def end(self) -> None:
             patch.setattr(Progress, "flush", lambda progress: None)
             patch.setattr(Progress, "sync", lambda progress: None)
-            super()._turn()
+            super().end()
             patch.setattr(Progress, "flush", flush)
             patch.setattr(Progress, "sync", sync)
-            self.seams.loop.call_later(0.05, self.progress.flush)
+            if self._opened is not None:
+                self._loop.call_later(0.05, self._opened.progress.flush)
 
-    return Late
+    return _with_turns(patch, Late)
 
 
 class _Nothing:
@@ -199,53 +206,60 @@ class _Nothing:
     commit = SimpleNamespace(syncs=None, unsettled=False)
 
 
-def _turn_without_store(node: Node, turn: Callable[[], None]) -> None:
-    opened = node.opened
-    node._opened = replace(opened, store=cast("Store", _Nothing()))
-    turn()
-    node._opened = opened
+def _turn_without_store(turns: NodeTurns, opened: Opened, end: Callable[[], None]) -> None:
+    turns._opened = replace(opened, store=cast("Store", _Nothing()))
+    end()
+    turns._opened = opened
 
 
 def _hasty_publishes(patch: pytest.MonkeyPatch) -> NodeFactory:
-    class Hasty(Node):
+    class Hasty(NodeTurns):
         """Settles publishes in the turn that staged them and writes them 50 ms later."""
 
-        async def start(self, *, admin_hint: str = "") -> None:
-            await super().start(admin_hint=admin_hint)
-            append = self.store.append
-            self.late = False
+        late = False
+
+        def open(self, opened: Opened) -> None:
+            super().open(opened)
+            append = opened.store.append
 
             def hasty_append(puts: Any, *, done: Any = None, **options: Any) -> Any:
                 positions = append(puts, **options)
                 if done is not None:
-                    self.seams.loop.call_soon(done, None)
+                    self._loop.call_soon(done, None)
                 return positions
 
-            self.store.append = hasty_append  # type: ignore[method-assign]
+            opened.store.append = hasty_append  # type: ignore[method-assign]
 
-        def _turn(self) -> None:
-            store = self.store
-            _turn_without_store(self, super()._turn)
-            if store.pending and not self.late:
+        def end(self) -> None:
+            opened = self._opened
+            if opened is None:
+                super().end()
+                return
+            _turn_without_store(self, opened, super().end)
+            if opened.store.pending and not self.late:
                 self.late = True
-                self.seams.loop.call_later(0.05, self._write)
+                self._loop.call_later(0.05, self._write, opened.store)
 
-        def _write(self) -> None:
+        def _write(self, store: Store) -> None:
             self.late = False
-            self.store.flush()
-            super()._turn()
+            store.flush()
+            super().end()
 
-    return Hasty
+    return _with_turns(patch, Hasty)
 
 
 def _visible_early(patch: pytest.MonkeyPatch) -> NodeFactory:
-    class Early(Node):
+    class Early(NodeTurns):
         """Shows consumers what is written, and syncs and answers 50 ms later."""
 
         late = False
 
-        def _turn(self) -> None:
-            store = self.store
+        def end(self) -> None:
+            opened = self._opened
+            if opened is None:
+                super().end()
+                return
+            store = opened.store
             if store.pending:
                 store.index.log.write()
                 store.index.log.visible_end = store.index.log.end
@@ -253,25 +267,24 @@ def _visible_early(patch: pytest.MonkeyPatch) -> NodeFactory:
                     queue.max_offset = queue.next_offset
                     for listener in topic.listeners:
                         listener()
-            _turn_without_store(self, super()._turn)
+            _turn_without_store(self, opened, super().end)
             if store.pending and not self.late:
                 self.late = True
-                self.seams.loop.call_later(0.05, self._sync)
+                self._loop.call_later(0.05, self._sync, store)
 
-        def _sync(self) -> None:
+        def _sync(self, store: Store) -> None:
             self.late = False
-            commit = self.store.commit
 
             def write(batches: Sequence[CommitBatch]) -> None:
-                self.store.index.log.write()
+                store.index.log.write()
                 for batch in batches:
                     batch.go_on(BatchState.WRITTEN)
 
-            setattr(commit, "_write", write)  # noqa: B010 - a method, by another one
-            self.store.flush()
-            super()._turn()
+            setattr(store.commit, "_write", write)  # noqa: B010 - a method, by another one
+            store.flush()
+            super().end()
 
-    return Early
+    return _with_turns(patch, Early)
 
 
 def _unordered(submit: Any) -> Any:

@@ -161,7 +161,6 @@ def test_fault_in_a_round_is_told_and_the_next_one_is_made(monkeypatch: pytest.M
     ward = ward_of()
     rounds(ward)
     sampler = ward.node.recorder._scheduled
-    assert sampler is not None
     with monkeypatch.context() as patch, capture_logs() as logs:
         patch.setattr(sampler, "round", lambda: 1 / 0)
         ward.run(30)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -108,7 +109,7 @@ def test_handshakes_leave_time_for_others() -> None:
     order: list[int] = []
     handshakes = Handshakes(clock, scheduler)
     for number in range(5):
-        slow = Slow(clock, order, number)
+        slow: Any = Slow(clock, order, number)
         handshakes.ask(slow)
         handshakes.ask(slow)
     scheduler.run_until_idle()

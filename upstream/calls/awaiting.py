@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from pyddmq.actions import Status, TimedOut
 from upstream.calls.answers import Answer, checked_many
-from upstream.calls.caller import BATCH_CALLS, BATCH_JOBS, ActionCall, ActionFigures, Caller
+from upstream.calls.caller import BATCH_CALLS, BATCH_JOBS, ActionFigures, Caller
 from upstream.calls.modes import answers_many
 from upstream.calls.node_calls import NodeCalls
 from upstream.calls.user_code import as_exception, described, is_own_cancellation
-from upstream.job import UpstreamJob
+from upstream.job import ActionCall, UpstreamJob
 from upstream.state import JobState
 
 _RUNNING = JobState.RUNNING

@@ -12,13 +12,13 @@ from typing import Any, NoReturn, cast
 
 from pyddmq.actions import BodyUnprocessable, Message, MessageUnreadable, Outgoing, Status
 from upstream.calls.answers import Answer, checked_many
-from upstream.calls.caller import BATCH_CALLS, BATCH_JOBS, ActionCall, ActionFigures, Caller
+from upstream.calls.caller import BATCH_CALLS, BATCH_JOBS, ActionFigures, Caller
 from upstream.calls.modes import answers_many
 from upstream.calls.node_calls import NodeCalls
 from upstream.calls.pool import CallQueue, Work
 from upstream.calls.user_code import ActionMisbehaved, as_exception
 from upstream.history import JobHistory
-from upstream.job import UpstreamJob
+from upstream.job import ActionCall, UpstreamJob
 from upstream.state import JobState
 
 # What a blocking call gets of a job: a copy, since only the loop's thread may touch the job itself.

@@ -13,13 +13,12 @@ Answers are told in the loop's thread, those of a turn together: one round of th
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker.runtime.later import Later
 from upstream.calls.answers import Answer
-from upstream.job import UpstreamJob
+from upstream.job import ActionCall, UpstreamJob
 
 if TYPE_CHECKING:
     from broker.runtime.histogram import Histogram
@@ -33,34 +32,6 @@ BATCH_JOBS = 256
 """Jobs of one call of `act_many` at most."""
 BATCH_CALLS = 4
 """Calls of `act_many` at a time: what comes while these are out gathers for the next one."""
-
-
-class ActionCall:
-    """One call.
-
-    Attributes:
-        action: Name of the action.
-        jobs: What it is about.
-        since: Monotonic seconds when it began.
-        limit_ms: Its time limit.
-        deadline: Monotonic seconds when that is over.
-        late: It went on beyond that.
-        begun: The action has been entered.
-        task: Runs it, of an async action.
-        successors: Jobs of a later generation that took the places of its jobs, and wait for its end.
-    """
-
-    __slots__ = ("action", "begun", "deadline", "jobs", "late", "limit_ms", "since", "successors", "task")
-
-    def __init__(self, action: str, jobs: Sequence[UpstreamJob], since: float, limit_ms: int) -> None:
-        self.action = action
-        self.jobs = jobs
-        self.since = since
-        self.limit_ms = limit_ms
-        self.deadline = since + limit_ms / 1000
-        self.late = self.begun = False
-        self.task: asyncio.Task[None] | None = None
-        self.successors: list[UpstreamJob] = []
 
 
 Acted = Callable[[str, Sequence[UpstreamJob], Sequence[Answer], float], None]

@@ -16,12 +16,12 @@ joins every six hours, which commits where the group is, and leaves again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Repeated
 from broker.runtime.metrics import declare
 from upstream.kafka.link import GroupMember, KafkaFailure
+from upstream.kafka.partitions import Partitions
 
 LEAVE_SECONDS = 60.0
 """After so long without a pull, and without a message that is out, a node leaves."""
@@ -40,28 +40,6 @@ RESTARTS = declare(
 )
 
 
-class Enters(Protocol):
-    """What becomes a member, and is none any more."""
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it has got what the cluster gives it, and has committed where that is."""
-        ...
-
-    def look(self) -> None:
-        """Give up a member that stands."""
-
-    def needs_new_client(self) -> bool:
-        """Whether the member is to leave and join again by another client; asked for, it is not so again soon."""
-        ...
-
-    def enter(self, member: GroupMember) -> None:
-        """Join by a member that has not joined."""
-
-    def leave(self, done: Callable[[], None]) -> None:
-        """Give up all, and be no member any more."""
-
-
 class Membership:
     """That of one node in one group.
 
@@ -70,7 +48,7 @@ class Membership:
     """
 
     def __init__(
-        self, group: str, first: GroupMember, make: Callable[[], GroupMember], enters: Enters, runtime: Runtime
+        self, group: str, first: GroupMember, make: Callable[[], GroupMember], enters: Partitions, runtime: Runtime
     ) -> None:
         """Set up; nothing is joined before `begin`.
 

@@ -209,12 +209,10 @@ class AckJournal:
         Raises:
             OSError: The write failed; nothing may be written any more, but after ENOSPC, which asks for a new segment.
         """
-        file = self._file
-        assert file is not None, "append before begin_segment"
         position = self.position
         if position + len(payload) + _BLOCK_OVERHEAD > self.capacity:
             return False
-        file.write(position, (encode_block(self._number, position, payload), payload, END_OF_BLOCKS))
+        self.file.write(position, (encode_block(self._number, position, payload), payload, END_OF_BLOCKS))
         self.position = position + BLOCK_HEADER.size + len(payload)
         return True
 

@@ -20,18 +20,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
 
 from broker.errors import DamagedRecord, RecordGone, StoreError
 from broker.format.numbers import whole_number
 from broker.format.properties import find_property
 from broker.format.record import prepared_offset, split, topic_of
 from broker.format.wait_properties import REAL_TOPIC_NAME
-from broker.log.put import Put
 from broker.runtime.bundle import Runtime
 from broker.runtime.step_size import STEPS_MAX, StepSize
 from broker.scheduled.delivery import Due, ScheduledDelivery
-from broker.scheduled.release import Released, moved, release, without
+from broker.scheduled.recurring.loops import Loops
+from broker.scheduled.release import moved, release, without
 from broker.scheduled.release_plain import Facts, Plain, PlainRelease
 from broker.scheduled.timer import log_units
 from broker.scheduled.timer import metrics as counted
@@ -60,31 +59,6 @@ RETRIES_PER_STEP = 64
 REFUSED_MAX = 1000
 DEFER_MS = 600_000
 MARK = b"__PYDDMQ_LOOP"
-
-
-class Followed(Protocol):
-    """What takes the place of a timer that something follows: all of it in one atomic append."""
-
-    @property
-    def puts(self) -> Sequence[Put]:
-        """The delivery, maybe several, and what waits next."""
-        ...
-
-
-class Follower(Protocol):
-    """Knows timers that something follows: `broker.scheduled.recurring.loops`."""
-
-    def unfold(self, released: Released) -> Followed | None:
-        """Return what takes a timer's place; None when it is an ordinary one."""
-        ...
-
-    def done(self, physical: int) -> None:
-        """That is stored in the place of the record at a commit-log offset."""
-        ...
-
-    def cancelled(self, properties: bytes) -> None:
-        """A waiting record with these properties was cancelled, and nothing follows it."""
-        ...
 
 
 @dataclass(slots=True)
@@ -126,7 +100,7 @@ class DueTimers:
         *,
         delivered: Callable[[], None],
         appending: Callable[[], AbstractContextManager[None]],
-        follower: Follower | None = None,
+        follower: Loops | None = None,
     ) -> None:
         self.refused: dict[int, RefusedTimer] = {}
         self.superseded: set[int] = set()

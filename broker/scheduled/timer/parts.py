@@ -17,8 +17,9 @@ from broker.log.shared_walk import Reading, alone
 from broker.queues.consume_queue import ConsumeQueue
 from broker.runtime.bundle import Runtime
 from broker.runtime.steps import StepsEnd, step
+from broker.scheduled.recurring.loops import Loops
 from broker.scheduled.timer import metrics as counted
-from broker.scheduled.timer.due import DueTimers, Follower
+from broker.scheduled.timer.due import DueTimers
 from broker.scheduled.timer.enqueuing import Entering
 from broker.scheduled.timer.names import due_of
 from broker.scheduled.timer.pending.log import TimerLog, TimersDamaged, Unit
@@ -66,7 +67,7 @@ class TimerParts:
         runtime: Runtime,
         *,
         delivered: Callable[[], None],
-        follower: Follower | None,
+        follower: Loops | None,
         rebuild: Callable[[TimerParts], Reading[None]],
     ) -> None:
         """Make the parts; no file is touched.

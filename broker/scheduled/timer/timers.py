@@ -26,9 +26,9 @@ from broker.runtime.file_writes import FileWrite, StateWriter, can_wait
 from broker.runtime.later import Earliest, Repeated
 from broker.runtime.steps import StepsEnd, run_now, step
 from broker.scheduled.cancelling import CancelEffect
+from broker.scheduled.recurring.loops import Loops
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.cancel import Rescheduled, cancelling, rescheduling
-from broker.scheduled.timer.due import Follower
 from broker.scheduled.timer.names import TIMER_TOPIC
 from broker.scheduled.timer.opening import find_pending, rebuild
 from broker.scheduled.timer.parts import AHEAD_MS, TimerParts
@@ -130,7 +130,7 @@ class Timers:
         checkpoints: Writes all of it every few seconds.
     """
 
-    def __init__(self, store: Store, runtime: Runtime, *, follower: Follower | None = None) -> None:
+    def __init__(self, store: Store, runtime: Runtime, *, follower: Loops | None = None) -> None:
         """Set up; `opening` does the work.
 
         Args:
@@ -156,7 +156,7 @@ class Timers:
 
     @classmethod
     def opening(
-        cls, store: Store, *, follower: Follower | None = None, **seams: Unpack[StoreSeams]
+        cls, store: Store, *, follower: Loops | None = None, **seams: Unpack[StoreSeams]
     ) -> Generator[None, None, Timers]:
         """Find out what is pending, in steps of bounded work; returns the delivery, which `start` sets going.
 
@@ -166,12 +166,12 @@ class Timers:
         return alone(store, cls.reading(store, follower=follower, **seams))
 
     @classmethod
-    def reading(cls, store: Store, *, follower: Follower | None = None, **seams: Unpack[StoreSeams]) -> Reading[Timers]:
+    def reading(cls, store: Store, *, follower: Loops | None = None, **seams: Unpack[StoreSeams]) -> Reading[Timers]:
         """`opening`, for `broker.log.shared_walk.together`."""
         return cls.reading_of(store, runtime_of(**seams), follower=follower)
 
     @classmethod
-    def reading_of(cls, store: Store, runtime: Runtime, *, follower: Follower | None = None) -> Reading[Timers]:
+    def reading_of(cls, store: Store, runtime: Runtime, *, follower: Loops | None = None) -> Reading[Timers]:
         """`reading`, of a program that has a bundle of all this."""
         timers = cls(store, runtime, follower=follower)
         store.waiting(TimedPuts).connect(on_topic=timers._attach, in_slot=timers.parts.in_slot)

@@ -120,7 +120,7 @@ class _Groups:
             self._node.recorder.notes.add(kind, body.group, body.topic or "", detail=f"by {ASKER.get()}")
         if (group := self._node.groups.get(body.group)) is not None:
             group.apply_pauses()
-        self._node.request_turn()
+        self._node.turns.request()
         return changed
 
     def _checked(self, body: PauseBody) -> None:
@@ -149,7 +149,7 @@ class _Groups:
         head = self._head(body)
         # Its key goes on in this turn, and only with what is durable: the loop waits for the disk.
         handled = _handle(lambda: heads.skip(head, force=body.force, progress=self._node.progress_of(body.group)))
-        self._node.make_durable()
+        self._node.turns.make_durable(self._node.opened)
         return _handled(head.job, handled)
 
     async def dead_letter(self, body: HeadBody) -> HeadResult:

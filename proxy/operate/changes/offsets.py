@@ -124,7 +124,7 @@ class _Offsets:
             self._waiting.discard((body.group, body.topic))
             # What drains still was not started anew: nothing was reset.
             group.undrain_topic(body.topic)
-        self._node.request_turn()
+        self._node.turns.request()
         return self._result(body, done, group, changed=True)
 
     def _reads_retries(self, name: str) -> bool:
@@ -197,7 +197,7 @@ class _Offsets:
                 detail = f"from {move.start} to {move.to} by {ASKER.get()}"
                 self._node.recorder.notes.add(EventKind.RESET, body.group, body.topic, queue=move.queue, detail=detail)
         # The new generation reads on in this turn, and only from what is durable: the loop waits for the disk.
-        self._node.make_durable()
+        self._node.turns.make_durable(self._node.opened)
         return moves
 
     async def _drain(self, group: ConsumerGroup, body: ResetBody) -> None:

@@ -56,7 +56,7 @@ async def run_steps(steps: AwaitedSteps[Result]) -> Result:
 async def durable(node: Node) -> None:
     """Wait until all that was changed is durable, log and ack journal, while the node does everything else.
 
-    For changes whose effects may show before that, as those of clients do; the others call `Node.make_durable`.
+    For changes whose effects may show before that, as those of clients do; the others call `NodeTurns.make_durable`.
 
     Raises:
         StoreError: It could not be written; it may be undone by a restart.

@@ -88,7 +88,7 @@ def test_stalls_name_callbacks_and_what_is_in_them(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "| `Node._turn" in done.stdout
+    assert "| `NodeTurns.end" in done.stdout
     assert "pwritev commitlog/N" in done.stdout
     assert list(tmp_path.iterdir()) == []
 

@@ -371,10 +371,13 @@ def test_profile_table_names_functions_and_figures_per_message(tmp_path: Path) -
 
 def test_small_parts_of_callbacks_are_named_where_small_callbacks_are_asked_for() -> None:
     """A part below the usual least is left out of the usual table, and shown where everything is asked for."""
-    found = {"seconds": 1.0, "callbacks": [("Node._turn", 0.004, 0.003, [("pwritev a", 0.002), ("pwritev b", 1e-5)])]}
+    found = {
+        "seconds": 1.0,
+        "callbacks": [("NodeTurns.end", 0.004, 0.003, [("pwritev a", 0.002), ("pwritev b", 1e-5)])],
+    }
     usual = "\n".join(stalls.table(found, 0.5))
     everything = "\n".join(stalls.table(found, 0.0))
-    assert "| `Node._turn` | 1.00 | 4.00 | 4.00 | 4.00 | 3.00 | pwritev a 2.00 |" in usual
+    assert "| `NodeTurns.end` | 1.00 | 4.00 | 4.00 | 4.00 | 3.00 | pwritev a 2.00 |" in usual
     assert "pwritev a 2.00, pwritev b 0.01 |" in everything
 
 

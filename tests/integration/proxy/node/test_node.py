@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from proxy.node.node import TURNS
+from proxy.node.turns import TURNS
 from pyddmq import OutgoingMessage, PullRefused, SendRefused
 from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer, until
 from tests.running_node import RunningNode
