@@ -19,6 +19,7 @@ from broker.views import QueueRange
 from conf import loads
 from lag.verdicts.changes import GroupVerdict
 from proxy.node.parts import AccessMode
+from proxy.node.reload import Candidate
 from proxy.node.trouble_facts import ConfigurationView, NodeTroubles
 from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.attention.findings import judged
@@ -89,6 +90,7 @@ class PlainNode(LiveNode):
         )
         self.outcome = ReloadResult(accepted=True, changes=("group billing: concurrency 8 -> 16",))
         self.reloads = 0
+        self.candidate: Candidate | None = None
         self.event_list: list[EventView] = []
         self.course_view = LagCourse(
             since_ms=NOW_MS - 180_000, width_ms=1_000, published=[None] * 180, finished=[None] * 180, lag=[None] * 180
@@ -231,7 +233,8 @@ class PlainNode(LiveNode):
         self.reloads += 1
         return self.outcome
 
-    async def preview_reload(self, *, accept_loss: bool = False) -> ReloadResult:
+    async def preview_reload(self, *, accept_loss: bool = False, candidate: Candidate | None = None) -> ReloadResult:
+        self.candidate = candidate
         return replace(self.outcome, dry_run=True)
 
 

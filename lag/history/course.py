@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from lag.history.rows import figures
+from lag.history.trend import Number, sum_lines
 from lag.journal.scan import Block
 from lag.samples import LagEvent
 
@@ -18,8 +19,19 @@ Queue = tuple[str, int]
 """Topic, number of the queue."""
 
 
+class _QueueParts:
+    """The parts of one queue: the worst lag of each; committed offset and end where it was last read."""
+
+    __slots__ = ("committed", "end", "peak")
+
+    def __init__(self, count: int) -> None:
+        self.peak: list[int | None] = [None] * count
+        self.committed: list[int | None] = [None] * count
+        self.end: list[int | None] = [None] * count
+
+
 class Course:
-    """Gathers one group.
+    """Gathers one group. A queue counts from its first known part to its last.
 
     Args:
         since_ms: Begin of the span.
@@ -40,8 +52,7 @@ class Course:
         self._until_ms = until_ms
         self._group = group
         self._count = parts
-        self._ends: dict[Queue, list[tuple[int, int] | None]] = {}
-        """By queue: committed offset and lag at the end of each part; null: not known."""
+        self._queues: dict[Queue, _QueueParts] = {}
 
     def add(self, block: Block) -> Iterator[None]:
         """Take a block of the journal in, in steps; blocks come in the order of their times."""
@@ -53,43 +64,39 @@ class Course:
             found = figures(block.tier, time_ms, row)
             if found.lag is None or found.committed is None:
                 continue
-            ends = self._ends.setdefault((key[1], key[2]), [None] * self._count)
-            ends[(time_ms - self.since_ms) // self.width_ms] = found.committed, found.lag
+            queue = self._queues.setdefault((key[1], key[2]), _QueueParts(self._count))
+            at = (time_ms - self.since_ms) // self.width_ms
+            queue.peak[at] = max(queue.peak[at] or 0, found.peak or 0)
+            queue.committed[at], queue.end[at] = found.committed, found.committed + found.lag
         for event in block.events:
             if event.group in ("", self._group) and self.since_ms <= event.time_ms < self._until_ms:
                 self.events.append(event)
         del self.events[:-EVENTS_MAX]
 
     def lag(self) -> list[int | None]:
-        """Return the messages behind at the end of each part, over all queues; null: not known of every queue."""
-        return [_sum(None if end is None else end[1] for end in at) for at in self._parts()]
+        """Return the most messages behind in each part, over all queues; null: not known."""
+        return self._sums([each.peak for each in self._queues.values()])
 
     def finished(self) -> list[float | None]:
         """Return the messages per second that were finished in each part; null: not known."""
-        return self._rates(lambda committed, _: committed)
+        return self._sums([self._rates(each.committed) for each in self._queues.values()])
 
     def published(self) -> list[float | None]:
         """Return the messages per second that were stored in each part; null: not known."""
-        return self._rates(lambda committed, lag: committed + lag)
+        return self._sums([self._rates(each.end) for each in self._queues.values()])
 
-    def _parts(self) -> list[list[tuple[int, int] | None]]:
-        return [[ends[at] for ends in self._ends.values()] for at in range(self._count)]
+    def _sums(self, lines: list[list[Number | None]]) -> list[Number | None]:
+        return sum_lines(lines) if lines else [None] * self._count
 
-    def _rates(self, figure: Callable[[int, int], int]) -> list[float | None]:
-        """Return by how much a figure rose from one known part to the next, per second."""
+    def _rates(self, offsets: list[int | None]) -> list[float | None]:
+        """Return by how much an offset rose from one known part to the next, per second; a fall is 0."""
         found: list[float | None] = [None] * self._count
         before: tuple[int, int] | None = None
-        for at, ends in enumerate(self._parts()):
-            total = _sum(None if end is None else figure(*end) for end in ends)
-            if total is None:
+        for at, offset in enumerate(offsets):
+            if offset is None:
                 continue
             if before is not None:
-                rate = max(0.0, (total - before[1]) * 1000 / ((at - before[0]) * self.width_ms))
+                rate = max(0.0, (offset - before[1]) * 1000 / ((at - before[0]) * self.width_ms))
                 found[before[0] + 1 : at + 1] = [round(rate, 3)] * (at - before[0])
-            before = at, total
+            before = at, offset
         return found
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    known = list(values)
-    return None if not known or None in known else sum(each for each in known if each is not None)

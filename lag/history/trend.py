@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from lag.history.rows import figures
 from lag.journal.scan import Block
@@ -18,6 +18,7 @@ PARTS: Final = 30
 STEP_ROWS: Final = 200
 """Rows that a step looks at: some tenths of a millisecond."""
 
+Number = TypeVar("Number", int, float)
 Place = tuple[str, str, int]
 """Group, topic, number of the queue."""
 
@@ -98,7 +99,7 @@ class Trend:
         for place, each in sorted(self._queues.items()):
             members.setdefault(place[0], []).append(each)
         return {
-            name: self._line(_sums([each.last for each in found]), _sums([each.peak for each in found]))
+            name: self._line(sum_lines([each.last for each in found]), sum_lines([each.peak for each in found]))
             for name, found in members.items()
         }
 
@@ -112,10 +113,10 @@ class Trend:
         )
 
 
-def _sums(lines: Sequence[Sequence[int | None]]) -> list[int | None]:
+def sum_lines(lines: Sequence[Sequence[Number | None]]) -> list[Number | None]:
     """Add lines up; null where a line that is known before and after is not."""
     spans = [_known(line) for line in lines]
-    found: list[int | None] = []
+    found: list[Number | None] = []
     for at in range(len(lines[0])):
         here = [line[at] for line, span in zip(lines, spans, strict=True) if at in span]
         known = [each for each in here if each is not None]
@@ -123,6 +124,6 @@ def _sums(lines: Sequence[Sequence[int | None]]) -> list[int | None]:
     return found
 
 
-def _known(line: Iterable[int | None]) -> range:
+def _known(line: Iterable[float | None]) -> range:
     places = [at for at, each in enumerate(line) if each is not None]
     return range(places[0], places[-1] + 1) if places else range(0)

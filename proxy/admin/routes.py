@@ -34,6 +34,7 @@ from proxy.admin.entry.sign_in import SignInPaths, forget_cookie
 from proxy.admin.exposition import Exposition
 from proxy.admin.guard import AdminGuard
 from proxy.admin.lag_metrics import lag_text
+from proxy.node.reload import Candidate
 from proxy.node.views import ReloadResult
 from proxy.operate import answers
 from proxy.operate.attention.findings import DETAILS_MAX, judging
@@ -496,8 +497,12 @@ class Routes:
 
     def _reload_change(self) -> Change:
         async def reload(body: ReloadBody) -> ReloadResult:
-            act = self._node.preview_reload if body.dry_run else self._node.reload
-            return await act(accept_loss=body.accept_loss)
+            if body.dry_run:
+                candidate = None if body.text is None else Candidate(body.text, body.file)
+                return await self._node.preview_reload(accept_loss=body.accept_loss, candidate=candidate)
+            if body.text is not None:
+                raise ChangeRefused(400, "A text can only be tried: pass dryRun, or write it to the node's file.")
+            return await self._node.reload(accept_loss=body.accept_loss)
 
         return Change(
             name="reload",

@@ -14,7 +14,8 @@ import asyncio
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import structlog
 from msgspec import structs
@@ -23,7 +24,7 @@ from broker.errors import StoreError
 from broker.runtime.async_steps import run_async
 from broker.runtime.metrics import declare
 from broker.runtime.steps import StepWait
-from conf import Config, ConfigError, GroupConfig, Loaded
+from conf import Config, ConfigError, GroupConfig, Loaded, loads
 from conf.diff import ChangeKind, ConfigChanges, ReloadRefusal, diff
 from conf.places import Path
 from conf.sections.access_files import AccessUnreadable
@@ -50,6 +51,13 @@ RELOADS = declare("pyddmq_reloads_total", "Reloads of the configuration: applied
 ReloadSteps = Generator[StepWait | None, Any, ReloadResult]
 GroupSteps = Generator[None, None, None]
 """What remains to be done for one group: it cannot fail."""
+
+
+class Candidate(NamedTuple):
+    """A configuration that is not the node's yet: its text, and what problems call its file."""
+
+    text: str
+    name: str
 
 
 class Reloader:
@@ -112,14 +120,19 @@ class Reloader:
         _log.info("reloaded", changes=list(result.changes), warnings=list(warnings))
         return ReloadResult(accepted=True, changes=result.changes, warnings=warnings)
 
-    async def preview(self, *, accept_loss: bool = False) -> ReloadResult:
-        """Return what `reload` would change, or why it would be refused; nothing is changed, created or counted."""
-        async with self._one_at_a_time:
-            return await run_async(self._previewing(accept_loss=accept_loss))
+    async def preview(self, *, accept_loss: bool = False, candidate: Candidate | None = None) -> ReloadResult:
+        """Return what `reload` would change, or why it would be refused; nothing is changed, created or counted.
 
-    def _previewing(self, *, accept_loss: bool) -> ReloadSteps:
+        Args:
+            accept_loss: As of `reload`.
+            candidate: A configuration in place of the node's file.
+        """
+        async with self._one_at_a_time:
+            return await run_async(self._previewing(accept_loss=accept_loss, candidate=candidate))
+
+    def _previewing(self, *, accept_loss: bool, candidate: Candidate | None) -> ReloadSteps:
         try:
-            loaded = yield from self._loading()
+            loaded = yield from self._loading(candidate)
         except ConfigError as error:
             return ReloadResult(dry_run=True, accepted=False, problems=tuple(str(each) for each in error.problems))
         if self._is_ending():
@@ -151,9 +164,12 @@ class Reloader:
                 problems.append(ReloadRefusal(error.path, error.text))
         return problems
 
-    def _loading(self) -> Generator[StepWait | None, Any, Loaded]:
-        """Read the file in a thread. Raises ConfigError."""
-        reading = ThreadCall(self._node.threads, self._read)
+    def _loading(self, candidate: Candidate | None = None) -> Generator[StepWait | None, Any, Loaded]:
+        """Read the file, or a text in its place, in a thread. Raises ConfigError."""
+        read = self._read
+        if candidate is not None:
+            read = partial(loads, candidate.text, file=candidate.name, actions=self._node.registry)
+        reading = ThreadCall(self._node.threads, read)
         yield reading
         return reading.result()
 

@@ -28,7 +28,7 @@ from proxy.limits.meter import Meter
 from proxy.node.assembly import retention_limits
 from proxy.node.node import Node
 from proxy.node.parts import AccessMode
-from proxy.node.reload import Reloader
+from proxy.node.reload import Candidate, Reloader
 from proxy.node.trouble_facts import ConfigurationView, NodeTroubles
 from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.attention.judgement import Judgement, LagQueues
@@ -505,9 +505,9 @@ class LiveNode:
         await asyncio.sleep(0)
         return await self._reloader.reload(accept_loss=accept_loss)
 
-    async def preview_reload(self, *, accept_loss: bool = False) -> ReloadResult:
+    async def preview_reload(self, *, accept_loss: bool = False, candidate: Candidate | None = None) -> ReloadResult:
         """Return what `reload` would change, or why it would be refused."""
-        return await self._reloader.preview(accept_loss=accept_loss)
+        return await self._reloader.preview(accept_loss=accept_loss, candidate=candidate)
 
 
 _LIMITS = {name: str(NodeConfig.model_fields[name].alias) for name in NodeConfig.model_fields if "retention_" in name}

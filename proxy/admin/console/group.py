@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from broker.format.numbers import whole_number
 from broker.runtime.async_steps import run_async
 from broker.views import View
+from lag.history.course import PARTS
 from proxy.admin.console.buttons import Button, heads, pause, reset, resume
 from proxy.admin.console.calls import PageCall
 from proxy.admin.console.overview import FindingRow, GroupRow, finding_rows, group_rows, ranked
@@ -35,8 +36,8 @@ from upstream.views import (
 
 SPANS: Mapping[str, int] = {name: parse_duration(name) for name in ("10m", "1h", "24h", "30d")}
 """By name, in ms. The first is from memory, the others are from the lag journal."""
-KEEP_PARTS = 60
-"""A span from the journal is read again after this part of it."""
+KEPT_SECONDS_MAX = 300.0
+"""A span from the journal is read again after one part of its chart, and after this time at the latest."""
 ROWS_MAX = 200
 STUCK_MAX = 100
 HELD_MAX = 2_000
@@ -259,7 +260,7 @@ async def _course(call: PageCall, name: str, span: str) -> LagCourse:
         course = call.rates.of_group(name)
         events = [each for each in reversed(call.node.events()) if each.at_ms >= course.since_ms]
     else:
-        seconds = span_ms / 1000 / KEEP_PARTS
+        seconds = min(span_ms / 1000 / PARTS, KEPT_SECONDS_MAX)
         steps = call.node.course(group=name, span_ms=span_ms)
         course = await call.kept(("course", name, span), seconds, lambda: run_async(steps))
         events = list(course.events)

@@ -142,7 +142,12 @@ class Console:
             if len(self._kept) >= KEPT_MAX:
                 self._kept.clear()
             kept = self._kept[name] = _KeptFragment(now + seconds, asyncio.ensure_future(make()))
-        made: Made = await asyncio.shield(kept.task)
+        try:
+            made: Made = await asyncio.shield(kept.task)
+        except BaseException:
+            if kept.task.done() and self._kept.get(name) is kept:
+                del self._kept[name]
+            raise
         return made
 
     async def _made(self, page: ConsolePage, query: Mapping[str, str], asker: Asker, *, read_only: bool) -> Fragment:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import cast
 from urllib.parse import urlencode
 
 from msgspec import UNSET
@@ -15,6 +16,7 @@ from proxy.admin.console.buttons import Button
 from proxy.admin.console.calls import PageCall
 from proxy.operate.attention.kinds import command
 from proxy.operate.lookups import delays, timers, transactions
+from proxy.operate.text import amount
 from proxy.operate.views.waiting import DelaysAnswer, TimerAnswer, TimersAnswer, TransactionsAnswer
 
 KINDS = ("timers", "delays", "transactions")
@@ -103,6 +105,7 @@ class WaitingPageView(View, frozen=True, kw_only=True):
         halves: Figures of transactions; null on the other tabs.
         in_kafka: Partitions of waiting topics, over all nodes.
         rows: A page of what waits.
+        buttons: Changes of all that the page lists.
         more: The query of the next page; "" after the last one.
     """
 
@@ -117,6 +120,7 @@ class WaitingPageView(View, frozen=True, kw_only=True):
     halves: TransactionsAnswer | None = None
     in_kafka: Sequence[PartitionRow] = ()
     rows: Sequence[WaitingRow] = ()
+    buttons: Sequence[Button] = ()
     more: str = ""
 
 
@@ -170,7 +174,10 @@ async def _timers(call: PageCall, view: WaitingPageView) -> WaitingPageView:
         asked = {name: view.given[name] for name in ("id", "topic") if name in view.given}
         one = await call.search(timers.show(store, asked, broker_name=call.node.broker_name, now_ms=view.now_ms))
     given = _asked(call, view, "topic", "from", "to")
-    found = await call.search(timers.search(opened, given, limit=ROWS, now_ms=view.now_ms))
+    topic = given.get("topic", "")
+    found = call.node.waiting_in_kafka.timers(topic, given, limit=ROWS, now_ms=view.now_ms)
+    if found is None:
+        found = await call.search(timers.search(opened, given, limit=ROWS, now_ms=view.now_ms))
     counts = await call.search(timers.due_counts(opened, [view.now_ms + end_ms for _, end_ms in BOUNDS_MS]))
     names = [f"within {BOUNDS_MS[0][0]}", *(f"to {name}" for name, _ in BOUNDS_MS[1:]), "later"]
     most = max(counts) or 1
@@ -181,6 +188,7 @@ async def _timers(call: PageCall, view: WaitingPageView) -> WaitingPageView:
         bars=[Bar(name=name, count=count, share=count / most) for name, count in zip(names, counts, strict=True)],
         one=one,
         rows=rows,
+        buttons=cancel_all(rows, "timers", "timers", "timer"),
         more="" if one is not None else _next(view, found.cursor),
     )
 
@@ -223,14 +231,34 @@ def timer_buttons(timer: TimerView, now_ms: int) -> list[Button]:
     ]
 
 
+def cancel_all(rows: Sequence[WaitingRow], kind: str, field: str, noun: str) -> list[Button]:
+    """Return the button that cancels all that the page lists and the viewer may cancel, if these are several."""
+    cancels = [each for row in rows for each in row.buttons if each.path.endswith("/cancel")]
+    if len(cancels) < 2:
+        return []
+    named = [one for each in cancels for one in cast(Sequence[Mapping[str, str]], each.body[field])]
+    these = amount(len(named), noun)
+    return [
+        Button(
+            label=f"Cancel these {these}",
+            path=cancels[0].path,
+            body={field: named},
+            command=command(kind, "cancel", *(each["id"] for each in named[:3])) + (" …" if len(named) > 3 else ""),
+            text=f"Cancels the {these} that this page lists. Their messages are not delivered.",
+            tone="bad",
+        )
+    ]
+
+
 async def _delays(call: PageCall, view: WaitingPageView) -> WaitingPageView:
     asked = {**_asked(call, view, "topic", "level"), "messages": "true"}
     found: DelaysAnswer = await call.search(delays.search(call.node.delays(), asked, limit=ROWS, now_ms=view.now_ms))
-    messages = [] if found.messages is UNSET else found.messages
+    rows = [] if found.messages is UNSET else [_delayed(call, each) for each in found.messages]
     return replace(
         view,
         levels=found.levels,
-        rows=[_delayed(call, each) for each in messages],
+        rows=rows,
+        buttons=cancel_all(rows, "delays", "messages", "message"),
         more=_next(view, found.cursor),
     )
 

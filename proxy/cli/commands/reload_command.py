@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from proxy.cli.admin_client import post
+from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import print_json, print_line, printable
 from proxy.node.views import ReloadResult
@@ -22,11 +24,19 @@ def reload(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would change, or why it would be refused.")
     ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="With --dry-run: try this file in place of the node's own."),
+    ] = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
     """Make a node read its configuration file again, as a whole; shows what changed, or why nothing did."""
-    body = {"acceptLoss": accept_loss, **({"dryRun": True} if dry_run else {})}
+    body: dict[str, object] = {"acceptLoss": accept_loss, **({"dryRun": True} if dry_run else {})}
+    if config is not None:
+        if not dry_run:
+            raise CliError("--config needs --dry-run: a node reloads its own file", ExitCode.USAGE)
+        body |= {"text": _text_of(config), "file": str(config)}
     answer = post(admin, "/api/reload", body, ReloadResult, also=(409,))
     code = ExitCode.OK if answer.accepted else ExitCode.REFUSED
     if as_json:
@@ -46,3 +56,10 @@ def reload(
     for change in answer.changes:
         print_line(printable(change))
     return code
+
+
+def _text_of(config: Path) -> str:
+    try:
+        return config.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CliError(f"{config} cannot be read: {error}", ExitCode.USAGE) from error

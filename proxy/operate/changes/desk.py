@@ -111,10 +111,14 @@ class ReloadBody(ChangeBody, frozen=True):
     Attributes:
         accept_loss: Whether limits of retention come into force although they delete messages that are not finished.
         dry_run: Whether the node only shows what would change.
+        text: With `dryRun`, a configuration to be tried in place of the node's file.
+        file: What problems call it.
     """
 
     accept_loss: bool = False
     dry_run: bool = False
+    text: str | None = None
+    file: str = "candidate"
 
 
 class ChangeRefused(Exception):

@@ -57,7 +57,7 @@ class LagCourse(View, frozen=True, kw_only=True):
         width_ms: Length of a part.
         published: Messages per second that were stored in its topics.
         finished: Messages per second that it finished.
-        lag: Messages behind.
+        lag: Messages behind, the most of each part.
         events: What happened to it or to the node, the oldest first.
     """
 

@@ -408,6 +408,10 @@ def test_dry_run_of_a_reload_does_not_reload(run: Run) -> None:
     async def scenario(get: Get) -> None:
         status, text, _ = await get("/api/reload", "POST", json={"dryRun": True})
         assert (status, json.loads(text)["dryRun"], node.reloads) == (200, True, 0)
+        await get("/api/reload", "POST", json={"dryRun": True, "text": "node: {}", "file": "next.yaml"})
+        assert node.candidate == ("node: {}", "next.yaml")
+        status, text, _ = await get("/api/reload", "POST", json={"text": "node: {}"})
+        assert (status, node.reloads) == (400, 0), "a text is never applied"
 
     run(node, scenario)
 

@@ -14,7 +14,7 @@ from broker.log.put import Put
 from conf import Config, loads
 from conf.base import Reload, reload_of
 from conf.sections.node import NodeConfig
-from proxy.node.reload import Reloader
+from proxy.node.reload import Candidate, Reloader
 from proxy.node.views import ReloadResult
 from pyddmq import PullRefused, TopicNotFound
 from pyddmq.codes import PullCode
@@ -218,6 +218,11 @@ def test_preview_of_a_reload_changes_nothing(node: RunningNode) -> None:
     assert not restart.accepted
     assert "brokerName" in restart.problems[0]
     assert "nonsense" in preview(f"node: {{nonsense: 1}}\n{GROUPS}").problems[0]
+    own = Reloader(node.node, lambda: pytest.fail("the node's file is not read"), over=over(node))
+    tried = node.wait_for(own.preview(candidate=Candidate("node: {actionThreads: 9}\n" + GROUPS, "next.yaml")))
+    assert any("actionThreads" in each for each in tried.changes)
+    [problem] = node.wait_for(own.preview(candidate=Candidate("topics: 7\n", "next.yaml"))).problems
+    assert problem.startswith("next.yaml:1")
     assert node.node.config is before
     assert set(node.node.store.topics) == topics
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -341,3 +342,39 @@ def test_unknown_group_has_no_page() -> None:
     """The view refuses; the shell answers 404."""
     with pytest.raises(Exception, match="Not Found"):
         shown(call_of(busy_node(), {"group": "nobody"}), "/group")
+
+
+def test_long_span_is_read_again_after_a_part_of_its_chart() -> None:
+    """An hour after 20 s; a day or a month after 5 min, so that what happened lately is in it."""
+    world = AdminWorld(rules=None)
+    read: list[str] = []
+    course = world.node.course
+    world.node.course = lambda **of: read.append(of["group"]) or course(**of)  # type: ignore[method-assign, func-returns-value]
+
+    async def scenario() -> None:
+        for span, seconds in (("1h", 20), ("24h", 300), ("30d", 300)):
+            page = f"/group?group=permits-audit&span={span}"
+            read.clear()
+            for step in (0, seconds - 1, 1):
+                world.clock.advance(step)
+                await world.ask(page)
+                assert len(read) == (1 if step != 1 else 2), (span, step)
+
+    world.run(scenario)
+
+
+def test_failure_is_not_kept() -> None:
+    """A page that failed is computed again at the next request."""
+    world = AdminWorld(rules=None)
+    events = world.node.events
+
+    def failing() -> Sequence[EventView]:
+        raise RuntimeError("disk")
+
+    async def scenario() -> None:
+        world.node.events = failing  # type: ignore[method-assign]
+        assert (await world.ask("/")).status == 500
+        world.node.events = events  # type: ignore[method-assign]
+        assert (await world.ask("/")).status == 200
+
+    world.run(scenario)
