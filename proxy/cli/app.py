@@ -194,17 +194,24 @@ def _one_line_each(text: str) -> str:
 _PLACEHOLDERS = {"int": "N", "float": "N", "path": "PATH", "Path": "PATH"}
 
 
+class _PlainArgument(typer.core.TyperArgument):
+    def display_type_rich(self, ctx: Any) -> str:
+        return ""
+
+    def _usage_display_name(self) -> str:
+        name = self.metavar or ""
+        return name if self.required else f"[{name.removesuffix('...')}]{'...' * name.endswith('...')}"
+
+
 def with_placeholders(params: list[Any]) -> list[Any]:
     """Show a placeholder for each value, where typer shows Python types; flags have none, choices show themselves."""
     for each in params:
         if getattr(each, "is_flag", False):
             each.metavar = ""
-        elif each.param_type_name == "argument":
-            name, end = each.metavar or each.name.upper(), "" if each.nargs == 1 else "..."
-            name = name.removesuffix("...")
-            each.metavar = name + end
-            each.display_type_rich = lambda ctx: ""
-            each._usage_display_name = functools.partial(str, (f"{name}" if each.required else f"[{name}]") + end)
+        elif isinstance(each, typer.core.TyperArgument):
+            stem = (each.metavar or each.name.upper()).removesuffix("...")
+            each.metavar = stem if each.nargs == 1 else f"{stem}..."
+            each.__class__ = _PlainArgument
         elif each.metavar is None and not each.type_descriptor.is_choice:
             words = str(each.type_descriptor.annotation)
             each.metavar = next((name for kind, name in _PLACEHOLDERS.items() if kind in words), "TEXT")
