@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import typer
 
-from proxy.cli.app import build
+from proxy.cli.app import build, with_placeholders
 from proxy.cli.command_rights import FILES, RIGHTS
 from proxy.process.exit_codes import ExitCode
 
@@ -28,8 +27,6 @@ on files, with the permissions of the user who runs it.
 """
 _COMMON = ("help", "as_json", "admin", "producer", "consumer", "token_file")
 """Parameters of most commands; docs/cli.md explains them once."""
-
-_PLACEHOLDERS = {"int": "N", "float": "N", "path": "PATH", "Path": "PATH"}
 
 
 def render() -> str:
@@ -55,35 +52,30 @@ def _commands(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, 
 
 def _section(path: tuple[str, ...], command: Any) -> str:
     name = " ".join(path)
-    own = [each for each in command.params if each.name not in _COMMON]
+    own = [each for each in with_placeholders(command.params) if each.name not in _COMMON]
     arguments = [each for each in own if each.param_type_name == "argument"]
-    shown = " ".join(each.name.upper() if each.required else f"[{each.name.upper()}]" for each in arguments)
+    shown = " ".join(each.metavar if each.required else f"[{each.metavar}]" for each in arguments)
     rights = RIGHTS[name]
     needs = "files" if FILES in rights else ", ".join(f"`{right}`" for right in rights if right) or "nothing"
-    text = [f"\n### pyddmq {name} {shown}".rstrip(), "", _paragraphs(command.help or ""), "", f"Needs: {needs}."]
+    text = [f"\n### pyddmq {name} {shown}".rstrip(), "", command.help or "", "", f"Needs: {needs}."]
     if own:
         text += ["", "| | meaning | default |", "| --- | --- | --- |", *map(_row, own)]
     return "\n".join(text) + "\n"
 
 
-def _paragraphs(text: str) -> str:
-    return "\n\n".join(" ".join(each.split()) for each in re.split(r"\n\s*\n", text.strip()))
-
-
 def _row(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
-        name, default = f"`{parameter.name.upper()}`", ""
+        name, default = f"`{parameter.metavar}`", ""
     else:
-        value = "" if parameter.is_flag else f" {parameter.metavar or _placeholder(parameter)}"
+        value = "" if parameter.is_flag else f" {parameter.metavar or _choices(parameter)}"
         name = ", ".join(f"`{each}{value}`" for each in [*parameter.opts, *parameter.secondary_opts])
         default = _default(parameter.default)
     meaning = " ".join((parameter.help or "").split()).replace("|", "\\|")
     return f"| {name} | {meaning} | {default} |"
 
 
-def _placeholder(parameter: Any) -> str:
-    words = str(parameter.type_descriptor.annotation)
-    return next((name for kind, name in _PLACEHOLDERS.items() if kind in words), "TEXT")
+def _choices(parameter: Any) -> str:
+    return "\\|".join(str(getattr(each, "value", each)) for each in parameter.type_descriptor.choices)
 
 
 def _default(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The life of a job as a table: state -> event -> next state. docs/states.md restates it and a test compares the two.
+"""The life of a job as a table: state -> event -> next state. docs/states.md says what each state means.
 
 Cold paths move a job with `move(job, event)`, which trips an assertion on a step that the table does not have. The
 paths that run for every message assign a state that was looked up here once, at import (`next_state`), so that they

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import inspect
 import os
 import signal
 import sys
@@ -181,27 +182,50 @@ def _main(
 
 def _add(app: typer.Typer, commands: Mapping[str, Callable[..., int]]) -> None:
     for name, command in commands.items():
-        app.command(name, cls=_PlainCommand)(_ending(_on_sigterm(command)))
+        text = _one_line_each(inspect.getdoc(command) or "")
+        app.command(name, cls=_PlainCommand, help=text)(_ending(_on_sigterm(command)))
 
 
-def _with_plain_types(params: list[Any]) -> list[Any]:
-    """Show no type beside options without a value, and one word beside those that repeat; typer shows Python types."""
+def _one_line_each(text: str) -> str:
+    """Join the lines of each paragraph: typer keeps line ends of all but the first."""
+    return "\n\n".join(" ".join(each.split()) for each in text.split("\n\n"))
+
+
+_PLACEHOLDERS = {"int": "N", "float": "N", "path": "PATH", "Path": "PATH"}
+
+
+class _PlainArgument(typer.core.TyperArgument):
+    def display_type_rich(self, ctx: Any) -> str:
+        return ""
+
+    def _usage_display_name(self) -> str:
+        name = self.metavar or ""
+        return name if self.required else f"[{name.removesuffix('...')}]{'...' * name.endswith('...')}"
+
+
+def with_placeholders(params: list[Any]) -> list[Any]:
+    """Show a placeholder for each value, where typer shows Python types; flags have none, choices show themselves."""
     for each in params:
         if getattr(each, "is_flag", False):
             each.metavar = ""
-        elif getattr(each, "multiple", False) and each.metavar is None:
-            each.metavar = "TEXT"
+        elif isinstance(each, typer.core.TyperArgument):
+            stem = (each.metavar or each.name.upper()).removesuffix("...")
+            each.metavar = stem if each.nargs == 1 else f"{stem}..."
+            each.__class__ = _PlainArgument
+        elif each.metavar is None and not each.type_descriptor.is_choice:
+            words = str(each.type_descriptor.annotation)
+            each.metavar = next((name for kind, name in _PLACEHOLDERS.items() if kind in words), "TEXT")
     return params
 
 
 class _PlainCommand(typer.core.TyperCommand):
     def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]
-        return _with_plain_types(super().get_params(ctx))
+        return with_placeholders(super().get_params(ctx))
 
 
 class _PlainGroup(typer.core.TyperGroup):
     def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]
-        return _with_plain_types(super().get_params(ctx))
+        return with_placeholders(super().get_params(ctx))
 
 
 def _meaning(meant: str | None) -> type[_PlainGroup]:

@@ -30,7 +30,6 @@ SCENARIOS: Sequence[type[Scenario]] = (
 )
 
 ELSEWHERE: Mapping[str, str] = {
-    "states.md: Life of a job": "tests/unit/upstream/delivery/test_state.py: states of a process, which end with it",
     "actions-push.md: URLs that are out": "tests/unit/actions/http/test_targets.py: of one generation",
 }
 """Tables that are in the code themselves, where a test compares the two."""

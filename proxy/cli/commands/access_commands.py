@@ -74,7 +74,9 @@ def list_tokens(*, file: TokensFile, as_json: AsJson = False) -> int:
 def revoke(
     *,
     file: TokensFile,
-    ids: Annotated[list[str] | None, typer.Argument(help="Ids of tokens, from `pyddmq access token list`.")] = None,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID", help="Ids of tokens, from `pyddmq access token list`.")
+    ] = None,
     principal: Annotated[str | None, typer.Option("--principal", "-p", help="All tokens of this principal.")] = None,
     as_json: AsJson = False,
 ) -> int:
@@ -103,7 +105,7 @@ def revoke(
 def explain(
     *,
     file: Annotated[Path, typer.Argument(help="Configuration file.", readable=False)],
-    principal: Annotated[str, typer.Argument(help="The principal; `anonymous` is a client without one.")],
+    principal: Annotated[str, typer.Argument(help="The principal; `anonymous` is a client without a principal.")],
     action: Annotated[str, typer.Argument(help="produce, consume, transact, view, operate, readBodies or administer.")],
     resource: Annotated[str, typer.Argument(help="A topic, group or producer group; for administer: node.")],
     as_json: AsJson = False,

@@ -64,7 +64,7 @@ def check(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Check a configuration file: every problem with file, line, key and the correction."""
+    """Check a configuration file; print each problem with file, line, key and correction."""
     from actions.registry import Registry
     from conf.loader import load
     from conf.problems import ConfigError

@@ -34,7 +34,7 @@ _SHOWN = 20
 """Lines of a redrive that are shown one by one."""
 _TIMEOUT_SECONDS = 60.0
 
-Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group whose dead letters are meant.")]
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.")]
 Id = Annotated[str | None, typer.Option("--id", help="The dead letter with this id, its own or that of the message.")]
 Topic = Annotated[str | None, typer.Option("--topic", help="Dead letters of messages sent to this topic.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Only dead letters whose reason contains this text.")]

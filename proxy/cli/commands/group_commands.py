@@ -164,7 +164,7 @@ def _act(action: str, admin: str, message: dict[str, Any], *, force: bool, as_js
 
 
 def pause(*, group: Group, topic: OneTopic = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
-    """Stop deliveries of a group until `resume`; messages in flight may still be answered. Survives restarts."""
+    """Stop deliveries of a group until `resume`; messages in flight may still be acknowledged. Survives restarts."""
     return _pause("pause", admin, group, topic, as_json=as_json)
 
 

@@ -25,7 +25,7 @@ def serve(
     *,
     config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Configuration file; the default is the sample of pyddmq.", readable=False),
+        typer.Option(metavar="FILE", help="Configuration file; the default is pyddmq's sample.", readable=False),
     ] = None,
     data: Annotated[str | None, typer.Option(metavar="DIR", help="Data directory; overrides node.data.")] = None,
     as_json: AsJson = False,
@@ -39,7 +39,7 @@ def serve(
         bool, typer.Option("--accept", help="Open a RocketMQ store although its RocksDB files are not read.")
     ] = False,
 ) -> int:
-    """Start a node and run until SIGTERM or Ctrl-C, which drain; a second one stops immediately. SIGHUP reloads.
+    """Start a node. SIGTERM or Ctrl-C drains and stops it, a second one stops it at once; SIGHUP reloads.
 
     With --json the only line on stdout is {"producer", "consumer", "admin", "data"}, printed once the node is ready.
     """

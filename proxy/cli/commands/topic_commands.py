@@ -19,7 +19,7 @@ from proxy.operate.views.topics import TopicsAnswer
 from proxy.process.exit_codes import ExitCode
 
 Name = Annotated[str, typer.Argument(help="The topic.")]
-Queues = Annotated[int, typer.Option("--queues", min=1, max=1024, help="New number of queues.")]
+Queues = Annotated[int, typer.Option("--queues", min=1, max=1024, help="Number of queues.")]
 MoreQueues = Annotated[int | None, typer.Option("--queues", min=1, max=1024, help="Number of queues.")]
 Type = Annotated[
     MessageType | None, typer.Option("--type", case_sensitive=False, help="Accepted message type; MIXED accepts all.")

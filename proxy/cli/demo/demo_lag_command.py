@@ -85,8 +85,8 @@ def lag(
 ) -> int:
     """Simulate six groups with problems, and check that each is detected; needs no running node.
 
-    Twelve minutes of a node with the permit events, in seconds: in this process, in a temporary folder, with waits
-    skipped. Then the report over its journal, by Spark: DIR/lag.html. Exit code 1 if a simulated problem was not found.
+    It simulates twelve minutes of a node in a few seconds, in this process and a temporary folder. Then Spark writes a
+    report of the node's journal: DIR/lag.html. Exit code 1 if a simulated problem was not found.
     """
     from proxy.demo.events import load_events
     from proxy.demo.lag.run import run_stages, scratch_folder

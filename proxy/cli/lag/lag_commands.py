@@ -77,7 +77,7 @@ def show(
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Show how far each group is behind, the queues with messages left or trouble, and what needs attention."""
+    """Show the lag of each group, the queues with lag or a problem, and what needs attention."""
     if trend is not None:
         duration_option(trend, option="--trend")
     answer = _lag(admin, group, trend) if journal is None else of_files(journal, group, trend)
@@ -112,13 +112,13 @@ def check(
         int | None, typer.Option("--max-lag", min=0, help="ERR if a queue has more messages left.")
     ] = None,
     max_seconds: Annotated[
-        float | None, typer.Option("--max-seconds", min=0, help="ERR if a queue is further behind.")
+        float | None, typer.Option("--max-seconds", min=0, help="ERR if a queue is further behind, in seconds.")
     ] = None,
     journal: Journal = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """Check findings and lag of the node and its groups; exit 0 OK, 1 WARN, 2 ERR, 3 unknown (nothing is ERR)."""
+    """Check findings and lag of the node and its groups; exit 0 OK, 1 WARN, 2 ERR, 3 unknown without any ERR."""
     try:
         answer = _lag(admin, group) if journal is None else of_files(journal, group)
     except CliError as error:

@@ -48,7 +48,7 @@ def incidents_lag(
     *, journals: Journals, since: Since = "30d", until: Until = None, groups: Groups = None, topic: Topic = None,
     cause: Cause = None, target: Target = 60.0, rules: Rules = None, form: Format = "text", timezone: TimeZone = None,
 ) -> int:  # fmt: skip
-    """List the incidents of months: what, since when, how long, why, and what changed before; then sums by month."""
+    """List past incidents: start, duration, cause and preceding changes; then totals by month."""
     from lag.report.engine.incidents import make_ledger
     from lag.report.engine.local import reduce_locally
 

@@ -58,7 +58,7 @@ def record_lag(
     *, kafka: Kafka, journal: Journal, config: Config = None, cluster: Cluster = None, groups: Groups = None,
     every: Every = "10s", once: Once = False, as_json: AsJson = False,
 ) -> int:  # fmt: skip
-    """Record how far all consumer groups of a Kafka cluster are behind, until it is stopped; joins no group."""
+    """Record the lag of all consumer groups of a Kafka cluster until stopped; joins no group."""
     from proxy.recording.cluster_recording import ClusterRecording, JournalOfOthers
     from proxy.recording.cluster_samples import ClusterSampler
 

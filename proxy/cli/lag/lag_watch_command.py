@@ -26,9 +26,11 @@ Options = Annotated[
 ]
 Config = Annotated[
     str | None,
-    typer.Option("--config", metavar="FILE", help="Take thresholds, enableAlarm and alarmGroup from this file."),
+    typer.Option("--config", metavar="FILE", help="Read thresholds, enableAlarm and alarmGroup from this file."),
 ]
-Silence = Annotated[str, typer.Option("--silence", metavar="SPAN", help="Maximum time without a round of a node.")]
+Silence = Annotated[
+    str, typer.Option("--silence", metavar="SPAN", help="A node without a round for this long counts as silent.")
+]
 Settled = Annotated[
     str, typer.Option("--settled", metavar="SPAN", help="How long a better verdict must last before it is reported.")
 ]

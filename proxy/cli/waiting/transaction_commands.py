@@ -175,7 +175,7 @@ def resume(
 ) -> int:
     """Make discarded transactions undecided again: their producers are checked again, from the first check.
 
-    Ids immediately; a selection (--topic, --group, --all) is shown, or resumed with --yes.
+    Ids are resumed at once; a selection (--topic, --group, --all) is shown, or resumed with --yes.
     """
     chosen = _chosen(admin, transactions, TransactionFilter.DISCARDED, topic, group, everything=everything)
     return _change(admin, "resume", chosen, selected=not transactions, rate=rate, yes=yes, as_json=as_json)

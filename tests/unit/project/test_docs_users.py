@@ -14,6 +14,7 @@ from broker.scheduled.delay import levels
 from broker.scheduled.recurring import loops
 from conf import NodeConfig
 from conf.base import GROUP_BYTES_MAX, TOPIC_BYTES_MAX
+from conf.sections.kafka import KafkaClusterConfig, KafkaWaitingConfig
 from proxy.operate.attention.kinds import KINDS
 from proxy.port.connection import CONNECTION_BYTES
 from proxy.wire import limits
@@ -101,3 +102,14 @@ def test_limits_page_has_the_bounds_of_the_code() -> None:
     assert said["a connection"].startswith(f"{CONNECTION_BYTES // 1024} KiB")
     assert said["an unfinished message of a group (waiting, in work or out)"].startswith(str(JOB_BYTES))
     assert said["a receipt that a repeated send is answered with"].endswith(f"at most {window.RECEIPTS_MAX:,} of them")
+
+
+def test_limits_page_has_the_defaults_of_kafka() -> None:
+    """A limit of a cluster, or of its waiting messages, is shown with its default."""
+    cluster = KafkaClusterConfig(bootstrap_servers="kafka:9092").model_dump(by_alias=True)
+    defaults = cluster | {
+        f"waiting.{name}": value for name, value in KafkaWaitingConfig().model_dump(by_alias=True).items()
+    }
+    said = dict(re.findall(r"^`([\w.]+)`, ([\d,]+)", "\n".join(row[1] for row in rows("limits.md", 3)), re.MULTILINE))
+    assert len(said) > 4
+    assert said == {name: f"{defaults[name]:,}" for name in said}

@@ -44,15 +44,6 @@ def test_step_outside_the_table_trips_an_assertion() -> None:
         next_state(JobState.FINISHED, JobEvent.TAKE)
 
 
-def test_delivery_page_shows_the_same_table() -> None:
-    """docs/states.md restates the table row by row."""
-    text = (Path(__file__).parents[4] / "docs" / "states.md").read_text(encoding="utf-8")
-    page = text.partition("| state | event | next |")[2].partition("\n\n")[0]
-    rows = set(re.findall(r"^\| (\w+) \| ([\w ]+) \| (\w+) \|", page, re.MULTILINE))
-    table = {(state.value, event.value, target.value) for state, row in TABLE.items() for event, target in row.items()}
-    assert rows == table
-
-
 def test_picture_of_the_states_shows_nothing_else() -> None:
     """Each arrow of docs/architecture.md's picture is a step of the table, and each state is in it."""
     text = (Path(__file__).parents[4] / "docs" / "architecture.md").read_text(encoding="utf-8")
