@@ -26,7 +26,7 @@ def reload(
     ] = False,
     config: Annotated[
         Path | None,
-        typer.Option("--config", help="With --dry-run: try this file in place of the node's own."),
+        typer.Option("--config", readable=False, help="With --dry-run: try this file in place of the node's own."),
     ] = None,
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
@@ -61,5 +61,9 @@ def reload(
 def _text_of(config: Path) -> str:
     try:
         return config.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CliError(f"{config} cannot be read: {error}", ExitCode.USAGE) from error
+    except OSError as error:
+        from conf.file_faults import file_fault
+
+        raise CliError(f"cannot read {config}: {file_fault(error, config)}", ExitCode.USAGE) from error
+    except UnicodeDecodeError as error:
+        raise CliError(f"cannot read {config}: it is not UTF-8", ExitCode.USAGE) from error
