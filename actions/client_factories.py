@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def real_connector(wish: HttpWish) -> BaseConnector:
     """Make aiohttp's connector over the system's sockets, in the running loop. Raises OSError for a bad `ca_file`."""
-    from actions.http.checked_sockets import connector  # aiohttp is imported when somebody pushes (D38)
+    from actions.http.checked_sockets import connector  # aiohttp is imported at the first push (D38)
 
     return connector(wish)
 
@@ -39,7 +39,7 @@ def real_redis(wish: RedisWish) -> RedisLink:
 
 
 def real_redis_map(wishes: Sequence[RedisWish]) -> RedisMap:
-    """Make what tells which server of a Redis Cluster has a key; nothing is connected to yet."""
+    """Make the map from keys to servers of a Redis Cluster; nothing is connected to yet."""
     from actions.sinks.redis.link import RealRedisMap
 
     return RealRedisMap(wishes)
@@ -67,7 +67,7 @@ class Outside:
         random: Draws first URLs, jitter, and ids of requests.
         http: Makes what HTTP clients connect by.
         redis: Makes connections to a Redis server.
-        redis_map: Makes what tells which server of a Redis Cluster has a key.
+        redis_map: Makes the map from keys to servers of a Redis Cluster.
         hbase: Makes connections to HBase.
         folders: Makes what files are written by.
         keep: Where actions of a node keep what they must know after a restart; None before there is a node.

@@ -139,7 +139,7 @@ class ProcessBatchAction(ProcessAction):
 
 
 def in_processes(action: type[Action], options: dict[str, Any], limit_ms: int | None) -> ProcessAction:
-    """Return what stands for an action whose option `process` is true. Raises TypeError, as `ProcessAction`."""
+    """Return the action that replaces one whose option `process` is true. Raises TypeError, as `ProcessAction`."""
     made = (ProcessBatchAction if answers_many(action) else ProcessAction)(action, options)
     made.limit_ms = limit_ms or made.limit_ms
     return made

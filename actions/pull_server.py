@@ -38,7 +38,7 @@ class PullServerAction(Action):
 
     @property
     def needs_data(self) -> bool:  # type: ignore[override]
-        """Whether a job that waited has to run the actions before anew."""
+        """Whether a job that waited has to run the actions before again."""
         return self.options.body == "transformed"
 
     @property

@@ -186,7 +186,7 @@ class Registry(Mapping[str, ActionSpec]):
             except BaseException as error:
                 raise ActionError(f"action {name!r} cannot be created: {described(error)}") from error
             actions.append(action)
-        # Numbers keep their text where somebody writes them again (W21); elsewhere it would cost for nothing.
+        # Numbers keep their text where an action writes them again (W21); elsewhere it would cost for nothing.
         if any(getattr(action, "writes_numbers", False) for action in actions):
             for action in actions:
                 if hasattr(action, "exact"):

@@ -14,7 +14,7 @@ NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 """What a full disk says; anything else is a failed disk."""
 
 ILLEGAL_MESSAGE_CODE = 11
-"""DDMQ's FAIL_ILLEGAL_MSG: what a producer is told about a message that can never be stored."""
+"""DDMQ's FAIL_ILLEGAL_MSG: the answer to a producer for a message that can never be stored."""
 
 REPAIR_ADVICE = "`pyddmq store check DATA --repair` shows what can be repaired; or restore a backup"
 """What to do about a damaged file."""
@@ -66,7 +66,7 @@ class StoreUnwritable(StoreError):
 
 
 class NotAStore(StoreError):
-    """The folder holds files of somebody else's and no store: none is made among them."""
+    """The folder holds other files and no store: none is made among them."""
 
     def __init__(self, root: str, names: list[str]) -> None:
         super().__init__(

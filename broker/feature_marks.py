@@ -1,4 +1,4 @@
-"""By what a store is known to need a feature: names of topics and of files, whoever opens it.
+"""By what a store is known to need a feature: names of topics and of files.
 
 This is knowledge of the format, as the names in `broker.queues.topics.SYSTEM_TOPICS` are: a core that is opened without
 a feature must see that a store has something of it, and cannot ask the feature. A feature that keeps something new adds

@@ -38,4 +38,4 @@ def features(*, delay_levels: str = STANDARD_LEVELS, timers: TimerOptions | None
 
 
 ALL = features()
-"""All of them, as RocketMQ's are set where nobody sets anything."""
+"""All of them, as RocketMQ's defaults are."""

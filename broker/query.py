@@ -251,7 +251,7 @@ class KeyQuery(Query):
     def steps(self) -> Generator[None, None, None]:
         """Search; see `Query.steps`."""
         index = self._index
-        # Each round but the last found a file to be damaged, which is then made anew.
+        # Each round but the last found a file to be damaged, which is then made again.
         for _ in range(len(index.files) + 2):
             yield from self._catch_up()
             if (yield from self._search_files()):
@@ -436,7 +436,7 @@ class Listing(Query):
             try:
                 units = queue.read(offset, min(_BLOCK_UNITS, end - offset))
             except RecordGone:
-                # Retention went on meanwhile.
+                # Retention continued meanwhile.
                 offset = max(queue.min_offset, offset + 1)
                 continue
             offset += len(units)

@@ -10,7 +10,7 @@ One file goes like this:
 
 1. `relocate` of every hold, until all of them say in one turn of the loop that nothing pending is left.
 2. In that turn the file is deleted; queues begin at their first unit whose record is kept, in memory.
-3. Its folder is synced, then holds are told (`dropped`).
+3. Its folder is synced, then holds are notified (`dropped`).
 4. The next checkpoint says where queues begin, too.
 5. Queue files and index files that hold nothing any more are deleted, never the last ones.
 
@@ -18,10 +18,11 @@ A disk without a free byte takes no checkpoint, and without one no file could go
 that is set aside for the broker's own records is given back until the checkpoint is written (`SegmentSpace.give_back`).
 
 Nothing of this holds the loop while the disk syncs, but for one case: where a group is about to lose messages that
-nobody was given, the sync of 3 is made in the turn of 2. Else one of them could be handed out in between, and be gone.
+no consumer received, the sync of 3 is made in the turn of 2. Else one of them could be handed out in between, and be
+gone.
 
 A stop after 2 is mended when the store is opened: queues are moved up to the smallest log offset. A stop after 4 leaves
-queue files that opening deletes. Offsets never start anew: a queue that lost everything goes on where it stood.
+queue files that opening deletes. Offsets never start again: a queue that lost everything continues where it was.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class Relocation(Enum):
     DONE = "done"
     """Nothing pending is left in it."""
     LOSES = "loses"
-    """The same, but it has something that nobody was given yet, and that is lost with it."""
+    """The same, but it has messages that were not delivered yet, and that are lost with it."""
     MORE = "more"
     """Some was put elsewhere, and more is left."""
     BLOCKED = "blocked"

@@ -38,7 +38,7 @@ Selector = Callable[[Sequence[MessageQueue], SelectedMessage, object], MessageQu
 
 
 def java_hash(value: object) -> int:
-    """`hashCode()` of the Java object that a Python one stands for: a signed 32-bit integer.
+    """`hashCode()` of the Java object that a Python one represents: a signed 32-bit integer.
 
     A text is a String, a bool a Boolean, an integer an Integer where 32 bits hold it and a Long beyond. None is 0.
 

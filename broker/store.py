@@ -9,9 +9,9 @@ Guarantees:
   silently: after recovery, commit-log offsets from `recovery.end` on, and queue offsets from `max_offset` on, mean
   something new (D11).
 - Store timestamps never go back, whatever the wall clock does (D4).
-- After a failed write or sync the store is failed for good: nothing is written or synced again, what was staged is told
-  the error, reading goes on.
-- A full disk refuses appends that need another segment and nothing else; it is tried anew with each of them (D5).
+- After a failed write or sync the store is failed for good: nothing is written or synced again, what was staged
+  receives the error, reading continues.
+- A full disk refuses appends that need another segment and nothing else; it is tried again with each of them (D5).
 
 One thread uses a store. Callbacks (`done`s, topic listeners, those of its driver) may append; what they append is
 staged for the next flush. How records become durable and visible is `broker.log.group_commit`.
@@ -247,7 +247,7 @@ class Store:
         self.commit.recovered(facts.last_record)
 
     def _moment(self) -> tuple[int, int]:
-        """Make what is visible durable; tell the last record of it and the latest store timestamp. Raises OSError."""
+        """Make what is visible durable; return its last record and the latest store timestamp. Raises OSError."""
         self.make_durable()
         return self.commit.last_visible, self.store_ms
 

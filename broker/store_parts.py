@@ -1,4 +1,4 @@
-"""The parts of a store below its appends: made, recovered, checkpointed, closed and let go of as one."""
+"""The parts of a store below its appends: made, recovered, checkpointed, closed and abandoned as one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is handed to whoever works on an open store by itself: delays, timers, transactions."""
+"""What is handed to the parts that work on an open store: delays, timers, transactions."""
 
 from __future__ import annotations
 

@@ -257,13 +257,13 @@ class TopicChanges:
     def deleting(self, name: str, *, before: Callable[[], object] = _nothing) -> AwaitedSteps[None]:
         """Delete a topic in steps: its queues go, its records with their log files; durable when this ends.
 
-        A topic made again under the name goes on with the queue offsets where this one ended (D11), so that what
-        anybody remembers of them never names another message. Whoever makes it while this is under way waits for that.
+        A topic made again under the name continues with the queue offsets where this one ended (D11), so that what
+        a client remembers of them never names another message. A creation while this is under way waits for it.
 
         Args:
             name: Its name.
-            before: Called in the step that takes the topic out, before it does. From there on nobody may append to its
-                queues, by whatever was looked up before. What it raises ends the deletion, and nothing has changed.
+            before: Called in the step that takes the topic out, before it does. From there on no caller may append to
+                its queues, by whatever was looked up before. What it raises ends the deletion, and nothing has changed.
 
         Raises:
             KeyError: The topic does not exist.

@@ -121,7 +121,7 @@ def is_topic_pattern(name: str) -> bool:
 def check_listed_topic(name: str) -> str:
     """Return the name when it may stand under `topics`: an ordinary one, one of Kafka, or an expression for those.
 
-    Whether the topic stands in Kafka is a matter of its settings, so those say the rest.
+    Whether the topic is in Kafka is a matter of its settings, so those say the rest.
 
     Raises:
         ValueError: A sentence that says what a topic may be called.

@@ -60,7 +60,7 @@ class GroupChange:
     Attributes:
         kind: The strongest of what its subscriptions need.
         live: `topic.field` of what changes at once.
-        generations: Topics whose subscription starts, stops, or starts anew.
+        generations: Topics whose subscription starts, stops, or starts again.
     """
 
     kind: ChangeKind

@@ -1,4 +1,4 @@
-"""What cannot be had of a topic that stands in Kafka, or of a group that reads one; with what to do instead."""
+"""What cannot be had of a topic that is in Kafka, or of a group that reads one; with what to do instead."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check_cluster(name: str, cluster: KafkaClusterConfig, node: NodeConfig) -> I
 
 
 def _cluster_of(topic: TopicConfig | None, node: NodeConfig) -> str | None:
-    """Return the Kafka cluster of a topic; None: it stands in the node's store, or is not listed."""
+    """Return the Kafka cluster of a topic; None: it is in the node's store, or is not listed."""
     if topic is None or topic.broker_cluster in (None, node.broker_cluster):
         return None
     return topic.broker_cluster

@@ -50,7 +50,7 @@ class Loaded:
     Attributes:
         config: The typed configuration. A subscription to a disabled topic is itself disabled in it.
         warnings: What was accepted and has no effect, in the order of the file.
-        digest: SHA-256 of the text in hex, to tell whether a file changed.
+        digest: SHA-256 of the text in hex, to see whether a file changed.
         file: The name it was read from.
         tree: What was read, for the places of keys.
     """
@@ -170,7 +170,7 @@ class _Reader:
             return None
         section = tree.entries["access"][1]
         if not isinstance(section, Mapping):
-            # Nobody who wrote it means that everybody may do everything, as without it.
+            # Without a rule everything would be allowed, which is not what an empty section means.
             self._problem(("access",), "has no rules; write `rules:` and a list below it, `[]` denies everything")
             return None
         return self._listed(AccessConfig, "access", section, _ACCESS_LISTS)

@@ -43,7 +43,7 @@ TopicMessageType = Literal["NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"]
 
 
 def _check_retry_intervals(intervals: list[int]) -> list[int]:
-    """W20: what stands after a -1 is unreachable, a leading -1 has nothing to repeat, other negatives mean nothing."""
+    """W20: what follows a -1 is unreachable, a leading -1 has nothing to repeat, other negatives mean nothing."""
     for index, interval in enumerate(intervals):
         if interval < -1:
             raise ValueError(
@@ -416,14 +416,14 @@ class Config(Model):
         return self
 
     def cluster_of(self, topic: str) -> str | None:
-        """Return the name under `kafka` of the cluster in which a topic stands.
+        """Return the name under `kafka` of the cluster that has a topic.
 
         Args:
             topic: A listed topic, by the name under `topics`. Any other, a dead-letter topic of the store's among them,
                 counts as one of the node's own store.
 
         Returns:
-            None: It stands in the node's own store.
+            None: It is in the node's own store.
         """
         settings = self.topics.get(topic)
         if settings is None or settings.broker_cluster in (None, self.node.broker_cluster):

@@ -18,7 +18,7 @@ _LIKELY_END_MS = 4_102_444_800_000
 
 
 def check_moment(moment_ms: int) -> int:
-    """Return a moment, ms since 1970, that lies from the year 2000 to 9999.
+    """Return a moment, ms since 1970, from the year 2000 to 9999.
 
     Raises:
         ValueError: It does not; the sentence has the moment that was understood, and what was probably meant.

@@ -1,4 +1,4 @@
-"""Where a key stands in a configuration file, as a problem names it."""
+"""Where a key is in a configuration file, as a problem names it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What is wrong with a configuration: `file:line: key.path: what is wrong; what would be right`.
 
-Where it lies inside a text, `file:line:column: ...`.
+Inside a text it is `file:line:column: ...`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class Problem(NamedTuple):
 
     `line` counts from 1 and is None where no line can be named (a file that is not there); `path` is the key with its
     parents, list entries by their group or topic, and empty for the file as a whole. `column` is given where the
-    problem lies inside a text of the file; it counts characters from 1.
+    problem is inside a text of the file; it counts characters from 1.
     """
 
     file: str

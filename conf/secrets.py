@@ -1,6 +1,6 @@
 """Secrets: named in the configuration, never written in it (D60).
 
-The configuration holds where a secret stands, a file or a variable of the environment. What stands there is read when
+The configuration holds where a secret is, a file or a variable of the environment. What is there is read when
 an action opens, and neither the configuration nor an error shows it. A reload compares places: a new secret takes
 effect under a new place, with the next generation of its subscription, or when a server refuses the old one.
 """
@@ -24,7 +24,7 @@ NAMES_OF_SECRETS = re.compile(r"authorization|cookie|token|secret|password|passp
 
 
 def masked(text: str) -> str:
-    """Return an address as an error may show it: what stands before an `@` is a user, and often a password."""
+    """Return an address as an error may show it: what precedes an `@` is a user, and often a password."""
     _, at, behind = text.rpartition("@")
     return f"***@{behind}" if at else text
 
@@ -41,7 +41,7 @@ class SecretUnreadable(Exception):
 
 
 class Secret(Model):
-    """Where a secret stands: `{file: PATH}` or `{env: NAME}`. Its `repr` is `***`."""
+    """Where a secret is: `{file: PATH}` or `{env: NAME}`. Its `repr` is `***`."""
 
     file: str | None = setting(
         None,
@@ -74,7 +74,7 @@ class Secret(Model):
 
     @property
     def place(self) -> str:
-        """Where it stands, for people."""
+        """Where it is, for people."""
         return f"file {self.file}" if self.file is not None else f"environment variable {self.env}"
 
     def read(self) -> str:

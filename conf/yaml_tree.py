@@ -29,7 +29,7 @@ _EVENT_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 class Scalar:
     """A single value: None, bool, int, float or str.
 
-    Of a text, `raw` is how it stands in the file, `column` where that begins (from 0), and `style` how it is quoted:
+    Of a text, `raw` is how it is in the file, `column` where that begins (from 0), and `style` how it is quoted:
     `|`, `>`, `'`, `"`, or nothing.
     """
 
@@ -54,7 +54,7 @@ class Sequence:
 
 @dataclass(slots=True)
 class Mapping:
-    """Keys in the order of the file, each with the line (from 1) on which the key stands."""
+    """Keys in the order of the file, each with the line (from 1) of the key."""
 
     line: int
     entries: dict[str, tuple[int, Tree]] = field(default_factory=dict)
@@ -124,7 +124,7 @@ def line_of(tree: Tree, path: tuple[object, ...]) -> int:
 
 
 def find(tree: Tree, path: tuple[object, ...]) -> Tree | None:
-    """What stands at `path`; None where the tree does not lead there."""
+    """What is at `path`; None where the tree does not lead there."""
     at: Tree | None = tree
     for step in path:
         if isinstance(at, Mapping) and step in at.entries:
@@ -141,7 +141,7 @@ _ESCAPED_BLANKS = frozenset("ntr \t\n\r_LNP")
 
 
 def place_in(scalar: Scalar, line: int, column: int) -> tuple[int, int] | None:
-    """Where a character of a text stands in the file.
+    """Where a character of a text is in the file.
 
     YAML folds, indents and unquotes a text but keeps its characters in their order. So the place is found by counting
     those that are no blanks, whatever the style.

@@ -2,11 +2,11 @@
 
 What it guarantees, and which faults it survives:
 
-- A block that was written is in the page cache: it survives a kill. Half a block is told from a whole one by its length
-  and its sum, and nothing behind it is believed.
+- A block that was written is in the page cache: it survives a kill. Half a block is distinguished from a whole one by
+  its length and its sum, and nothing behind it is believed.
 - A reader raises for nothing that a file holds: it gives the blocks before the damage, then names it (`BlockDamage`).
-- The first 16 bytes keep their form in every version, and carry a sum, so that a file of a newer version is told from a
-  damaged one, and a file of another program from both.
+- The first 16 bytes keep their form in every version, and carry a sum, so that a file of a newer version is
+  distinguished from a damaged one, and a file of another program from both.
 - A block's sum covers its position and the sum of the head: a block of another file, or of another place, is none.
 
 Layout, little endian: magic (4), version (2), kind (1), 0 (1), length of the body (4), CRC-32 of all of that and the
@@ -98,11 +98,11 @@ class GapKind(Enum):
 
 
 class BlockGap(NamedTuple):
-    """What is missing where it stands among what is read.
+    """What is missing where it is among what is read.
 
     Attributes:
         kind: Why.
-        path: The file; the one behind it where it lies between files.
+        path: The file; between two files, the later one.
         position: Byte of the file from which on nothing was read; 0 where that means nothing.
         reason: A sentence for people.
         from_ms: Moment of the last snapshot before it; null: there is none.
@@ -151,7 +151,7 @@ def encode_head(head: FileHead) -> bytes:
 
 
 def encode_block(salt: int, position: int, payload: Buffer) -> bytes:
-    """Return what stands before the payload of the block at `position`; `salt` is the CRC-32 of the head's bytes."""
+    """Return what precedes the payload of the block at `position`; `salt` is the CRC-32 of the head's bytes."""
     size = len(payload)
     assert 0 < size <= PAYLOAD_BYTES_MAX, "a block holds something, and not everything"
     return _BLOCK.pack(size, _sum(salt, position, payload))
@@ -162,7 +162,7 @@ def _sum(salt: int, position: int, payload: Buffer) -> int:
 
 
 def salt_of(head: bytes) -> int:
-    """Return what the sums of a file's blocks begin with; from its head as it stands in the file."""
+    """Return what the sums of a file's blocks begin with; from its head as it is in the file."""
     return crc32(head)
 
 

@@ -82,7 +82,7 @@ class QueueSample:
         sink_server: The server that a sink of the subscription waits for; null: none.
         sink_reason: The last failure of that server, as one line.
         sink_since_ms: Since when the sink waits.
-        base: Offset at which the topic's present life begins; it rises when the topic is emptied or made anew.
+        base: Offset at which the topic's present life begins; it rises when the topic is emptied or made again.
     """
 
     time_ms: int

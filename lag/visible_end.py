@@ -9,8 +9,8 @@ so while one is being written the other is whole: a reader takes the whole copy 
 most one commit batch old. Without a whole copy it reads again.
 
 Written by one system call of 64 bytes per commit batch, never synced: after a power loss the store is recovered before
-anything is believed of it, and a reader believes nothing of a store whose lock nobody holds. A write that fails leaves
-the end behind, where it harms nobody.
+anything is believed of it, and a reader believes nothing of a store whose lock is free. A write that fails leaves
+the end behind, which does no harm.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ class Job(Protocol):
     """A message on its way through one subscription, as its actions see it. Only the loop's thread may touch it."""
 
     data: Any
-    """The raw body (bytes) until an action replaced it, as Json does by the parsed object (R17); assign it anew."""
+    """The raw body (bytes) until an action replaced it, as Json does by the parsed object (R17); assign it again."""
 
     @property
     def group(self) -> str:

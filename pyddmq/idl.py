@@ -1,7 +1,7 @@
 """The interface definitions, found and loaded.
 
 They live in `thrift/` of a checkout and travel as package data in `pyddmq/idl_files/` of an installed distribution, so
-that no folder named `thrift` ever stands beside Apache's package of that name (D20).
+that no folder named `thrift` is ever beside Apache's package of that name (D20).
 """
 
 from __future__ import annotations

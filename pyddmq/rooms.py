@@ -1,7 +1,7 @@
 """Where the rooms are, and how they are found whatever else has their names (D42).
 
 The rooms import each other by names that programs have for modules of their own: `conf`, `actions`. An installed pyddmq
-keeps them in a folder of its own, a checkout has them at its root; whoever stands over the rooms puts that folder first
+keeps them in a folder of its own, a checkout has them at its root; a module above the rooms puts that folder first
 on the path before it imports any. A program that imports the client alone never does. In the language of Python 3.8.
 """
 
@@ -18,7 +18,7 @@ CLIENT_ALONE = (
     "`pip install 'pyddmq[server]'` adds the node, the command line and the embedded broker"
 )
 _ONE_OF_THE_SERVERS = "structlog"
-"""Every room but `conf` needs it, and nobody else brings it along with pyddmq."""
+"""Every room but `conf` needs it, and no other dependency brings it along."""
 
 
 class ClientAlone(ImportError):
@@ -44,7 +44,7 @@ def pin(asked_for: str) -> None:
 
     Raises:
         ClientAlone: What the rooms need is not installed.
-        NameTaken: A module that is imported already stands in the way.
+        NameTaken: A module that is imported already is in the way.
     """
     if find_spec(_ONE_OF_THE_SERVERS) is None:
         raise ClientAlone(CLIENT_ALONE.format(asked_for))

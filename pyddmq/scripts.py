@@ -59,7 +59,8 @@ class Script(Protocol):
     """
 
     data: Any
-    """The parsed body (a dict) behind Json, else bytes. Change it or assign it anew: actions behind go on with that."""
+    """The parsed body (a dict) behind Json, else bytes. Change it or assign it again: actions behind continue with
+    that."""
 
     @property
     def redis(self) -> Redis:

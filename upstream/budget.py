@@ -1,6 +1,6 @@
 """The node's one account of memory: what is held for clients and groups, its ceiling, and how near it is.
 
-Whoever holds something for somebody else adds it here and takes it away again: connections (unfinished frames, requests
+Each part that holds memory for a client adds it here and takes it away again: connections (unfinished frames, requests
 without an answer, replies not yet taken), publishes until their flush, and jobs. The account is integers, so that the
 hot path pays an addition per request or batch and never one per message.
 
@@ -96,7 +96,7 @@ class Budget:
             self.recount()
 
     def add_jobs(self, count: int, live: Callable[[], int] | None = None) -> None:
-        """Note that `count` jobs were made. They are not taken off when they end: `recount` counts what there is.
+        """Note that `count` jobs were made. They are not taken off when they end: `recount` counts the existing ones.
 
         `live` counts the unfinished jobs of the subscription that made them.
         """

@@ -31,7 +31,7 @@ class NodeSeams:
         stretches: Reads queues for clients with offsets of their own; None: there are no low-level topics.
         progress: Trackers and ack journal.
         runtime: Time, loop, counts and log lines.
-        endings: Where this group tells what becomes of single messages.
+        endings: Listeners to what becomes of single messages.
         calls: Makes the calls of async and blocking actions; None where there is no event loop.
         may_hand_out: As of `PullBuffer`.
         settle: Tells, once, whether what has finished by now is durable; None: all is by the end of the turn.
@@ -67,7 +67,7 @@ class GroupLimits:
 
 @dataclass(slots=True, kw_only=True)
 class FetchHooks:
-    """What a low-level group has of who serves its fetches (`upstream.fetch`), which stands above it.
+    """What a low-level group has of who serves its fetches (`upstream.fetch`), which is above it.
 
     Attributes:
         arrived: Told that something may be there to be fetched.
@@ -128,7 +128,7 @@ class FetchedSource:
         """Nothing is under way."""
 
     def fetch(self, jobs: Sequence[UpstreamJob], there: Callable[[list[UpstreamJob]], None]) -> list[UpstreamJob]:
-        """Of no jobs all bodies are at hand."""
+        """The bodies of no jobs are all in memory."""
         return list(jobs)
 
     def body(self, job: UpstreamJob) -> NoReturn:

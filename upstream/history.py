@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 FAILING_ATTEMPTS = 5
-"""Failed attempts from which on a message is told of as one that fails again and again."""
+"""Failed attempts from which on a message is shown as one that fails repeatedly."""
 
 
 class JobHistory:

@@ -92,7 +92,7 @@ class Generation(Protocol):
         ...
 
     def refused(self, unit: Unit) -> None:
-        """Take note of a message that nobody of the group gets: its tags, or the stress flag, rule it out."""
+        """Take note of a message that the group does not get: its tags, or the stress flag, rule it out."""
         ...
 
     def body(self, job: UpstreamJob) -> memoryview:
@@ -132,7 +132,7 @@ class Generation(Protocol):
         ...
 
     def expire(self, job: UpstreamJob) -> None:
-        """End a job that nobody has, for its log file goes."""
+        """End a job without a holder, since its log file is deleted."""
         ...
 
     def handed_out(self, delivery: DeliveredBatch) -> None:
@@ -152,8 +152,8 @@ class ActionCall:
         jobs: What it is about.
         since: Monotonic seconds when it began.
         limit_ms: Its time limit.
-        deadline: Monotonic seconds when that is over.
-        late: It went on beyond that.
+        deadline: Monotonic seconds when that ends.
+        late: It continued beyond that.
         begun: The action has been entered.
         task: Runs it, of an async action.
         successors: Jobs of a later generation that took the places of its jobs, and wait for its end.
@@ -185,7 +185,7 @@ class DeliveredBatch:
         number: Tells it from every other delivery of its messages; 0 where none of them can have been delivered before.
         reply: Number of its reply on the holder's connection; 0 until that is made.
         stored_ms: When its oldest message was stored, wall clock; of one with messages that come again, of each by its
-            offset. Without those that nobody can read.
+            offset. Without unreadable ones.
     """
 
     __slots__ = ("again", "deadline", "holder", "jobs", "number", "open", "reply", "since", "stored_ms")
@@ -358,7 +358,7 @@ class UpstreamJob(_Fields):
         return {"topic": self.topic, "qid": self.qid, "offset": self.offset}
 
     def drop_data(self) -> None:
-        """Forget body and parsed data; they are read again when somebody asks (D15)."""
+        """Forget body and parsed data; they are read again on demand (D15)."""
         self.record = None
         self._message = None
         self._outgoing = None
@@ -403,8 +403,8 @@ class GroupQueue:
         live: Unfinished jobs that were read, by offset.
         retries: Whether it is of the group's retry topic, of which it has one topic's messages (D37).
         delivered_until: Offsets below may have been delivered before this process began, or by an earlier generation.
-        uncertain_until: Offsets below may have been delivered before this process (or generation) began, so nobody
-            can tell whose answer a result is; those from here on only by what this process remembers.
+        uncertain_until: Offsets below may have been delivered before this process (or generation) began, so it is
+            unknown whose answer a result is; those from here on only by what this process remembers.
         check_until: Offsets below may be finished already although they are not read yet.
         adopted: Deliveries of an earlier generation that are still out, by offset: they stay in flight (D12). Of a
             finished message its key waits for their answer or timeout.
@@ -421,7 +421,7 @@ class GroupQueue:
         pending: What the source looked up and did not give out yet.
         waiting: Jobs in the pull buffer, oldest first; some may be finished meanwhile (`gone` of them).
         front: Heap of (offset, job) that came back and go first.
-        listed: Whether the group queue stands in its topic's rotation.
+        listed: Whether the group queue is in its topic's rotation.
         answered_at: Monotonic moment of the last answer for one of its messages; -1.0: none.
         skipped: Messages of it that an operator skipped, since the node began.
     """
@@ -468,7 +468,7 @@ class GroupQueue:
         return len(self.adopted) + sum(job.delivery is not None for job in self.live.values())
 
     def is_over(self, offset: int) -> bool:
-        """Whether an offset need not be read: it is finished, and its key waits for nobody."""
+        """Whether an offset need not be read: it is finished, and its key does not wait."""
         return self.tracker.is_finished(offset) and offset not in self.apart
 
     def note_unanswered(self, offset: int, delivery: DeliveredBatch) -> None:
@@ -479,7 +479,7 @@ class GroupQueue:
         earlier.append(delivery)
 
     def forget(self, offset: int) -> None:
-        """Forget a message that is over, and who had it."""
+        """Forget an ended message, and who had it."""
         self.live.pop(offset, None)
         self.adopted.pop(offset, None)
         self.apart.discard(offset)
@@ -508,7 +508,7 @@ class GroupQueue:
         self.check_until = self.tracker.high
         self.uncertain_until = max(self.uncertain_until, self.queue.max_offset)
         for offset in [each for each in self.adopted if each < self.queue.min_offset]:
-            # Retention has taken its record, which would tell its key.
+            # Retention has deleted its record, which has its key.
             del self.adopted[offset]
         self.apart = {offset for offset in self.adopted if self.tracker.is_finished(offset)}
         self.apart.update(offset for offset in self.tracker.undecided if not self.tracker.is_finished(offset))

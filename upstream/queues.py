@@ -1,6 +1,6 @@
-"""What progress and queues need of whoever keeps the messages; `upstream.source` says what groups need besides.
+"""What progress and queues need of the store of messages; `upstream.source` says what groups need besides.
 
-Kept apart from that because it stands lower: a job has its queue, and a source makes jobs.
+Kept apart from that because it is lower: a job has its queue, and a source makes jobs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from broker.runtime.metrics import Metrics
 from upstream.progress.tracker import OffsetTracker
 
 UNKNOWN = -1
-"""An identity that cannot be told."""
+"""An unknown identity."""
 
 
 class QueueView(Protocol):
@@ -55,7 +55,7 @@ class QueueView(Protocol):
         ...
 
     def identity(self, offset: int, *, checked: bool = True) -> int:
-        """Return what tells the message at an offset from another that gets the offset later; UNKNOWN if nothing does.
+        """Return what distinguishes the message at an offset from another that gets the offset later; else UNKNOWN.
 
         A queue may lose its end and be written on, and then acks of what was lost must not count for what came instead.
 

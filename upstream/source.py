@@ -3,16 +3,16 @@
 Three things are kept apart, because each has another life and another owner:
 
 - A `Source` is one generation of a subscription reading one topic. It makes light jobs, and says what their bodies are
-  when somebody asks (D15). It decides nothing: how often a message came, when it comes again, who has it and what ends
+  on demand (D15). It decides nothing: how often a message came, when it comes again, who has it and what ends
   as a dead letter is the group's (D41). So another source is a reader and a writer, and no second delivery engine.
 - A `Broker` is the one thing of a node that all groups share: it knows topics, opens sources, and makes durable what
-  groups hand it. Whatever it makes durable it tells later, by a call; no caller may count on when.
+  groups hand it. Whatever it makes durable it reports later, by a call; no caller may count on when.
 - A queue (`upstream.queues`) outlives both: positions, deliveries and keys hang on it.
 
 The cut runs where two brokers differ. The embedded one answers at once, orders a topic's queues among each other, keeps
 every queue for good and finds any record by its place. Kafka has order in one partition only, gaps between offsets,
 partitions that come and go, slow appends and commits, and bodies that must be fetched again. What this module promises
-both can give; what it does not promise nobody above may use. `docs/architecture.md` has the list, and the contract
+both can give; code above may use only what it promises. `docs/architecture.md` has the list, and the contract
 suite asks each implementation for it.
 
 Bytes for replies cross the seam as `Slices`: views and positions in them, one call per batch. The embedded source cuts
@@ -32,7 +32,7 @@ from upstream.progress.progress import DeadLetterOrigin, Progress
 from upstream.queues import NodeTopic, Queues, QueueView
 
 Appended = Callable[[StoreError | None, str, int, int], None]
-"""Called once an append is over: with None, or why nobody knows before a restart whether the message is there; and with
+"""Called once an append has ended: with None, or why only a restart shows whether the message is there; and with
 topic, queue number and offset that it has or would have. Never called from within the append."""
 
 
@@ -93,7 +93,7 @@ class SourceCounts(Protocol):
     """What a source counts on behalf of its subscription."""
 
     def skipped(self, reason: str) -> Counter:
-        """Messages that are finished without having been given to anybody."""
+        """Messages that are finished without a delivery."""
         ...
 
 
@@ -101,7 +101,7 @@ class Source(Protocol):
     """Where the messages of one generation of a subscription come from. Called from the loop's thread only.
 
     Attributes:
-        bodies_come_later: `fetch` is to be asked before anybody asks for a body.
+        bodies_come_later: `fetch` is to be called before a body is read.
         lag_max: Unfinished offsets of a queue beyond which nothing more is read of it; None: no limit.
     """
 
@@ -113,7 +113,7 @@ class Source(Protocol):
     def read(self, count: int) -> list[UpstreamJob]:
         """Make the next jobs, at most `count`, in the order of their queues; registered in their group queues.
 
-        Messages that nobody may get (filtered, unreadable) are finished and counted, and not among them; so fewer
+        Messages that are not delivered (filtered, unreadable) are finished and counted, and not among them; so fewer
         than `count`, even none, may come although there is more: see `caught_up`. So are offsets that never held one,
         uncounted.
         """
@@ -137,7 +137,7 @@ class Source(Protocol):
         ...
 
     def fetch(self, jobs: Sequence[UpstreamJob], there: Callable[[list[UpstreamJob]], None]) -> list[UpstreamJob]:
-        """Have the bodies of jobs at hand until these are over; asked only where `bodies_come_later`.
+        """Have the bodies of jobs in memory until these have ended; asked only where `bodies_come_later`.
 
         Args:
             jobs: Jobs that hold permits.
@@ -145,7 +145,7 @@ class Source(Protocol):
                 all the same, and that raises.
 
         Returns:
-            Those whose bodies are at hand.
+            Those whose bodies are in memory.
         """
         ...
 
@@ -185,7 +185,7 @@ class Source(Protocol):
 
 
 class Claims(Protocol):
-    """A group's right to read queues: nobody else has it meanwhile, but for what the broker itself takes away."""
+    """A group's right to read queues: no other consumer has it meanwhile, but for what the broker itself takes away."""
 
     def take(self, topic: NodeTopic) -> None:
         """Take all queues that a topic has now, or keep those held.
@@ -228,11 +228,11 @@ class Broker(Times, Protocol):
         ...
 
     def is_dead_letter_topic(self, topic: str) -> bool:
-        """Whether a topic holds dead letters, of whichever group."""
+        """Whether a topic holds dead letters, of any group."""
         ...
 
     def unknown(self, topic: str) -> str | None:
-        """Return why it is not known yet where a group stands in a topic; None: it is known."""
+        """Return why it is not known yet where a group is in a topic; None: it is known."""
         ...
 
     def claims(self, group: str, client_id: str, *, progress: Progress, lost: Callable[[str], None]) -> Claims:
@@ -241,8 +241,8 @@ class Broker(Times, Protocol):
         Args:
             group: Name of the group.
             client_id: Who claims.
-            progress: Committed before queues are given up.
-            lost: Called with a topic whose queues somebody else has got meanwhile.
+            progress: Committed before queues are released.
+            lost: Called with a topic whose queues another consumer got meanwhile.
         """
         ...
 
@@ -254,7 +254,7 @@ class Broker(Times, Protocol):
         counters: SourceCounts,
         keeps_bodies: bool,
     ) -> Source:
-        """Open the source of one generation; it stands where its group queues do.
+        """Open the source of one generation; it is where its group queues do.
 
         Args:
             subscription: Owner of the jobs that are made; its configuration says which messages it wants, and their
@@ -293,7 +293,7 @@ class StretchSource(Protocol):
     def read_stretch(
         self, queue: QueueView, start: int, count_max: int, bytes_max: int, wanted: MessageFilter, *, times: bool
     ) -> Stretch:
-        """Read a queue for who keeps an offset of its own; no job is made, and nobody's position moves.
+        """Read a queue for a client that keeps an offset of its own; no job is made, and no position moves.
 
         One call does bounded work: it may return without a message although there are some behind `next_offset`.
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class JobState(enum.Enum):
-    """Where a job stands."""
+    """The state of a job."""
 
     # Members are single objects: hashing them by identity spares a Python call per look-up.
     __hash__ = object.__hash__
@@ -24,7 +24,7 @@ class JobState(enum.Enum):
     READY = "ready"
     """First of its key; waits for a permit and a rate token."""
     RUNNING = "running"
-    """In an action, or with somebody who will resume or finish it (ASYNCHRONIZED)."""
+    """In an action, or with code that will resume or finish it (ASYNCHRONIZED)."""
     BUFFERED = "buffered"
     """In the pull buffer, to be taken by the next pull."""
     OUT = "out"
@@ -41,7 +41,7 @@ class JobState(enum.Enum):
     """The disk failed while its dead letter or retry was written: the log says after a restart whether that is there.
     Nothing becomes of it until then, and its key waits; a success counts where nothing but a dead letter may be."""
     HELD = "held"
-    """Finished by a late success, or expired, while somebody has it; the key waits for a client's answer or timeout, or
+    """Finished by a late success, or expired, while a client has it; the key waits for a client's answer or timeout, or
     for the action that has it."""
     FINISHED = "finished"
     """Over: its offset is finished and its key released."""
@@ -63,7 +63,7 @@ class JobEvent(enum.Enum):
     PASS_GATE = "pass gate"
     """The order gate found the key free, or the job has no key."""
     RELEASE = "release"
-    """The job before it in its key is over."""
+    """The job before it in its key has ended."""
     ADMIT = "admit"
     """A permit and a rate token were there."""
     OFFER = "offer"
@@ -71,7 +71,7 @@ class JobEvent(enum.Enum):
     TAKE = "take"
     """A pull took it."""
     SUCCEED = "succeed"
-    """A success that completes it: the current holder's, an action's, or any while nobody has it."""
+    """A success that completes it: the current holder's, an action's, or any while no client has it."""
     SUCCEED_LATE = "succeed late"
     """A success of an earlier delivery while a newer one is out, or while an action has the job."""
     RETRY = "retry"
@@ -85,11 +85,11 @@ class JobEvent(enum.Enum):
     STOP = "stop"
     """Out of attempts, or found so after a restart, where the group has its key or queue wait for an operator."""
     WITHDRAW = "withdraw"
-    """Its queue is stopped: it leaves the pull buffer, and its permit, until an operator has the queue go on."""
+    """Its queue is stopped: it leaves the pull buffer, and its permit, until an operator has the queue continue."""
     SEND_BACK = "send back"
-    """Failed with attempts left, and nobody else may still answer for it: to the retry topic."""
+    """Failed with attempts left, and no other client may still answer for it: to the retry topic."""
     COMPLETE = "complete"
-    """The dead-letter record is durable, or the retry's, or (HELD) who had it answered, timed out or was given up, or
+    """The dead-letter record is durable, or the retry's, or (HELD) its holder answered, timed out or was abandoned, or
     (UNDECIDED) a success has finished it meanwhile."""
     SKIP = "skip"
     """Its record cannot be read (damaged or gone), or an operator passed over it: finished and counted."""

@@ -52,7 +52,7 @@ class AsyncHttp(OutsideAction):
 
     may_be_last: ClassVar[bool] = True
     options_model = AsyncHttpOptions
-    # Its time limit is the request's, the subscription's `timeout`: the wait for a token is nobody's fault.
+    # Its time limit is the request's, the subscription's `timeout`: the wait for a token does not count.
     time_limit_ms = LIMIT_MS
     options: AsyncHttpOptions
     _open = False

@@ -1,6 +1,6 @@
 """Which addresses a URL that came with a message may be connected to (D43). No I/O.
 
-Only global unicast addresses are public: for IPv6 what lies in 2000::/3, for IPv4 everything, and of both without the
+Only global unicast addresses are public: for IPv6 what is in 2000::/3, for IPv4 everything, and of both without the
 blocks of IANA's special-purpose registries, whatever `ipaddress` of the running Python thinks of them. An address that
 carries an IPv4 address (mapped, compatible, 6to4, NAT64, Teredo, ISATAP) is never public by itself: a router on the
 way may unwrap it. Mapped ones are looked at as the address inside, because the system connects to that.
@@ -65,7 +65,7 @@ def refusal(host: str, allowed: Sequence[Network] = ()) -> str | None:
 
 
 def is_public(address: Address) -> bool:
-    """Whether anybody on the internet may have this address, and nobody else."""
+    """Whether this is a public address of the internet."""
     if any(address in block for block in _SPECIAL if block.version == address.version):
         return False
     if isinstance(address, ipaddress.IPv4Address):

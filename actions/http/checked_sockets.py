@@ -1,6 +1,6 @@
 """The sockets of AsyncHttp: where an address is looked at before anything is sent to it (D43).
 
-The check stands where a socket is made, behind the resolver, so that it sees the very address that is connected to,
+The check is made where a socket is made, behind the resolver, so that it sees the very address that is connected to,
 whatever the name resolved to a moment earlier, and literal addresses, for which no resolver is asked.
 """
 

@@ -44,7 +44,7 @@ class PushFailed(RetryNotBefore):
     """A push got no reply that counts; the text says from where, and what came instead.
 
     Attributes:
-        counts: Whether it says that nobody is at work there, so that it counts against the URL.
+        counts: Whether it shows that no server works there, so that it counts against the URL.
     """
 
     def __init__(self, text: str, *, counts: bool = True, delay_ms: int = 0) -> None:

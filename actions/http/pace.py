@@ -1,6 +1,6 @@
 """How many requests leave per second: a bucket of tokens whose time is handed in, and a line before it (R58, R61).
 
-A tenth of a second's worth gathers, and a new bucket is empty: a reload gives no burst. Who finds no token stands in
+A tenth of a second's worth gathers, and a new bucket is empty: a reload gives no burst. Who finds no token is in
 line; one timer serves the line, looks at the rate in force each time, and waits a second at most, so that a changed
 rate holds for those who stand there already.
 
@@ -25,7 +25,7 @@ class Pace:
     Attributes:
         slow: How many requests still cost ten tokens.
         held: How many had to stand in line, since the start.
-        waiting_since: Monotonic seconds since when somebody stands in line without a break; None while nobody does.
+        waiting_since: Monotonic seconds since when requests wait in line without a break; None while none does.
     """
 
     def __init__(self, rate: Callable[[], float | None], monotonic: Callable[[], float]) -> None:
@@ -77,7 +77,7 @@ class Pace:
         return await turn
 
     def end(self) -> None:
-        """Send away everybody who stands in line, and all who come."""
+        """Refuse all requests in line, and all later ones."""
         self._over = True
         if self._timer is not None:
             self._timer.cancel()

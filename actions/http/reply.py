@@ -125,7 +125,7 @@ def _texts(body: bytes, charset: str) -> Iterator[str]:
 def _unpacked(body: bytes, coding: str, bytes_max: int) -> bytes | None:
     if coding not in ("gzip", "x-gzip", "deflate"):
         return None
-    # 47: zlib's or gzip's head, whichever it has; some servers send deflate without any.
+    # 47: the head of zlib or gzip; some servers send deflate without any.
     for window in (47, -15):
         unpacking = zlib.decompressobj(window)
         try:

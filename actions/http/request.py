@@ -39,7 +39,7 @@ class HttpRequest(NamedTuple):
     """One request without its URL's front part."""
 
     query: str
-    """What stands behind the URL's own query; empty for nothing."""
+    """What follows the URL's own query; empty for nothing."""
     headers: Pairs
     body: bytes
 

@@ -9,7 +9,7 @@ The signature is HMAC-SHA256, keyed by the secret in UTF-8, over six lines joine
     query           of the request's URL as sent, without the question mark; empty where there is none
     body            as sent; empty with GET
 
-It stands in hex behind `v1=` in `Pyddmq-Signature`; `Pyddmq-Time`, `Pyddmq-Key-Id` and `Pyddmq-Topic` have the rest.
+It is in hex behind `v1=` in `Pyddmq-Signature`; `Pyddmq-Time`, `Pyddmq-Key-Id` and `Pyddmq-Topic` have the rest.
 No part but the last can hold a line feed, so no two requests have the same text. docs/actions-push.md has a receiver's
 side in three languages.
 """

@@ -1,6 +1,6 @@
 """The URLs of one subscription: which one a message is pushed to, and which are out. Pure; time is handed in.
 
-Each URL has a circuit breaker. What counts against it is what says that nobody is at work there: no connection, a
+Each URL has a circuit breaker. Failures count against it that show that no server works there: no connection, a
 reset, no reply in time, a reply that is none, status 429 and 5xx. Another status says something of the message.
 
 | state | event | next | meaning |
@@ -12,7 +12,7 @@ reset, no reply in time, a reply that is none, status 429 and 5xx. Another statu
 | OPEN | asked for after its time | HALF_OPEN | this request probes it |
 | HALF_OPEN | the probe: ok | CLOSED | |
 | HALF_OPEN | the probe: failed | OPEN | for twice as long as before, `openMsMax` at most |
-| HALF_OPEN | the probe: given up, the node drains | OPEN | its time has come at once |
+| HALF_OPEN | the probe: abandoned, the node drains | OPEN | its time has come at once |
 
 A message's first URL is a matter of its offset, so that its repeats rotate from there: one URL further per error (R53).
 A URL that is out is passed over. Where all are, the message waits for the first that may be probed; it was not tried,
@@ -51,7 +51,7 @@ class HttpTarget:
 
     Attributes:
         url: As it is shown: without its query.
-        place: Where it stands in `urls`.
+        place: Where it is in `urls`.
         health: Its state.
         failures: Failures in a row.
         failed_total: Failures since the subscription began.

@@ -217,7 +217,7 @@ def _paths(node: CelNode, local: frozenset[str]) -> set[Path]:
 
 
 def _wanted(paths: frozenset[Path]) -> dict[str, Any]:
-    """Turn paths into a tree of names, in which None stands for a whole value."""
+    """Turn paths into a tree of names, in which None means a whole value."""
     root: dict[str, Any] = {}
     for path in sorted(paths):
         at = root

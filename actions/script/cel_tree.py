@@ -3,7 +3,7 @@
 The library shows nothing of what it compiled but a protobuf message. What is read of it here, fields by number: of
 CheckedExpr the source info (5) and the expression (4); of an expression its id (2) and one of constant (3), identifier
 (4), select (5), call (6), list (7), struct (8) and comprehension (9), to which macros such as `exists` are expanded.
-The bytes come from the library in this process, not from anybody else.
+The bytes come from the library in this process, not from a peer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class CelNode(NamedTuple):
         below: What it is made of: operand; target and arguments; elements; keys and values; of a loop its range, first
             value, condition, step and result.
         value: Of a constant that is a text or bytes.
-        at: Where it stands in the source, in characters from 0; -1 where that is unknown.
+        at: Where it is in the source, in characters from 0; -1 where that is unknown.
         more: Of a loop the variable that holds its result so far, and its second variable or "".
     """
 

@@ -1,8 +1,8 @@
 """Python: decide about a message, and change it, by a function of one's own (R28; in the place of Groovy scripts).
 
 The function is trusted: it runs in the node, in the loop's thread, with all that Python can do. It is given a
-`pyddmq.scripts.Script` and returns true (go on), false (filtered: consumed and counted) or a `Status`. Nothing else: a
-function that forgets its `return` must not filter all traffic away in silence, so None is an error. What it raises is
+`pyddmq.scripts.Script` and returns true (continue), false (filtered: consumed and counted) or a `Status`. Nothing else:
+a function that forgets its `return` must not filter all traffic away in silence, so None is an error. What it raises is
 an error with a counter and the outcome that the group chose; DDMQ takes it for filtered (W16).
 """
 
@@ -39,7 +39,7 @@ def on_error_setting() -> Any:
 
 
 def settle(action: Action, on_error: OnError, job: Job, error: Exception) -> Status | Exception:
-    """Count and tell an error, and return the answer that the group chose for it.
+    """Count and report an error, and return the answer that the group chose for it.
 
     DDMQ takes each error of a script for "filtered" and consumes the message in silence (W16).
     """
@@ -103,7 +103,7 @@ class PythonAction(Action):
         self._function = find_function(self.options.function)
 
     def act(self, job: Job) -> Status:
-        # What goes on after an error goes on as it came.
+        # What continues after an error continues as it came.
         keeps = self.options.on_error == "pass"
         data = job.data
         message = ScriptMessage(job, copy.deepcopy(data) if keeps else data, self.context)

@@ -1,6 +1,7 @@
 """Commands that actions put into `job.outgoing.commands` for the sink that ends their pipeline: plain values.
 
-A sink carries out the commands of its own kind, in order, and refuses a message that has others: nobody would do them.
+A sink carries out the commands of its own kind, in order, and refuses a message that has others: they would never be
+done.
 """
 
 from __future__ import annotations

@@ -42,7 +42,8 @@ class Keep:
 
     def state(self, name: str) -> SealedState:
         """Return the value of a name, which is any text."""
-        # Names of groups and topics are too long together for a file's; the sum tells those apart that begin alike.
+        # Names of groups and topics are too long together for a file's; the checksum distinguishes those that begin
+        # alike.
         digest = hashlib.sha256(name.encode()).hexdigest()[:16]
         shown = quote(name, safe="").replace("%", "=")[:_SHOWN_MAX]
         return SealedState(self.disk, f"{self._folder}/{shown}.{digest}.json")

@@ -26,7 +26,7 @@ class JsonNumber(float):
     """A number of a body whose text differs from the one that Python would write for it.
 
     Attributes:
-        text: As it stands in the body.
+        text: As it is in the body.
     """
 
     __slots__ = ("text",)
@@ -90,7 +90,7 @@ def json_of(data: Any) -> bytes:
 
 
 def json_line(text: bytes) -> msgspec.Raw | None:
-    """Return a body that is JSON as it stands, without line ends, to be put into a line of JSON; None: it is not JSON.
+    """Return a body that is JSON as it is, without line ends, to be put into a line of JSON; None: it is not JSON.
 
     It is not parsed into objects: numbers beyond a float, repeated names and escapes of any kind stay as they are.
     """

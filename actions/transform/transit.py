@@ -143,7 +143,7 @@ def _set(root: dict[str, Any], steps: Steps, value: Any, own: set[int], target: 
         if below is None:
             below = wanted()
         elif not isinstance(below, wanted):
-            # Said of what stands there, for the target is the configuration's and may fit other messages.
+            # Said of what is there, for the target is the configuration's and may fit other messages.
             raise Unprocessable(f"{target}: {step!r} is already {_kind(below)} and cannot contain {following!r}")
         elif id(below) not in own:
             below = below.copy()
@@ -154,7 +154,7 @@ def _set(root: dict[str, Any], steps: Steps, value: Any, own: set[int], target: 
 
 
 def _get(at: Any, step: str | int) -> Any:
-    """Return what stands at a step, None where nothing does."""
+    """Return what is at a step, None where nothing does."""
     if isinstance(step, str):
         return at.get(step)
     return at[step] if step < len(at) else None

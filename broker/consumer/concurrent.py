@@ -6,7 +6,7 @@ repeats what was consumed above it. Reading stops `span_max` offsets ahead of it
 The messages of a failed batch are sent back, each for itself: through a delay level (3 + how often it failed before,
 so 10 s, 30 s, 1 min ... 2 h) to `%RETRY%<group>`, which the consumer reads besides its topics (D37). There they hold up
 nobody. Once the record of the retry is durable the message is finished in its own queue. After `reconsume_max` retries
-(16) a message is a dead letter. `broker.retry` has the record; somebody must deliver delay levels
+(16) a message is a dead letter. `broker.retry` has the record; a node must deliver delay levels
 (`broker.scheduled.delay.delays`).
 """
 
@@ -242,7 +242,7 @@ class ConcurrentWork(QueueWork):
         self._complete()
 
     def _complete(self) -> None:
-        """Something ended: commit what can be, and go on or give the queue up."""
+        """Something ended: commit what can be, and continue or give the queue up."""
         owner = self.owner
         assert isinstance(owner, ConcurrentConsumer)
         self._commit_finished()
@@ -257,7 +257,7 @@ class ConcurrentWork(QueueWork):
         self.commit(min(self._unfinished, default=self.reader.next))
 
     def withdraw(self) -> None:
-        """End retries and dead letters that the store refuses: the next owner goes on with those messages."""
+        """End retries and dead letters that the store refuses: the next owner continues with those messages."""
         for offset in [offset for offset, leaving in self._leaving.items() if leaving.withdraw()]:
             del self._leaving[offset]
         if not self.busy_batches:

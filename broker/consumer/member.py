@@ -1,15 +1,15 @@
 """A consumer as a member of its group: which queues it has, their locks, and how they change hands (6.3 to 6.5).
 
-Allocation is computed anew when members come or go, when a topic gets queues, when a queue was given up, and every
+Allocation is computed again when members come or go, when a topic gets queues, when a queue was given up, and every
 20 s. A queue is taken only with its lock, and its offset is read after that.
 
 Each member computes the whole allocation by itself from the same two sorted lists, members and queues, and takes its
-own share: nobody assigns. While members see different lists two of them may want one queue; the lock decides, and the
-other tries again after UNBALANCED_SECONDS. A queue that is given up goes when nothing is busy in it any more
+own share: there is no assignor. While members see different lists two of them may want one queue; the lock decides, and
+the other tries again after UNBALANCED_SECONDS. A queue that is given up goes when nothing is busy in it any more
 (`released`): only then is its lock given back, so that the next holder begins behind what was finished.
 
 A lock is a lease. Its holder renews it every RENEWAL_SECONDS and relies on it for LOCK_TRUSTED_SECONDS, half of what
-the broker grants; after that it asks again before it goes on. So a process that was stopped for a minute finds out
+the broker grants; after that it asks again before it continues. So a process that was stopped for a minute finds out
 that the queue is another's before it commits anything in it.
 """
 
@@ -35,7 +35,7 @@ from broker.runtime.later import Later, Repeated
 
 REBALANCE_SECONDS = 20.0
 UNBALANCED_SECONDS = 0.5
-"""How soon a queue is tried again that somebody else holds."""
+"""How soon a queue is tried again that another consumer holds."""
 FIRST_RENEWAL_SECONDS = 1.0
 LOCK_TRUSTED_SECONDS = 30.0
 """How long a consumer relies on a lock without renewing it: half of what the broker grants."""
@@ -299,7 +299,7 @@ class QueueWork(ABC):
     """One queue of one consumer, RocketMQ's ProcessQueue; subclasses say how messages are handed out.
 
     It is given up only while nothing of it is busy: no listener runs in it and no dead letter is on its way. A listener
-    that never returns keeps its queue for ever; `GroupConsumer.stats` shows since when.
+    that never returns keeps its queue forever; `GroupConsumer.stats` shows since when.
 
     Attributes:
         committed: Next offset to consume, as committed last.
@@ -355,7 +355,7 @@ class QueueWork(ABC):
         self._pause.after(seconds)
 
     def commit(self, offset: int) -> None:
-        """Make `offset` the next one to consume, unless the queue is somebody else's by now."""
+        """Make `offset` the next one to consume, unless the queue belongs to another consumer by now."""
         if self.lost or offset <= self.committed:
             return
         self.committed = offset
@@ -378,7 +378,7 @@ class QueueWork(ABC):
         self.busy_since = self.owner.now()
 
     def end(self) -> None:
-        """Nothing of the queue is busy any more: go on, or give it up."""
+        """Nothing of the queue is busy any more: continue, or give it up."""
         self.busy_since = None
         if self.dropped:
             self.owner.released(self)

@@ -14,7 +14,7 @@ raises, None    as SUSPEND                                           as SUSPEND
 
 While a queue pauses nothing else of it is consumed. Every message of a suspended batch counts one failure; the counts
 survive a restart. With `reconsume_max` set, a message that failed so often and fails once more goes to the group's
-dead-letter topic and the queue goes on; the queue waits until that record is durable.
+dead-letter topic and the queue continues; the queue waits until that record is durable.
 """
 
 from __future__ import annotations

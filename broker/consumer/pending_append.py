@@ -1,8 +1,8 @@
 """A message on its way out of its queue, into a record that takes its place: a retry's, or a dead letter.
 
 The durable record is the decision (D27). A kill before that leaves the message unfinished in its queue. Where the disk
-fails after the append nobody can tell before a restart whether the record is there: the message stays on its way, and
-nobody gets it until then.
+fails after the append it is unknown until a restart whether the record is there: the message stays on its way, and
+it is not delivered until then.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class PendingAppend(ABC):
         self._postpone(str(error))
 
     def withdraw(self) -> bool:
-        """Give up while the record is refused; False when the store has it: it will tell, or a restart will."""
+        """Give up while the record is refused; False when the store has it: its callback decides, or a restart."""
         was_refused = self._next_try.is_due
         self._next_try.cancel()
         return was_refused

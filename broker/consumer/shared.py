@@ -96,7 +96,7 @@ class Shared:
         """Set up; no consumer may start before `finished` was read.
 
         Args:
-            store: The broker. Where nobody's turns flush it, dead letters are flushed here.
+            store: The broker. Where no node's turns flush it, dead letters are flushed here.
             runtime: Its disk and clock are the store's; its scheduler makes all callbacks, the event loop or another.
             run: Where listeners run; in the loop's thread when left out.
             offsets: The table, where the program has one open (a node's is `Progress.offsets`); else it is read here.
@@ -134,7 +134,7 @@ class Shared:
         self._saves.begin()
 
     def flush(self) -> None:
-        """Have the store write what consumers appended, where nobody else does."""
+        """Have the store write what consumers appended, where no node does."""
         if not self.store.is_driven:
             self.store.flush()
 

@@ -2,7 +2,7 @@
 
 A strategy is a callable of a client id, all queues and all client ids, both sorted, that returns the queues of that
 client. Every client computes alone; that all of them give each queue to exactly one client is the strategy's part
-(`Configured` leaves it to who configures it), that nobody consumes another's queue meanwhile is the locks'.
+(`Configured` leaves it to the configuration); locks ensure that a queue has one consumer.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Configured:
 class MachineRoom:
     """MACHINE_ROOM: queues of brokers named `room@name` in the given rooms; blocks, then the rest one each.
 
-    Queues of other rooms, and of brokers whose name has no room, are nobody's.
+    Queues of other rooms, and of brokers whose name has no room, are not assigned.
     """
 
     def __init__(self, rooms: frozenset[str]) -> None:
@@ -101,7 +101,7 @@ class MachineRoomNearby:
 
 
 class ConsistentHash:
-    """CONSISTENT_HASH: each client stands `virtual_nodes` times on a ring of MD5 sums; the next one gets a queue."""
+    """CONSISTENT_HASH: each client is `virtual_nodes` times on a ring of MD5 sums; the next one gets a queue."""
 
     def __init__(self, virtual_nodes: int = VIRTUAL_NODES) -> None:
         if virtual_nodes < 1:

@@ -308,7 +308,8 @@ class Deduplication:
     def _forget_silent(self) -> None:
         """Forget who sent nothing for so long while the node lived, wherever the wall clock was set meanwhile.
 
-        Timestamps only tell who sent before whom: silent is whose last one is below the store's time of that long ago.
+        Timestamps only order producers: a producer is silent if its last one is below the store's time of that long
+        ago.
         """
         moments, now = self._moments, self._clock.monotonic()
         silence_ms = self.window.limits.silence_ms

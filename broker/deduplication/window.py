@@ -7,7 +7,7 @@ A producer numbers its messages without a gap, so a place in the array is the nu
 costs eight bytes. To be wrong in one direction is dear: a message that is taken for stored and is not is lost, while
 one that is stored twice is what would happen without all this. So what is not known for certain is never answered as
 stored: a number that damage may have cost stays MISSING, however old it is, and a producer that was forgotten begins
-anew only with its first number.
+again only with its first number.
 
 All that peers can make grow is bounded: producers, places of each, and places of all together, since a name costs a
 peer nothing. Above a bound the owner with most names or places loses those of its producers that were silent longest:

@@ -213,7 +213,7 @@ class WriteLedger:
     """`Writes` of a store, durable before a task is answered."""
 
     def __init__(self, store: Store, runtime: Runtime, window: DeduplicationWindow) -> None:
-        """Read what the file has; a damaged one is counted and begun anew."""
+        """Read what the file has; a damaged one is counted and begun again."""
         self._store = store
         self._writes = Writes(window)
         self._file = SealedFile(runtime.disk, f"{store.root}/{FILE}")

@@ -7,7 +7,7 @@ says so in the record's sysFlag:
 0x1  compressed
 0x700 by what: 0x100 LZ4 (its frame format), 0x200 ZSTD, 0x300 and 0 ZLIB; others are unknown
 0x80 an inner batch: the body is a list of messages (topics of the type BatchCQ)
-0x40 the client must unwrap it; stands beside 0x80
+0x40 the client must unwrap it; set beside 0x80
 ==== ======================================================================================
 
 This broker never writes a compressed body of its own making. A packed body is unpacked when it is handed out, in
@@ -34,7 +34,7 @@ SYS_UNWRAP = 0x40
 SYS_INNER_BATCH = 0x80
 SYS_PACKED = SYS_COMPRESSED | SYS_UNWRAP | SYS_INNER_BATCH
 SYS_PACKING = SYS_PACKED | SYS_COMPRESSION_MASK
-"""All that tells how a body is packed: what a copy of the packed body must carry on (`Put.sys_flag`)."""
+"""All flags of how a body is packed: a copy of the packed body must carry them on (`Put.sys_flag`)."""
 
 BODY_BYTES_MAX = 4 << 20
 """RocketMQ's own limit of an unpacked body; a store with larger messages takes its `message_bytes_max` instead."""
@@ -76,7 +76,7 @@ def locate_unpacked(record: memoryview) -> Located:
 
 
 def locate_body(record: memoryview, limit: int) -> Located:
-    """Find body and property block of a whole record; a packed body stands, unpacked, in a copy of its own.
+    """Find body and property block of a whole record; a packed body is unpacked into a copy of its own.
 
     Args:
         record: The record.
@@ -178,7 +178,7 @@ def _zstd(body: Buffer, limit: int) -> bytes | None:
 
     decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX)
     try:
-        # The reader is bounded and does not tell an end that is missing; the other one does, and has no bound.
+        # The reader is bounded and does not report a missing end; the other one does, and has no bound.
         plain = decompressor.stream_reader(body, read_across_frames=True).read(limit + 1)
         rest = b"" if len(plain) > limit else bytes(body)
         whole = len(plain) > limit

@@ -40,7 +40,7 @@ def string_hash(text: str) -> int:
 def tags_code(tags: bytes) -> int:
     """Return the tags code of a TAGS value in UTF-8: its hash, 0 when there is none.
 
-    Results are cached (a system has few tags); the cache is bounded and starts anew when full.
+    Results are cached (a system has few tags); the cache is bounded and starts again when full.
     """
     code = _tags_codes.get(tags)
     if code is None:
@@ -73,7 +73,7 @@ def extended_hash(value: int, text: bytes) -> int:
     """Go on with a hash over up to 256 more ASCII characters.
 
     Args:
-        value: Hash of what stands before, 0 when nothing does; signed or not.
+        value: Hash of the text before, 0 without any; signed or not.
         text: The characters.
 
     Returns:

@@ -1,6 +1,6 @@
 """Which messages a topic takes: its message type, RocketMQ's topic attribute `message.type`.
 
-In `config/topics.json` the attribute stands as `"attributes": {"message.type": "FIFO"}`; the `+` that RocketMQ's tools
+In `config/topics.json` the attribute is `"attributes": {"message.type": "FIFO"}`; the `+` that RocketMQ's tools
 write before it (`+message.type=FIFO`) belongs to their requests alone. RocketMQ's proxy reads a topic without it as
 NORMAL, here it takes everything: MIXED.
 """

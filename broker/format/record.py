@@ -243,7 +243,7 @@ def topic_of(record: memoryview) -> bytes:
 class RecordSummary(NamedTuple):
     """What recovery needs of a valid record.
 
-    `batch` is (place, count) of a member of an atomic batch and None otherwise; `indexed` tells whether it has a unit
+    `batch` is (place, count) of a member of an atomic batch and None otherwise; `indexed` says whether it has a unit
     in its consume queue (prepared and rollback records have none).
     """
 
@@ -261,9 +261,9 @@ class RecordSummary(NamedTuple):
 def sum_matches(record: memoryview) -> bool:
     """Whether a whole record's checksum is right.
 
-    That is the closing `__CRC32#` property, which all records of this broker have. RocketMQ writes none unless told to:
-    without one the body's CRC must be right and the end must not look like the rest of a sum, so that one of our own
-    records whose end was torn off is not taken for one of RocketMQ's.
+    That is the closing `__CRC32#` property, which all records of this broker have. RocketMQ writes none unless
+    configured to: without one the body's CRC must be right and the end must not look like the rest of a sum, so that
+    one of our own records whose end was torn off is not taken for one of RocketMQ's.
     """
     end = len(record) - CRC_BYTES
     if end >= RECORD_OVERHEAD_BYTES and record[end : end + 9] == CRC_PREFIX:
@@ -372,7 +372,7 @@ def _entry(record: memoryview) -> RecordSummary | None:
     at = len(block) - CRC_BYTES - BATCH_BYTES
     if at >= 0 and block.startswith(BATCH_PREFIX, at):
         place, count = block[at + 15 : at + 20], block[at + 21 : at + 26]
-        # Anything else is a property that somebody else gave this name.
+        # Anything else is a user's property of this name.
         if place.isdigit() and count.isdigit():
             batch = (int(place), int(count))
     indexed = sys_flag & SYS_TRANSACTION_MASK not in (SYS_PREPARED, SYS_ROLLBACK)

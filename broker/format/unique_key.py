@@ -1,7 +1,7 @@
 """UNIQ_KEY, the identity of a message, in RocketMQ's form (D7): 32 upper-case hex digits.
 
 Address (4 bytes), process (2), a number that Java takes from its class loader (4), milliseconds since the start of the
-month (4) and a counter (2). The process and loader parts are drawn anew whenever a store is opened, so that two
+month (4) and a counter (2). The process and loader parts are drawn again whenever a store is opened, so that two
 openings never share a prefix in practice.
 """
 

@@ -16,10 +16,10 @@ offset                 size field (big-endian)
 
 The file has its full size from the start, with the space claimed. Entries are written as they come, one after the
 other; slots and header stay in memory until `save`, which makes both durable. So on disk the header counts only what
-was saved, and entries behind that are nothing. Two sums (header with slots, entries) tell whether a file is what was
+was saved, and entries behind that are nothing. Two sums (header with slots, entries) show whether a file is what was
 saved: RocketMQ has no place for them, so they are kept elsewhere (`broker.index.index`).
 
-Files are derived from the log: whatever is wrong with one raises `IndexDamaged`, and it is made anew.
+Files are derived from the log: whatever is wrong with one raises `IndexDamaged`, and it is made again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ENTRY = struct.Struct(">iqii")
 ENTRY_BYTES = ENTRY.size
 assert ENTRY_BYTES == 20
 ENTRIES_PER_SLOT = 4
-"""RocketMQ's proportion (5,000,000 slots, 20,000,000 entries) and ours: a file's size then tells both."""
+"""RocketMQ's proportion (5,000,000 slots, 20,000,000 entries) and ours: a file's size then determines both."""
 _SECONDS_MAX = 0x7FFFFFFF
 _PAGE_SLOTS = 16_384
 _CHUNK_BYTES = 1 << 20
@@ -171,7 +171,7 @@ class IndexFile:
         return True
 
     def create(self) -> None:
-        """Make the file anew at its full size, empty, for writing.
+        """Make the file again at its full size, empty, for writing.
 
         Raises:
             OSError: ENOSPC or another failure; nothing is left of it.
@@ -300,7 +300,7 @@ class IndexFile:
         return sums
 
     def release(self) -> None:
-        """Let go of the file and of what stands in memory for writing; what was put since `save` is lost."""
+        """Let go of the file and of what is in memory for writing; what was put since `save` is lost."""
         if self._file is not None:
             self._file.close()
         self._file = None
@@ -334,7 +334,7 @@ class IndexFile:
             file = self._disk.open(self.path)
         else:
             self.write()
-        # Read, not mapped: a file that somebody cuts while it is mapped would kill the process.
+        # Read, not mapped: a file that another program cuts while it is mapped would kill the process.
         try:
             slot = key_hash % self._slots_total
             if slots is None:
@@ -356,7 +356,7 @@ class IndexFile:
                 at_ms = first_ms + (seconds * 1000 if last > 1 else 0)
                 if at_ms < begin_ms - 1000:
                     return
-                # The entry tells whole seconds, rounded down; the record itself decides.
+                # The entry has whole seconds, rounded down; the record itself decides.
                 if found == key_hash and at_ms <= end_ms:
                     yield physical
         finally:

@@ -3,12 +3,12 @@
 Guarantees:
 
 - Every record below `position` can be found by its unique key and by each word of its KEYS, but for the ranges that
-  `missing` names. Building goes on in bounded steps, in idle turns and when a query asks; nothing waits for it.
-- The index is derived from the log. A file that is not what was last saved is made anew from its part of the log, and
-  nothing else is; that is counted and reported. What stands in a file is a hint: whoever reads it compares the record.
+  `missing` names. Building continues in bounded steps, in idle turns and when a query asks; nothing waits for it.
+- The index is derived from the log. A file that is not what was last saved is made again from its part of the log, and
+  nothing else is; that is counted and reported. What is in a file is a hint: readers compare the record.
 - After a stop of any kind, files that were saved and are whole are kept. A save syncs the file first and then writes
   its sums to `pyddmq/index.json`; it comes with the checkpoint, when a file is full, and at close.
-- A full disk lets the index lag behind, a failed write stops its building until the store is opened anew; both are
+- A full disk lets the index lag behind, a failed write stops its building until the store is opened again; both are
   counted and neither touches anything else.
 """
 
@@ -211,7 +211,7 @@ class Index:
 
     def _step_tail(self, records_max: int) -> None:
         last = self._parts.last if self._writer is None else None
-        # A file without sums is RocketMQ's: to go on in it, all of it would have to be read.
+        # A file without sums is RocketMQ's: to continue in it, all of it would have to be read.
         if last is not None and last.sums is not None and not last.full and not self._take_up(last):
             return
         rows, position = self._read(records_max)
@@ -288,7 +288,7 @@ class Index:
             repair.file = self._parts.file(repair.gap.name)
             repair.file.create()
         if repair.file is not None and (at := repair.file.put(rows)) < rows.length:
-            # Several files in a row are to be made anew: the next one goes on with this record.
+            # Several files in a row are to be made again: the next one continues with this record.
             self._entries.value += at
             self._close_gap(place, repair, follow=True)
             return
@@ -365,7 +365,7 @@ class Index:
         return at_once(self._disk, self.dropping_before(physical))
 
     def dropping_before(self, physical: int) -> Steps[int]:
-        """Delete files whose last entry lies before a commit-log offset; the last file stays. Returns their number."""
+        """Delete files whose last entry is before a commit-log offset; the last file stays. Returns their number."""
         dropped = 0
         try:
             while len(self._parts.all) > 1 and self._parts.first_ends_before(physical):

@@ -1,9 +1,9 @@
 """Keys of a message as RocketMQ's index knows them, and their hashes.
 
 Indexed are `UNIQ_KEY` and each space-separated word of `KEYS`, each as `topic#key`, by Java's hash of that text. Of a
-name that stands there twice the last value counts, as for everybody who reads the properties: a member of a batch of
+name that is there twice the last value counts, as for all readers of the properties: a member of a batch of
 RocketMQ's Java client has a UNIQ_KEY of its own, and then that of the batch. The first one is indexed, too: it is the
-one that the producer was told. The hash costs 5 to 11 us for 40 characters in Python (D7), so what stands before the
+one that the producer received. The hash costs 5 to 11 us for 40 characters in Python (D7), so the part before the
 key is remembered, and keys are hashed many at once (`broker.index.keys`).
 """
 
@@ -19,7 +19,7 @@ from broker.format.properties import find_property
 
 # Java's hash of many texts at once: arithmetic on one large integer instead of a loop over characters.
 #
-# Each text stands right-aligned in a lane of 16 or 32 bytes of the integer. Zeros in front do not change a hash, since
+# Each text is right-aligned in a lane of 16 or 32 bytes of the integer. Zeros in front do not change a hash, since
 # they count nothing. One round adds neighbours, the left one times a power of 31: bytes become pairs in lanes of 16
 # bits, pairs become fours in lanes of 32 bits, and so on, all lanes of all texts in a few operations. A half of a lane
 # never overflows: k characters make less than 255 * 31^k, and 31^k takes 5 of the 8 bits per character that its half
@@ -82,7 +82,7 @@ def unique_key_of(block: bytes) -> bytes:
 
 
 def unique_keys_of(block: bytes) -> list[bytes]:
-    """Unique keys under which a message is indexed: the last that stands in its property block, then the first."""
+    """Unique keys under which a message is indexed: the last that is in its property block, then the first."""
     last = unique_key_of(block)
     at = 0 if block.startswith(_UNIQUE) else block.find(_UNIQUE_LATER) + 1
     first = block[at + len(_UNIQUE) :].partition(b"\x02")[0] if at or block.startswith(_UNIQUE) else b""
@@ -142,7 +142,7 @@ class KeyHasher:
         ]
 
     def stem(self, topic: bytes) -> int:
-        """Hash of what stands before a key of a topic."""
+        """Hash of the text before a key of a topic."""
         value = self._stems.get(topic)
         if value is None:
             if len(self._stems) >= _CACHE_MAX:

@@ -1,4 +1,4 @@
-"""The files of an index in the order of the log, and the gaps that are to be made anew."""
+"""The files of an index in the order of the log, and the gaps that are to be made again."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class IndexParts:
             self.all.insert(place + 1, IndexGap(following))
 
     def drop_gaps_at_end(self) -> bool:
-        """Delete files at the end that are made anew anyway: the walk of the log's tail does it. Raises OSError."""
+        """Delete files at the end that are made again anyway: the walk of the log's tail does it. Raises OSError."""
         dropped = False
         while self.all and isinstance(self.all[-1], IndexGap):
             gap = self.all.pop()
@@ -155,7 +155,7 @@ class IndexParts:
 
     @property
     def gaps(self) -> list[IndexGap]:
-        """What is to be made anew, oldest first."""
+        """What is to be made again, oldest first."""
         return [part for part in self.all if isinstance(part, IndexGap)]
 
     @property

@@ -83,12 +83,12 @@ class IndexFeed:
             self._drop_first()
 
     def read(self, position: int, end: int, records_max: int) -> tuple[Fed, int] | None:
-        """Return records from a commit-log offset on, and where the next read goes on.
+        """Return records from a commit-log offset on, and where the next read continues.
 
-        None when what stands there is not in the feed, or nothing.
+        None when what is there is not in the feed, or nothing.
 
         Args:
-            position: Where a record begins, or ended; what ends before is let go of.
+            position: Where a record begins, or ended; what ends before is released.
             end: Only appends that end before this or there: the log's `visible_end`.
             records_max: No more records than that.
         """

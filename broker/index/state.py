@@ -1,8 +1,8 @@
 """`pyddmq/index.json`: what the index files were when they were last saved.
 
-RocketMQ's index files have no sums, and which of them survived a stop whole cannot be told from them. So names and
+RocketMQ's index files have no sums, and they do not show which of them survived a stop whole. So names and
 sums are kept apart, in sealed JSON: `{"position": offset, "files": {name: [head, entries, header] | null}, "missing":
-[name]}`. A file that is not what stands there is rebuilt from the log; one that is missing, too. Without this file
+[name]}`. A file that is not what is there is rebuilt from the log; one that is missing, too. Without this file
 (a store of RocketMQ's) RocketMQ's own rule decides: after an abnormal stop a file newer than the checkpoint's index
 time is not believed.
 """
@@ -25,7 +25,7 @@ class SavedIndex(NamedTuple):
     Attributes:
         position: Commit-log offset below which every record is in the files, but for those that are missing.
         files: Sums by name; None for a file that RocketMQ wrote.
-        missing: Names of files that were still to be made anew.
+        missing: Names of files that were still to be made again.
     """
 
     position: int

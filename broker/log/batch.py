@@ -1,6 +1,6 @@
 """Batches in RocketMQ's encoding: what its clients send as one request (MessageBatch, MessageDecoder).
 
-One member, all integers big-endian and signed; nothing stands before, between or behind members:
+One member, all integers big-endian and signed; nothing is before, between or behind members:
 
 ====== ==== ===================================================
 offset size field

@@ -1,6 +1,6 @@
 """A batch of the group commit: what one flush takes and is shown at one moment, and how far it is.
 
-`broker.log.group_commit` says which way it goes and why; here stand its states, and what it holds to as it goes on.
+`broker.log.group_commit` has its way and the reasons; here are its states and its invariants.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class CommitBatch:
         start: Commit-log offset at which it begins: the end of the batch before.
         end: Commit-log offset behind its last record.
         last_record: That of its last record.
-        dones: Who is told.
+        dones: Callbacks of the appends.
         not_before_ms: When it may be shown, ms since the epoch; 0 for at once.
         is_last: It is the last of its flush.
     """

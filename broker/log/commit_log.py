@@ -10,7 +10,7 @@ Guarantees:
 - A failed write or sync leaves the log unusable for writing; the owner must not call `write` again (fail-stop).
 
 Three ends, and never in another order: `visible_end` <= what is on the disk <= `end`. `reserve` and `stage` move `end`
-alone, since an append must know its offsets before it is written; whoever made what was written durable moves
+alone, since an append must know its offsets before it is written; the caller that made the bytes durable moves
 `visible_end`. So a reader never sees what a power loss may still take away. (Reading the staged bytes as well would
 show messages that are then lost.)
 
@@ -204,7 +204,7 @@ class CommitLog:
             yield file
             self._disk.replace(self._spare_path, path)
             yield self.folder
-            # Opened anew, so that its errors name it as it is called now.
+            # Opened again, so that its errors name it as it is called now.
             renamed = self._disk.open(path)
         except OSError:
             file.close()
@@ -470,13 +470,13 @@ class CommitLog:
             view = segment.file.view()
             full = (number + 1) * self.segment_bytes <= self.visible_end
             if full and self._rounds - self._left_in.get(number, 0) >= _COLD_ROUNDS:
-                # It may come from the disk now, and the sums tell (D2).
+                # It may come from the disk now, and the sums decide (D2).
                 self.cold_end = max(self.cold_end, (number + 1) * self.segment_bytes)
         self._views[number] = view
         return view
 
     def forget_idle(self) -> None:
-        """Unmap the segments that nobody read since the last call but one; views handed out stay readable."""
+        """Unmap the segments that were not read since the last call but one; views handed out stay readable."""
         self._idle_views = self._views
         self._views = {}
         self._rounds += 1
@@ -488,7 +488,7 @@ class CommitLog:
             self.pages.age(self.visible_end)
 
     def chill(self, end: int) -> None:
-        """Note that what lies below a commit-log offset was not written by this process, and may be cold."""
+        """Note that what is below a commit-log offset was not written by this process, and may be cold."""
         self.cold_end = end
         self.pages.unsure_end = max(self.pages.unsure_end, end)
 

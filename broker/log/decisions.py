@@ -1,9 +1,9 @@
-"""Which records have been replaced, told by the log itself (D27).
+"""Which records have been replaced, found in the log itself (D27).
 
 Every record that takes the place of another (a delivery after a delay, a commit, a put-back, a retry, a dead letter)
 carries the other's commit-log offset in its prepared offset. That it is durable is the decision; what is remembered
-elsewhere is a checkpoint of this, and made anew by this walk. Whoever needs decisions keeps such a checkpoint, with the
-commit-log offset up to which it holds, and has the log walked from there.
+elsewhere is a checkpoint of this, and made again by this walk. A part that needs decisions keeps such a checkpoint,
+with the commit-log offset up to which it holds, and has the log walked from there.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PREPARED_AT = 76
 
 
 FIRST_RECORD = -1
-"""Prepared offset that names the record at commit-log offset 0, since 0 stands for none."""
+"""Prepared offset that names the record at commit-log offset 0, since 0 means none."""
 
 
 def prepared_offset_of(physical: int) -> int:

@@ -1,7 +1,7 @@
 """What a change that is made in steps waits for: that something is durable, without the loop waiting for the disk.
 
 Such a change is a generator. It yields None between two steps of bounded work, and an `Awaited` where the next step
-makes sense only once that was told; whoever drives it lets the loop do other things meanwhile. In a store that makes no
+makes sense only once that has completed; its driver lets the loop do other things meanwhile. In a store that makes no
 syncs in the background all is made at once, and nothing is yielded but None.
 
 What is staged in the log is waited for by `all_durable`, state files and folders by `saved`.
@@ -85,11 +85,11 @@ class WriteSide:
 
 
 class Awaited:
-    """Something that a store is about to tell.
+    """The coming result of a store.
 
     Attributes:
         is_told: It was.
-        now: Has it told at once; the calling thread waits for the disk.
+        now: Completes it at once; the calling thread waits for the disk.
     """
 
     def __init__(self, commit: GroupCommit) -> None:
@@ -123,7 +123,7 @@ class Awaited:
         self._then: Callable[[], object] | None = None
 
     def tell(self, error: Exception | None) -> None:
-        """Take what is told first: a `done` of the store's appends."""
+        """Take the first result: a `done` of the store's appends."""
         if self.is_told:
             return
         self.is_told, self._error = True, error
@@ -131,14 +131,14 @@ class Awaited:
             self._then()
 
     def then(self, callback: Callable[[], object]) -> None:
-        """Have a callback called when it is told; at once when it was."""
+        """Have a callback called when it is complete; at once when it is."""
         if self.is_told:
             callback()
         else:
             self._then = callback
 
     def steps(self) -> AwaitedSteps[None]:
-        """Wait for it. Raises what was told."""
+        """Wait for it. Raises its error."""
         if self._at_once:
             self.now()
         while not self.is_told:
@@ -151,7 +151,7 @@ AwaitedSteps = Generator[Awaited | None, None, Result]
 
 
 def all_durable(writes: WriteSide) -> AwaitedSteps[None]:
-    """Wait until what is staged, or on its way to the disk, is durable and was told.
+    """Wait until what is staged, or on its way to the disk, is durable and was reported.
 
     Raises:
         StoreFailed: It is not.
@@ -186,7 +186,7 @@ def saved(writes: WriteSide, writing: Steps[Result]) -> AwaitedSteps[Result]:
             awaited.tell(None)
 
     def dropped() -> None:
-        # A store that was let go of as by a kill tells nobody anything.
+        # A store that was abandoned as by a kill reports nothing.
         if writes.failed is not None:
             awaited.tell(writes.failed)
 

@@ -1,6 +1,6 @@
 """From messages to the bytes of their records, many at once: the hot path of publishing.
 
-A record is laid out so that what is known late stands early, and what is known early late:
+A record is laid out so that what is known late comes early, and what is known early comes late:
 
     header   size, magic, sum of the body, queue, flag, queue offset, commit-log offset,
              sysFlag, born time and host, store time and host, reconsume times, prepared offset, length of the body
@@ -8,7 +8,7 @@ A record is laid out so that what is known late stands early, and what is known 
     tail     topic, length of the properties, properties, UNIQ_KEY, place in an atomic batch
     sum      the property __CRC32#, over all before it
 
-RocketMQ fixed that order; two passes follow from it. The size stands first and the sum last, so a record cannot be
+RocketMQ fixed that order; two passes follow from it. The size comes first and the sum last, so a record cannot be
 written while it is made; but its size needs no more than the lengths of body and tail. So `measure` comes first: it
 judges every message and makes the tails. What is refused is refused before anything has changed, and then the log can
 say where each record goes, with a new segment begun where one does not fit. Only that gives the two offsets in the
@@ -60,7 +60,7 @@ _new = tuple.__new__
 
 
 class Measured(NamedTuple):
-    """Per message, in order: what stands behind the body up to the sum, the record's size, its unique key."""
+    """Per message, in order: what follows the body up to the sum, the record's size, its unique key."""
 
     tails: list[bytes]
     sizes: list[int]
@@ -95,7 +95,7 @@ def _measure_none(  # noqa: PLR0917 - what compiled functions take by name costs
         puts: The messages.
         take: Makes so many unique keys of a moment.
         store_ms: The moment, ms since the epoch.
-        ends: What stands behind the unique key of each; None: the separator alone.
+        ends: What follows the unique key of each; None: the separator alone.
         own_bytes: Bytes of the broker's own properties behind that.
         overhead: Bytes of a record besides its body and its tail.
         body_bytes_max: Largest body.
@@ -125,7 +125,7 @@ def _encode_none(  # noqa: PLR0917 - what compiled functions take by name costs 
 
     Args:
         puts: The messages.
-        tails: What stands behind each body up to the sum.
+        tails: What follows each body up to the sum.
         sizes: Sizes of the records.
         keys: Their unique keys.
         physicals: Where they go.
@@ -342,7 +342,7 @@ def _code_of(tags: bytes | int, stamp: Stamp) -> int:
 
 
 def _batch_ends(count: int) -> Sequence[bytes]:
-    """Return what stands behind the unique keys of an atomic batch; producers use few sizes, so they are remembered."""
+    """Return what follows the unique keys of an atomic batch; producers use few sizes, so they are remembered."""
     return _remembered_ends(count) if count <= _ENDS_COUNT_MAX else _ends(count)
 
 

@@ -1,4 +1,4 @@
-"""Group commit: what was appended becomes durable, visible and told, many records with one write and one sync.
+"""Group commit: what was appended becomes durable, visible and reported, many records with one write and one sync.
 
 **Why.** A sync takes the disk a good part of a millisecond, for one record as for a thousand. So appends are staged in
 memory, and a *flush* takes all that is staged to the disk with one write and one sync. While its sync is under way the
@@ -14,25 +14,25 @@ state    what holds                                               what leads on
 STAGED   its records have their offsets, and are in memory alone  `begin` when no sync is on its way, or `flush`
 WRITTEN  a kill does not lose it; its sync is under way           the sync ends; under `async` it is shown at once
 DURABLE  a power loss does not lose it                            its moment comes: at once, for nearly all
-SHOWN    consumers can read it, and the next flush has begun      who waits is told
+SHOWN    consumers can read it, and the next flush has begun      callers are notified
 TOLD     its `done`s and listeners ran: replies are queued        the driver sends them
-FAILED   a write or sync failed: it is never shown                who waits is told the error
+FAILED   a write or sync failed: it is never shown                callers receive the error
 ======== ======================================================== ================================================
 
 **Moments.** A sync now and then takes several milliseconds, and what is due at a moment would be late by it. So it may
 be appended before, and is shown once the wall clock says so: the disk works while it waits anyway (the *commit wait* of
 Spanner). How long before follows from the syncs: nine of ten end in time. What was flushed with it or after it is shown
 with it, in the order of the log, so that others wait for what is left of that time. A clock that is set back by more
-than AHEAD_MAX_US meanwhile holds nothing: what was begun is shown. A process may stop in between: `seconds_early` tells
+than AHEAD_MAX_US meanwhile holds nothing: what was begun is shown. A process may stop in between: `seconds_early` says
 how long the next one has to wait with what it finds.
 
-**Invariants**, asserted where a batch goes on:
+**Invariants**, asserted where a batch continues:
 
-1. Batches follow each other in the log without a gap, and are written, shown and told in that order.
+1. Batches follow each other in the log without a gap, and are written, shown and reported in that order.
 2. Nothing is written while a sync is under way, so a sync covers whole flushes, and its failure is theirs alone.
-3. Nothing is shown before it is durable (under `async`: written), and nobody is told before it is shown.
+3. Nothing is shown before it is durable (under `async`: written), and no caller is notified before it is shown.
 4. What may be read only grows, in the log and in each queue.
-5. Who waits is told once. After a failure nothing is written or shown, and each that waits is told the error.
+5. Each caller is notified once. After a failure nothing is written or shown, and each caller receives the error.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ class CommitDriver:
         """A batch is visible: the commit log may be read up to this offset, itself not included."""
 
     def on_shown(self, flushes: int) -> None:
-        """What was begun is visible, and with it so many flushes wholly; the next begins, and who waits is told."""
+        """What was begun is visible, and with it so many flushes wholly; the next begins, and callers are notified."""
 
     def on_told(self, raised: Exception | None) -> None:
-        """Who waited was told: the replies may leave. `raised` is the first exception of a callback."""
+        """Callers were notified: the replies may leave. `raised` is the first exception of a callback."""
 
 
 class GroupCommit:
@@ -87,7 +87,7 @@ class GroupCommit:
         moment_ms: When what is staged now is shown at the earliest; 0 for as soon as it can be.
         last_staged: Commit-log offset of the last record that was staged, -1 without any.
         last_visible: That of the last record that is visible.
-        driver: Who is called; without one whoever appends calls `flush`.
+        driver: Its hooks; without one the appending code calls `flush`.
         syncs: Makes the syncs of `begin`; without it `flush` makes them.
         alarms: Calls at a moment. Without it nothing may be staged before its moment.
     """
@@ -210,7 +210,7 @@ class GroupCommit:
     def begin(self) -> bool:
         """Begin a flush in the background; False when nothing is staged, or one is on its way.
 
-        What it took is told when its sync has ended, and its moment has come. Needs `syncs`.
+        What it took is reported when its sync has ended, and its moment has come. Needs `syncs`.
         """
         if not self.pending or self._begun:
             return False
@@ -280,7 +280,7 @@ class GroupCommit:
             if self._alarm is None:
                 self._set_alarm()
             if self.driver is not None:
-                # The disk can go on, whatever this one waits for.
+                # The disk can continue, whatever this one waits for.
                 self.begin()
         self._come_back()
 
@@ -330,7 +330,7 @@ class GroupCommit:
         driver.on_told(raised)
 
     def tell(self) -> None:
-        """Run `done`s and topic listeners of what was shown; raises the first exception after all were told."""
+        """Run `done`s and topic listeners of what was shown; raises the first exception after all have run."""
         _raise(self._tell_shown())
 
     def _tell_shown(self) -> Exception | None:
@@ -340,7 +340,7 @@ class GroupCommit:
     # All of that at once
 
     def flush(self) -> None:
-        """Write what is staged, sync, show and tell it, and complete a flush that is on its way; the caller waits.
+        """Write what is staged, sync, show and report it, and complete a flush that is on its way; the caller waits.
 
         Never raises for a failed disk: the store has failed, and the `done`s get the error. An exception of a callback
         is raised after all of them ran.
@@ -353,9 +353,9 @@ class GroupCommit:
                 _raise(tell_all(batches, self._complete(batches)))
 
     def _complete(self, batches: Sequence[CommitBatch]) -> StoreError | None:
-        """Write, sync and show what is not yet, or tell why that failed."""
+        """Write, sync and show what is not yet, or report why that failed."""
         try:
-            # Before another sync, which would not hear of its failure: the system tells one of the two.
+            # Before another sync, which would not see its failure: the system reports it to one of the two.
             self._wait_for_sync()
             for batch in batches:
                 if batch.state is WRITTEN:
@@ -389,7 +389,7 @@ class GroupCommit:
             raise self._sync_error
 
     def make_durable(self) -> None:
-        """Sync what is visible and not synced, which only `async` leaves; the caller tells the store of an OSError."""
+        """Sync what is visible and not synced, which only `async` leaves. Raises OSError."""
         if not self._is_syncing and self._log.sync():
             self._syncs.value += 1
 
@@ -416,7 +416,7 @@ class GroupCommit:
         return bool(self._begun)
 
     def when_told(self, done: Done) -> None:
-        """Call a `done` when what is staged or on its way is durable and told, or has failed; at once without any."""
+        """Call a `done` when what is staged or under way is durable and reported, or has failed."""
         if self.pending:
             self._dones.append(done)
             return
@@ -430,14 +430,14 @@ class GroupCommit:
     # The end
 
     def fail(self, error: StoreFailed) -> None:
-        """Show nothing any more, and tell whoever waits for a flush, begun or not, why."""
+        """Show nothing any more, and give the error to all that wait for a flush, begun or not."""
         batches = self._take_all()
         for batch in batches:
             batch.fail()
         _raise(tell_all(batches, error))
 
     def forget(self) -> None:
-        """Show and tell nothing any more."""
+        """Show and report nothing any more."""
         self.pending = False
         self._begun = []
         self._take_early()

@@ -1,6 +1,6 @@
 """Which bytes of the log's mapped segments can be looked at without the risk of a page that the disk does not give out.
 
-See `broker.runtime.disks.unreadable`. What this process wrote, or scanned at its start, lies in the page cache for
+See `broker.runtime.disks.unreadable`. What this process wrote, or scanned at its start, is in the page cache for
 some time and is looked at as it is; all else is read first, a window of 256 KiB at a time, and read again after a
 minute or two.
 """
@@ -106,7 +106,7 @@ class LogPages:
                 raise DamagedRecord(place[0], NOT_GIVEN)
 
     def read_around(self, number: int, start: int, size: int) -> tuple[bytes, list[BadStretch]]:
-        """Read bytes of a segment that is there; zeros, and where, for what the disk does not give out, which is told.
+        """Read bytes of a segment; zeros, and where, for what the disk does not return, which is reported.
 
         Raises:
             OSError: Another failure.

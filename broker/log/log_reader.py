@@ -67,7 +67,7 @@ class LogReader:
         return BLANK.unpack_from(self._view, at) == (left, MAGIC_BLANK)
 
     def forget(self) -> None:
-        """Read anew what is asked for next."""
+        """Read again what is asked for next."""
         self._number = -1
 
     def _show(self, number: int, start: int, size: int) -> int:

@@ -1,8 +1,8 @@
-"""Where a log goes on behind a damaged record, when its body may hold what reads as a record at its own place.
+"""Where a log continues behind a damaged record, when its body may hold what reads as a record at its own place.
 
 Whoever writes messages may guess where one will stand, and put into its body records with right offsets and sums. As
 long as the message is whole nobody looks there. When it is damaged, the search for the next record finds them first.
-They are told from the records behind the message in two ways:
+They are distinguished from the records behind the message in two ways:
 
 - The damaged record's header still says where it ends, and a record, a blank or the end of a sum is there. Records that
   begin inside and do not lead to that end exactly are nested: the last of them would have to end in the host's sum, and
@@ -11,7 +11,7 @@ They are told from the records behind the message in two ways:
   between was its body.
 
 What remains: a host of which a piece with the header was lost as a whole (a sector), or whose end was torn off. Then
-what is nested cannot be told from what was written later, and is kept, as everything behind damage is (D3).
+what is nested cannot be distinguished from what was written later, and is kept, as everything behind damage is (D3).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _I64 = struct.Struct(">q")
 
 
 def goes_on_at(log: CommitLog, reader: LogReader, position: int, found: int) -> Generator[None, None, int]:
-    """Return where to go on behind a damaged record, in steps of bounded work.
+    """Return where to continue behind a damaged record, in steps of bounded work.
 
     Args:
         log: The log.
@@ -78,7 +78,7 @@ def _believed_end(log: CommitLog, reader: LogReader, position: int) -> int | Non
     if len(head) < CLAIM.size:
         return None
     total, magic, own = CLAIM.unpack(head)
-    # The size is believed only beside a right position and magic, and where a record or a sum stands at its end.
+    # The size is believed only beside a right position and magic, and where a record or a sum is at its end.
     if own != position or magic not in MAGICS or not RECORD_OVERHEAD_BYTES <= total <= log.segment_bytes - start:
         return None
     end: int = position + total

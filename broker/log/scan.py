@@ -40,7 +40,7 @@ class LogScan:
         end: End of the last valid record or blank so far.
         looked_at: Commit-log offset up to which bytes were looked at.
         holes: Damaged stretches [start, end) passed.
-        tail_dirty: After the walk: something else than zeros stands behind `end`.
+        tail_dirty: After the walk: something else than zeros follows `end`.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class LogScan:
                     return
                 beyond = yield from goes_on_at(log, reader, position, found)
                 if beyond != found and reader.record(beyond) is None and not reader.is_blank(beyond):
-                    # What was found lies in the body of the last record.
+                    # What was found is in the body of the last record.
                     found = yield from self._resynchronise(beyond)
                     if found is None:
                         return

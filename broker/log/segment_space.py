@@ -173,7 +173,7 @@ class SegmentSpace:
     def give_back(self) -> None:
         """Empty the spare file, where there is one: a checkpoint has no room, and with it a log file could go.
 
-        Publishes get none of that room; the broker's own records may. The empty file tells a restart that one is due.
+        Publishes get none of that room; the broker's own records may. The empty file shows a restart that one is due.
         Raises OSError.
         """
         if self._reserve.value:
@@ -185,7 +185,7 @@ class SegmentSpace:
             self._limited_log.note("reserve_given_back", root=self._root, bytes=self._log.segment_bytes)
 
     def take_back(self) -> None:
-        """Have the spare file be set aside anew, as soon as there is room for it: the checkpoint is written."""
+        """Have the spare file be set aside again, as soon as there is room for it: the checkpoint is written."""
         self.is_given_back = False
 
     def set_aside(self) -> None:

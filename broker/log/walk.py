@@ -1,4 +1,4 @@
-"""A walk over the visible records of the log for whoever needs their keys: bounded pieces, damage passed over."""
+"""A walk over the visible records of the log for parts that need their keys: bounded pieces, damage passed over."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def walk(
     """Read records from a commit-log offset on.
 
     Records that an earlier process wrote count when their sum is right, those of this process when their header fits
-    and their lengths add up. At a bad place the walk goes on with the next valid record.
+    and their lengths add up. At a bad place the walk continues with the next valid record.
 
     Args:
         log: The log.
@@ -61,7 +61,7 @@ def walk(
         bytes_max: End after so many bytes of log.
 
     Returns:
-        The records, and where the next walk goes on; that is `end` when everything was read.
+        The records, and where the next walk continues; that is `end` when everything was read.
 
     Raises:
         OSError: The log cannot be read.

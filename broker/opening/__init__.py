@@ -1,4 +1,4 @@
-"""From the files that somebody left to an open store: lock, geometry, recovery, queues made again, checkpoints.
+"""From files on disk to an open store: lock, geometry, recovery, queues made again, checkpoints.
 
-May use everything below it. After the opening only the checkpointer of it goes on.
+May use everything below it. After the opening only the checkpointer of it continues.
 """

@@ -1,6 +1,6 @@
 """What a running store writes in the background: queue tails and checkpoints.
 
-A checkpoint is of the moment at which it begins. Its steps go on beside the loop (`broker.runtime.file_writes`), and
+A checkpoint is of the moment at which it begins. Its steps continue beside the loop (`broker.runtime.file_writes`), and
 what becomes visible meanwhile is for the next one.
 """
 
@@ -130,7 +130,7 @@ class Checkpointer:
         """`write` beside the loop.
 
         Args:
-            moment: Makes what is visible durable, and tells the arguments of `write`. Raises OSError.
+            moment: Makes what is visible durable, and returns the arguments of `write`. Raises OSError.
             failed: Told of another failure than a full disk.
         """
         self.is_under_way = True

@@ -35,7 +35,7 @@ class DamageLeft(NamedTuple):
 
 
 class DamagedPlaces:
-    """Keeps the places; cheap, since it is only told of damage."""
+    """Keeps the places; cheap, since it is called for damage only."""
 
     def __init__(self) -> None:
         self._holes: tuple[tuple[int, int], ...] = ()
@@ -53,7 +53,7 @@ class DamagedPlaces:
             self._records.add(physical)
 
     def left(self, min_offset: int) -> DamageLeft:
-        """Return what is damaged from a commit-log offset on, and forget what lies before it."""
+        """Return what is damaged from a commit-log offset on, and forget what is before it."""
         self._holes = tuple(each for each in self._holes if each[1] > min_offset)
         if not self._holes:
             self._fillers = 0

@@ -2,9 +2,9 @@
 
 Refused (`StoreForeign`), because messages or offsets would be missing or wrong:
 
-- topics of the type BatchCQ (`batchconsumequeue/`): one unit stands for many messages;
+- topics of the type BatchCQ (`batchconsumequeue/`): one unit is of many messages;
 - consume queues or settings in RocksDB (`consumequeue/CURRENT`, `config/rdb`, `config/topics/CURRENT` ...): committed
-  offsets would be lost, and RocketMQ could not go on with what is written here.
+  offsets would be lost, and RocketMQ could not continue with what is written here.
 
 Refused until an operator accepts it (`broker.opening.accepted_content`), because it is in RocksDB beside files that are
 read:

@@ -69,18 +69,18 @@ def geometry_of_files(root: str, *, disk: Disk, default: StoreOptions | None = N
 
 
 def has_queue_files(root: str, *, disk: Disk) -> bool:
-    """Whether files of consume queues tell their size. Raises OSError."""
+    """Whether files of consume queues show their size. Raises OSError."""
     return _first_queue_size(disk, f"{root}/consumequeue") > 0
 
 
 def check_sizes(root: str, geometry: Geometry, *, disk: Disk) -> None:
-    """Look whether the sizes of log and queue files that `store.json` tells are those of any file.
+    """Check whether the sizes of log and queue files in `store.json` are those of any file.
 
-    Its sum is right, so somebody wrote them, or it came from another store. By its sizes whole files would be taken for
-    broken ones, and be moved, cut and grown.
+    Its sum is right, so an operator wrote them, or it came from another store. By its sizes whole files would be taken
+    for broken ones, and be moved, cut and grown.
 
     Raises:
-        StoreUnreadable: Two files or more agree on another size, and none has the one that it tells.
+        StoreUnreadable: Two files or more agree on another size, and none has the one that it names.
         OSError: A file cannot be read.
     """
     queue_sizes: Counter[int] = Counter()

@@ -11,7 +11,7 @@ magic, own physical offset, lengths and sum are right. At a bad place the scan r
   after them they stay: damage costs nothing but itself.
 
 Queue files are derived: what they hold beyond the checkpoint is rebuilt from the log. They are written only when the
-log is durable, so units beyond those made anew exist only where the log lost records, and are looked for only then.
+log is durable, so units beyond those made again exist only where the log lost records, and are looked for only then.
 
 Recovery runs in steps of bounded work, so that its owner can do other things in between. It may be broken off between
 any two of them: `abort` is still there, and the next opening begins again from the same checkpoint.
@@ -46,7 +46,7 @@ class RecoveryProgress(NamedTuple):
         scanned_bytes: Bytes of the log looked at.
         total_bytes: Bytes to look at, the empty rest of the log's files included; 0 when there is nothing to do.
         records: Valid records found so far.
-        whole_log: Why the whole log is scanned and all queue files made anew; None when it begins at the checkpoint.
+        whole_log: Why the whole log is scanned and all queue files made again; None when it begins at the checkpoint.
     """
 
     scanned_bytes: int
@@ -76,7 +76,7 @@ class RecoveryFacts:
         batches_broken: Incomplete atomic batches kept, since valid records follow them.
         fillers: Queue offsets that hold nothing, because their record was in a hole.
         duplicates: Records whose queue offset was taken by an earlier record, or is impossible; they have no unit.
-        queues_rebuilt: The queue files were not believed and made anew from the whole log.
+        queues_rebuilt: The queue files were not believed and made again from the whole log.
         store_ms: Latest store timestamp seen, ms since the epoch; 0 for none.
         last_record: Physical offset of the last record, -1 for none.
         whole_log: Why the scan began at the log's start; None when it began at the checkpoint.
@@ -158,7 +158,7 @@ def recover(
     yield RecoveryProgress(walk.looked_at - start, total, build.records, whole_log)
     batches_cut, end = build.finish(walk.end)
     for queue, floor in floors.items():
-        # Retention took all records of this queue: its offsets go on where they stood (D11).
+        # Retention took all records of this queue: its offsets continue where they were (D11).
         if not queue.max_offset:
             queue.start_at(floor, floor)
     if checkpoint is not None and (walk.tail_dirty or walk.holes):
@@ -233,7 +233,7 @@ def _is_gone(topics: Topics, name: str) -> bool:
 
 
 def _deleted(topics: Topics, checkpoint: QueueCheckpoint | None, build: QueueBuild) -> dict[str, list[int]]:
-    """Where the queues of topics ended that RocketMQ has deleted: as the last checkpoint and the log tell."""
+    """Where the queues of topics ended that RocketMQ has deleted: by the last checkpoint and the log."""
     ends = {name: dict(found) for name, found in build.deleted.items()}
     for name, bounds in (checkpoint.queues if checkpoint is not None else {}).items():
         if topics.was_deleted(name) and not topics.lives.of(name).deleted:

@@ -1,7 +1,7 @@
 """The small files at the root of a store: geometry, `lock`, `abort` and the two checkpoints.
 
 `pyddmq/store.json` fixes the sizes of all files and the format version at creation (D4). `lock` and `abort` are
-RocketMQ's. The checkpoint stands twice: `checkpoint` in RocketMQ's form, for RocketMQ, and `pyddmq/checkpoint.json`,
+RocketMQ's. The checkpoint is kept twice: `checkpoint` in RocketMQ's form, for RocketMQ, and `pyddmq/checkpoint.json`,
 checksummed and with what recovery needs to begin there instead of at the log's start.
 """
 
@@ -187,7 +187,7 @@ class CheckpointFile:
         self.damaged = False
 
     def load(self) -> QueueCheckpoint | None:
-        """Return the checkpoint; None when it is missing or damaged, for then everything can be derived anew."""
+        """Return the checkpoint; None when it is missing or damaged, for then everything can be derived again."""
         try:
             data: dict[str, Any] | None = self._sealed.load()
         except StoreUnreadable:

@@ -82,7 +82,7 @@ class UnitChecker:
                 physical, size, _ = units[place]
                 if size > 0 and not self._log.pages.is_sure(physical, size):
                     continue
-                # What stands there may be the place of another message, which must not be handed out for this one.
+                # What is there may be the place of another message, which must not be handed out for this one.
                 mended[place] = FILLER
                 self._lost.add()
                 self._met(min(max(physical, self._log.min_offset), self._log.visible_end))

@@ -1,4 +1,4 @@
 """Consume queues and topics: units by queue offset, what topics there are, committed offsets, queue locks.
 
-May use `runtime` and `format`. Where a record stands in the log is a number here.
+May use `runtime` and `format`. Where a record is in the log is a number here.
 """

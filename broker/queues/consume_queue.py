@@ -3,7 +3,7 @@
 Units are derived data: everything in them can be had from the commit log. New ones live in memory and reach the queue's
 files lazily (`write_tail`), in RocketMQ's form: files of a fixed number of units, each named by the byte offset of its
 first unit, created at full size. What the files hold is believed only up to the checkpoint; recovery derives the rest
-anew and overwrites it.
+again and overwrites it.
 
 A unit whose record is lost in a damaged part of the log is a filler: the offset exists and holds nothing. Readers get
 `FILLER` for it, skip it and finish its offset. The files hold it in a form that RocketMQ reads, too
@@ -39,7 +39,7 @@ Checker = Callable[["ConsumeQueue", int, list[Unit]], list[Unit]]
 
 
 def repeated(unit: Unit | None) -> bytes:
-    """Return the filler beside a unit as it stands in a file; `FILLER` where no unit of the queue has a record."""
+    """Return the filler beside a unit as it is in a file; `FILLER` where no unit of the queue has a record."""
     return FILLER_BYTES if unit is None else UNIT.pack(unit[0], unit[1], 0)
 
 
@@ -133,7 +133,7 @@ class ConsumeQueue:
         return physical if size not in (0, FILLER_SIZE) else -1
 
     def _read_around(self, file: DiskFile, start: int, size: int) -> bytes:
-        """Read; what the disk does not give out is zeros, which are damage, and told."""
+        """Read; what the disk does not return is zeros, which are damage, and reported."""
         data, bad = read_around(file, start, size)
         if bad:
             self._unreadable("consumequeue", self._folder, len(bad))
@@ -141,7 +141,7 @@ class ConsumeQueue:
         return data
 
     def _write_around(self, file: DiskFile, start: int, data: bytes) -> None:
-        """Write; a page that cannot be read loses its other units, which are made anew when they are read."""
+        """Write; a page that cannot be read loses its other units, which are made again when they are read."""
         if write_around(file, start, data):
             self._unreadable("consumequeue", self._folder, 1)
             self._doubt_files()
@@ -225,7 +225,7 @@ class ConsumeQueue:
             all_there: Every unit should be in the files: stop at one that is not.
 
         Returns:
-            False when it stopped: whether that record is kept cannot be told.
+            False when it stopped: whether that record is kept is unknown.
         """
         while log_minimum and self.min_offset < self.max_offset:
             for physical, size, _ in self.read_unchecked(self.min_offset, 1024):
@@ -237,7 +237,7 @@ class ConsumeQueue:
         return True
 
     def first_at(self, log_offset: int) -> int:
-        """Return the first offset whose record lies at `log_offset` or behind it; `max_offset` when there is none.
+        """Return the first offset whose record is at `log_offset` or behind it; `max_offset` when there is none.
 
         Raises:
             OSError: The queue's file cannot be read.
@@ -253,7 +253,7 @@ class ConsumeQueue:
         return low
 
     def _next_record(self, offset: int, end: int) -> tuple[int, int | None]:
-        """First offset from `offset` on with a record, and where that lies; None when only empty units are left."""
+        """First offset from `offset` on with a record, and where that is; None when only empty units are left."""
         count = 1
         while offset < end:
             for physical, size, _ in self.read(offset, min(count, end - offset)):
@@ -264,7 +264,7 @@ class ConsumeQueue:
         return end, None
 
     def end_in_files(self) -> int:
-        """Return one past the highest offset that the files hold, whoever wrote them; 0 when there is no file.
+        """Return one past the highest offset that the files hold, also of other writers; 0 when there is no file.
 
         Raises:
             OSError: A file cannot be read.
@@ -490,7 +490,7 @@ class ConsumeQueue:
             missing = min(self._files_base, (number + 1) * self.file_units) - number * self.file_units
             if missing > 0:
                 # RocketMQ reads a queue that starts inside a file from its fillers on. Units of a file that was lost
-                # stay empty instead: they fail their check when they are read, and are made anew.
+                # stay empty instead: they fail their check when they are read, and are made again.
                 file.write(0, [FILLER_BYTES * missing])
         except OSError:
             file.close()

@@ -3,7 +3,7 @@
 In memory a filler is `FILLER`. In a queue's file it repeats the place and size of the next unit of its queue that has a
 record (at the queue's end: of the one before), with tags code 0 (`consume_queue.repeated`). RocketMQ takes such a file
 as it is: places never fall, the highest one is that of a record, a tag filter passes the filler over, and without one
-the neighbour's message comes twice in a row at worst. `FILLER` itself stood in the files of stores of format 1. It had
+the neighbour's message comes twice in a row at worst. `FILLER` itself was in the files of stores of format 1. It had
 RocketMQ skip the rest of the log file that it was reading, and take 2 GiB for the end of the log; it is rewritten when
 such a store is opened (`rewrite`).
 
@@ -19,7 +19,7 @@ _CHUNK_UNITS = 4096
 
 
 def is_repeat(unit: Unit, entry: RecordSummary, queue: ConsumeQueue, offset: int) -> bool:
-    """Whether a unit is a filler: it repeats that of a record of its queue which stands right beside it.
+    """Whether a unit is a filler: it repeats that of a record of its queue right beside it.
 
     Args:
         unit: The unit.

@@ -38,7 +38,7 @@ class ConsumerOffsets:
     """The table of committed offsets.
 
     Attributes:
-        changed_outside: The file was changed by somebody else since this program wrote it (RocketMQ, mqadmin, a
+        changed_outside: The file was changed by another program since this program wrote it (RocketMQ, mqadmin, a
             restore): it wins (D10).
         finish_writes: Ends a save that is under way in steps; called before another one.
     """

@@ -1,7 +1,7 @@
 """Queue locks: who may consume a queue for a group (RocketMQ: RebalanceLockManager, reference 6.2).
 
-A lock is a lease of 60 s that its owner renews. The table is in memory only: after a restart nobody holds anything,
-and nobody consumes either. One thread uses it.
+A lock is a lease of 60 s that its owner renews. The table is in memory only: after a restart no consumer holds a lock,
+and none consumes either. One thread uses it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Place = tuple[str, int]
 
 
 class HeldLock(NamedTuple):
-    """One lock as `QueueLocks.held` tells it; `age_seconds` since it was taken or renewed."""
+    """One lock as `QueueLocks.held` returns it; `age_seconds` since it was taken or renewed."""
 
     group: str
     topic: str
@@ -74,7 +74,7 @@ class QueueLocks:
             del self._groups[group]
 
     def owner(self, group: str, place: Place) -> str | None:
-        """Return who holds a queue now, None when nobody does or the lock has expired."""
+        """Return the owner of a queue's lock; None without one or when it has expired."""
         lease = self._groups.get(group, {}).get(place)
         if lease is None or self._clock.monotonic() - lease.renewed > EXPIRY_SECONDS:
             return None

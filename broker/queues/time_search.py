@@ -51,7 +51,7 @@ def offset_at(records: Records, queue: ConsumeQueue, wall_ms: int) -> int:
 
 
 def offset_from(queue: ConsumeQueue, physical: int) -> int:
-    """Return the offset of the queue's first message that lies at or behind a commit-log offset.
+    """Return the offset of the queue's first message that is at or behind a commit-log offset.
 
     Returns:
         An offset from `min_offset` to `max_offset`; `max_offset` when there is none. Fillers right before the message
@@ -76,7 +76,7 @@ def _search(queue: ConsumeQueue, wanted: int, value_of: _ValueOf) -> int:
         if known is not None and known[1] < wanted:
             low = known[0] + 1
         else:
-            # Also where nothing from the middle on has a value: what lies below decides.
+            # Also where nothing from the middle on has a value: what is below decides.
             high = middle
     known = _first_known(queue, low, queue.max_offset, value_of)
     return queue.max_offset if known is None else known[0]

@@ -1,10 +1,10 @@
 """Topics that were deleted or made by hand: `pyddmq/topic_lives.json`.
 
 The log keeps the records of a deleted topic until retention takes them, and a topic may be made again under its name.
-So that neither a queue rebuilt from the log nor an offset remembered by anybody can show a message of an earlier
-life, this file keeps, for ever and per name, where in the log the present life begins and the first offset of each of
-its queues. Offsets go on behind those of the earlier life (D11; RocketMQ begins at 0 again and serves old units), where
-the next queue file begins: what a file holds before its queue's first unit would be messages to RocketMQ.
+So that neither a queue rebuilt from the log nor an offset remembered by any client can show a message of an earlier
+life, this file keeps, forever and per name, where in the log the present life begins and the first offset of each of
+its queues. Offsets continue behind those of the earlier life (D11; RocketMQ begins at 0 again and serves old units),
+where the next queue file begins: what a file holds before its queue's first unit would be messages to RocketMQ.
 
 Writing an entry with `deleted` is the commit point of a deletion: what a stop leaves half done after it is finished by
 the next opening.
@@ -32,7 +32,7 @@ class TopicLife:
         served: It takes publishes although no configuration lists it: it was made through the admin port.
         begins_at: Commit-log offset before which its records belong to earlier lives.
         bases: First offset of the present life, by queue id; 0 for queues beyond the list.
-        ends: Where the earlier life ended, likewise; what lies between the two never held anything. Stores of format 1
+        ends: Where the earlier life ended, likewise; the part between the two never held anything. Stores of format 1
             have none: their bases were the ends.
     """
 
@@ -118,7 +118,7 @@ class TopicLives:
         yield from self._writing({**self._lives, name: life})
 
     def align(self, empty: Callable[[str, int], bool]) -> list[str]:
-        """Move first offsets that a store of format 1 has inside a queue file to the next file's, where nothing stands.
+        """Move first offsets that a store of format 1 has inside a queue file to the next file's, which is empty.
 
         Args:
             empty: Whether the present life of a topic's queue has no message yet.

@@ -215,7 +215,8 @@ class Topics:
             check_stored(name, self._file.path)
             self._table[name] = {**entry, "attributes": {**(entry.get("attributes") or {})}}
             if self.lives.of(name).deleted and not self._file.changed_outside:
-                # A stop came between the two files of a deletion. (Changed outside: somebody made the topic again.)
+                # A stop came between the two files of a deletion. (Changed outside: another program made the topic
+                # again.)
                 continue
             queues = max(int(entry.get("readQueueNums", 1)), int(entry.get("writeQueueNums", 1)), 1)
             self.grow(name, min(queues, QUEUES_MAX))
@@ -249,7 +250,7 @@ class Topics:
         self._unreadable(kind, where, count)
 
     def was_deleted(self, name: str) -> bool:
-        """Whether RocketMQ has deleted a topic of which the log, or a checkpoint, still tells.
+        """Whether RocketMQ has deleted a topic of which the log, or a checkpoint, still has traces.
 
         It writes a topic down before its first message, so what its file does not name is no topic there. Topics of the
         broker's own are taken up all the same.

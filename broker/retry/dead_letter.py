@@ -1,6 +1,6 @@
-"""What a dead letter holds: the message with the facts of its end, for whoever gives it up (D16).
+"""What a dead letter holds: the message with the facts of its end (D16).
 
-A record keeps the message's key, tags, properties, body and UNIQ_KEY, and adds what stands below. A body that
+A record keeps the message's key, tags, properties, body and UNIQ_KEY, and adds what is below. A body that
 RocketMQ's client compressed is unpacked; if that is impossible it is kept as stored, and the sysFlag says how.
 
 ==================== =========================================================

@@ -1,4 +1,4 @@
-"""What is finished above a group's committed offsets, told by the log: messages sent back or dead-lettered (D16, D27).
+"""What is finished above a group's committed offsets, found in the log: messages sent back or dead-lettered (D16, D27).
 
 A retry and a dead letter carry the commit-log offset of the record that they replace. Once one of them is durable that
 record is finished for its group, whatever the committed offset says. `pyddmq/consumer_finished.json` is a checkpoint of
@@ -121,7 +121,7 @@ class Finished:
         topics = self._store.topics
         groups = {name.partition("%")[2].partition("%")[2] for name in topics if name.startswith(_OF_GROUPS)}
         if groups - {group for group, *_ in self._offsets.items()}:
-            # Its offsets are lost, or it never had any: it begins anew, at whatever is there.
+            # Its offsets are lost, or it never had any: it begins again, at whatever is there.
             return self._store.min_offset
         lowest: int | None = None
         for group, name, queue_id, offset in self._offsets.items():
@@ -156,7 +156,7 @@ class Finished:
             units = topic.queues[entry.queue_id].read(entry.queue_offset, 1)
         except RecordGone:
             return
-        # A topic that was deleted and made again counts its offsets anew.
+        # A topic that was deleted and made again counts its offsets again.
         if units and units[0][0] == decision.replaced:
             self.finish(key, entry.queue_offset)
 

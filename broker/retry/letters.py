@@ -51,17 +51,17 @@ class Letter:
 
     @property
     def topic(self) -> str:
-        """Topic that the message was sent to, "" when the record does not tell."""
+        """Topic that the message was sent to, "" when the record does not name it."""
         return self._told_by_us("DLQ_ORIGIN_TOPIC") or self._told("RETRY_TOPIC")
 
     @property
     def queue(self) -> int | None:
-        """Its queue there; RocketMQ does not tell."""
+        """Its queue there; RocketMQ does not write it."""
         return whole_number(self._told_by_us("DLQ_ORIGIN_QUEUE"))
 
     @property
     def offset_in_topic(self) -> int | None:
-        """Its offset there; RocketMQ does not tell."""
+        """Its offset there; RocketMQ does not write it."""
         return whole_number(self._told_by_us("DLQ_ORIGIN_OFFSET"))
 
     @property

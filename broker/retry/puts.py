@@ -126,7 +126,7 @@ def read_counts(block: bytes, times: int) -> FailureCounts:
 
     Args:
         block: Its properties.
-        times: Its reconsume times; what the properties do not tell of them were failures.
+        times: Its reconsume times; those not explained by the properties were failures.
     """
     fields = (find_property(block, COUNTS_NAME) or b"").split(b",")
     told = [count for each in fields if (count := whole_number(each)) is not None]
@@ -140,7 +140,7 @@ def _sent_back(store: Store, group: str, record: memoryview, times: int) -> Rele
     block = without(block, ROUTE_NAMES)
     message = message_of(record)
     if not is_retry_topic(message.topic) or find_property(block, RETRY_TOPIC_NAME) is None:
-        # What is not in a retry topic was never sent back: by whoever these were written, not by a broker.
+        # What is not in a retry topic was never sent back: these were not written by a broker.
         block = without(block, (*RETRY_NAMES, COUNTS_NAME))
         facts = (message.topic, message.id, str(message.queue_id), str(message.offset))
         pairs = zip(RETRY_NAMES, facts, strict=True)

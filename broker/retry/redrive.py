@@ -1,7 +1,7 @@
 """Redriving dead letters: back to the topic that they came from, once unless asked again.
 
 The redriven record names the dead letter that it replaces (D27): its durability is the decision, so that a redrive that
-was cut short anywhere goes on with what is left, and a second one recognises the first. The dead letter itself stays
+was cut short anywhere continues with what is left, and a second one recognises the first. The dead letter itself stays
 where it is until retention takes it.
 
 ==========================  =====================================================================
@@ -15,7 +15,7 @@ queue                       its own, where the topic still has it; else the key'
 ==========================  =====================================================================
 
 `pyddmq/redrives.json` is a checkpoint of what was redriven, with the log offset up to which it holds; the log is read
-behind it when somebody asks, and without it from the first dead letter on.
+after it when a caller asks, and without it from the first dead letter on.
 """
 
 from __future__ import annotations

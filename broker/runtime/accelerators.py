@@ -1,7 +1,7 @@
 """Accelerators (PEP 399): functions that exist twice, in Python and compiled; here is decided which runs (D38).
 
 An accelerator is a module `*_accelerator.pyx` beside the Python that it does the work of, compiled by
-`compile_accelerators.py` where the package is built with a C compiler at hand. Nothing depends on it: where it is
+`compile_accelerators.py` where the package is built with a C compiler. Nothing depends on it: where it is
 missing, was compiled from other sources than stand beside it, or `PYDDMQ_PURE=1` is set, the Python runs. Both give the
 same results, byte for byte.
 """
@@ -40,7 +40,7 @@ class AcceleratorState(StrEnum):
 states: dict[str, AcceleratorState] = {}
 """Every accelerator that was asked for, by its module."""
 pure_ways: dict[tuple[str, str], Callable[..., Any]] = {}
-"""What each function of an accelerator stands for in Python, by module and name."""
+"""The Python function that each function of an accelerator replaces, by module and name."""
 
 
 def accelerated(module: str, name: str, pure: Callable[_P, _R]) -> Callable[_P, _R]:

@@ -1,7 +1,7 @@
 """What the parts of one node, or of one store by itself, share: time, disk, chance, counts, log lines, calls, syncs.
 
-Made once by whoever knows the process, and handed in where three or more of it go together; a function that needs the
-clock alone is given the clock.
+Made once by the code that knows the process, and handed in where three or more of it go together; a function that needs
+the clock alone is given the clock.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def runtime_of(
     random: Random | None = None,
     limited_log: RateLimitedLog | None = None,
 ) -> Runtime:
-    """Make the bundle of a program that waits for the disk: what is not given is its own, or nobody's."""
+    """Make the bundle of a program that waits for the disk: what is not given is its own, or absent."""
     return Runtime(
         clock=clock,
         disk=disk,

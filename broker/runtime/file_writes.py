@@ -1,6 +1,6 @@
 """State files are saved in steps: nothing else waits while the disk syncs.
 
-A file write is a generator that changes files and yields what has to be durable before it goes on: an open file, the
+A file write is a generator that changes files and yields what has to be durable before it continues: an open file, the
 path of a folder whose entries changed, or a list of both, which are synced side by side. `FileWrites` runs one after
 the other, in the order in which they came, each sync beside the loop; so no two ever change the same file at once.
 `at_once` runs one through. Both ways make the same changes in the same order. A file write takes what it writes in
@@ -8,7 +8,7 @@ its first step and keeps to it: what changes meanwhile is for the next one.
 
 A sync that failed is thrown into the file write as `SyncFailed`, also that of a full disk: what was written before may
 be gone, so it is no use to wait for space. A write that finds the disk full changed nothing and can be made later
-(`can_wait` tells the two apart).
+(`can_wait` distinguishes the two).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def at_once(disk: Disk, writing: Steps[Result], syncs: Syncs | None = None) -> R
 
 
 def _run_on(disk: Disk, writing: Steps[Result], made: Unsynced | StepsEnd[Result], syncs: Syncs | None) -> Result:
-    """Sync what a file write waits for after a step, and let it go on to its end."""
+    """Sync what a file write waits for after a step, and let it continue to its end."""
     while not isinstance(made, StepsEnd):
         made = _go_on(writing, _synced(disk, made, syncs))
     return made.result
@@ -73,7 +73,7 @@ def _synced(disk: Disk, what: Unsynced, syncs: Syncs | None) -> OSError | None:
 
 
 def _go_on(writing: Steps[Result], error: OSError | None) -> Unsynced | StepsEnd[Result]:
-    """Let a file write make its next step, told how its sync ended."""
+    """Let a file write make its next step, with the result of its sync."""
     if error is None:
         return step(writing)
     failed = SyncFailed(error.errno, error.strerror, error.filename)
@@ -154,7 +154,7 @@ class FileWrites:
         self._finishing = True
         try:
             if self._syncing is not None:
-                # It is told how that ended, and makes its other steps.
+                # It receives the result, and makes its other steps.
                 self._syncing.wait()
             while self._waiting:
                 at_once(self._disk, self._waiting.popleft()[0], self.syncs)

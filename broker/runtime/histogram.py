@@ -41,7 +41,7 @@ class Histogram:
         self.sum_us += microseconds * count
 
     def begin_window(self) -> None:
-        """Let `recent` tell of what came since the call of this before."""
+        """Let `recent` return what came since the call of this before."""
         self._before, self._last = self._last, tuple(self.counts)
 
     def recent(self) -> list[int]:

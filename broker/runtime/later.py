@@ -1,4 +1,4 @@
-"""Calls that are to come: one, one at the earliest moment that anybody asked for, and one again and again.
+"""Calls that are to come: one, one at the earliest requested moment, and one repeatedly.
 
 A scheduler (`broker.runtime.seams`) makes a call and gives a handle; who keeps that has to forget it when the call is
 made, and to withdraw it before another takes its place. That is done here, once.

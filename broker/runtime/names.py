@@ -1,6 +1,6 @@
-"""Names that are read back from files: what stands there was written by somebody, and is no path before it was checked.
+"""Names that are read back from files: what is there was written by somebody, and is no path before it was checked.
 
-A topic's name is a folder's, so whoever reads one (from JSON, a checkpoint, the ack journal or a record) asks here
+A topic's name is a folder's, so a reader of one (from JSON, a checkpoint, the ack journal or a record) asks here
 first. The rule is RocketMQ's own: of its characters none can lead out of a folder. Names that are asked for may have
 127 bytes (`topics.check_name`); RocketMQ's retry topics may have more, and a folder's name 255.
 """

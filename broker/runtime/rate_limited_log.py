@@ -2,7 +2,7 @@
 
 What happens per message is a counter. Skips, drops, damage and refusals also deserve a line in the log, but a flood
 of them must not become a flood of lines. `RateLimitedLog.note` logs the first one at once and counts the others;
-`flush`, which the node calls about once a second, writes what gathered once the minute is over: how many there were
+`flush`, which the node calls about once a second, writes what gathered once the minute has passed: how many there were
 and the first of them as an example.
 """
 

@@ -17,7 +17,7 @@ NOT_PARSED = (ValueError, KeyError, TypeError, RecursionError)
 
 
 def sealed(data: Any) -> bytes:
-    """Return data as it stands in a file."""
+    """Return data as it is in a file."""
     body = _compact(data)
     return b'{"crc32":"%b","data":%b}\n' % (sum_text(body).encode("ascii"), body)
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 Buffer = bytes | bytearray | memoryview
 Told = Callable[[OSError | None], None]
-"""Is told how something ended: None, or why it failed."""
+"""Receives how something ended: None, or why it failed."""
 
 
 _BOOT: int | None = getattr(time, "CLOCK_BOOTTIME", None)
@@ -94,7 +94,7 @@ class DiskFile(Protocol):
     """One open file. Every method may raise OSError."""
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        """Write all buffers one after the other from byte `offset` on, whole or not at all as far as errors tell."""
+        """Write all buffers one after the other from byte `offset` on, whole or not at all as far as errors show."""
         ...
 
     def read(self, offset: int, size: int) -> bytes:
@@ -204,15 +204,15 @@ class Syncing(Protocol):
     """A sync on its way."""
 
     def wait(self) -> None:
-        """Wait until it has ended; `done` was told when this returns, by this or before.
+        """Wait until it has ended; `done` was called when this returns, by this or before.
 
-        Who syncs at once what may be on its way waits first: of a failure the system tells one of the two.
+        A caller that syncs at once what may be on its way waits first: the system reports a failure to one of the two.
         """
         ...
 
 
 class Syncs(Protocol):
-    """Syncs that go on while the loop does something else."""
+    """Syncs that continue while the loop does something else."""
 
     def begin(self, file: DiskFile, done: Told) -> Syncing:
         """Begin to make durable what was written to a file before this, as `DiskFile.sync` does; never raises.

@@ -96,7 +96,7 @@ class StateFile:
     def is_deleted(self) -> bool:
         """Whether the file or its twin was deleted since it was read or written here; logs that.
 
-        Makes the folders of both anew where that is so. Raises OSError.
+        Makes the folders of both again where that is so. Raises OSError.
         """
         deleted = [path for path in (self.path, self._twin.path) if self._written and not self._disk.exists(path)]
         for path in deleted:
@@ -105,7 +105,7 @@ class StateFile:
         return bool(deleted)
 
     def save(self, data: Any) -> None:
-        """Write twin and file durably. Raises OSError; the version before then stands in at least one of them."""
+        """Write twin and file durably. Raises OSError; the version before then is in at least one of them."""
         at_once(self._disk, self.writing(data))
 
     def writing(self, data: Any) -> FileWrite:

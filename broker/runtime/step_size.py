@@ -1,8 +1,8 @@
 """How much a step takes: a fraction of a millisecond while others have something to do, its full size else.
 
-What waits is delivered in steps, and the loop serves everybody else between two of them. A large step costs less per
+What waits is delivered in steps, and the loop serves others between two of them. A large step costs less per
 message; a small one has others wait less. So the size follows from what the last steps took, by the clock that is
-handed in; where that stands still, as in a simulation, a step has its full size. The disk works meanwhile: up to
+handed in; where that is still, as in a simulation, a step has its full size. The disk works meanwhile: up to
 STEPS_MAX steps are taken before the first of them is durable, so that a slow one is not drawn out by small syncs.
 """
 
@@ -28,7 +28,7 @@ class StepSize:
         most: Messages of a step at full size.
 
     Args:
-        runtime: Its clock tells what a step took, its `requests` whether others ask something.
+        runtime: Its clock measures what a step took, its `requests` whether others ask something.
         most: As the attribute.
     """
 

@@ -2,12 +2,13 @@
 
 Shared by whatever waits in the store: it reads and releases each message, and says what became of it to its `Waiter`.
 
-Each message of a call of `deliver` has one fate, told once: `done`, when the store has it durably; `refuse`; `lose`;
-`wait` or `give_back`, in their order, from the first that was not taken; or `release` said that it needs nothing.
+Each message of a call of `deliver` has one result, reported once: `done`, when the store has it durably; `refuse`;
+`lose`; `wait` or `give_back`, in their order, from the first that was not taken; or `release` said that it needs
+nothing.
 
 Appends are what a delivery costs, and a run of messages needs one. A run ends where an append has to: the store takes
 all of it or nothing, its hosts are equally long, and puts that belong together are one alone. When a run is refused
-nobody says which of it was meant, so it is appended again one by one; that is rare, as a topic that refuses is found by
+the error does not name the message, so it is appended again one by one; that is rare, as a refusing topic is found by
 `release` before. A step counts as one until its last run is durable: waiters bound what is in flight by steps, since
 the log is synced by what was staged together and not by the message.
 """

@@ -3,7 +3,7 @@
 A POP broker commits an offset as it hands the message out, and writes a checkpoint (`ck`): which offsets of which queue
 went to which group, and until when they are invisible. It is a timed message to `rmq_sys_REVIVE_LOG_<cluster>`, and so
 is each acknowledgement (`ack`, `bAck`). A service of RocketMQ's reads that topic under a group of its own, and what a
-checkpoint names without an acknowledgement it puts into a retry topic. So what is in hand stands in two places: in the
+checkpoint names without an acknowledgement it puts into a retry topic. So what is in hand is in two places: in the
 timer topic, until it is due, and in the revive topic above that group's committed offset.
 
 The bodies are JSON of RocketMQ's making; nothing in them is believed that does not name a queue and offsets of it.

@@ -25,7 +25,7 @@ _END = 0x02
 _EMPTY = b"\x02\x02"
 _KEY = b"UNIQ_KEY\x01"
 _STORED = rb"(?:UNIQ_KEY\x01([^\x01\x02]+)\x02)?(?:__PYDDMQ_BATCH\x01\d{5}/\d{5}\x02)?__CRC32#\x01\d{10}\x02\Z"
-"""What stands behind the properties that a message was appended with: see `broker.format.record`."""
+"""What follows the properties that a message was appended with: see `broker.format.record`."""
 _OTHER: Located = (memoryview(b""), 0, 0, 0, -1)
 # NamedTuple's own constructor is a Python function; this one is not, and there is one call per message.
 _new = tuple.__new__
@@ -85,7 +85,7 @@ def _release(  # noqa: PLR0917 - what compiled functions take by name costs more
         located: Where the parts of each record stand.
         places: Commit-log offset and size of each.
         dues: What the first field of each has to say; None: anything.
-        room: The topic in which they waited, as it stands in a record.
+        room: The topic in which they waited, as it is in a record.
         names: Bytes of which the properties that go out hold none.
         facts: What the room added.
         find: Returns the topic of a name that takes messages.

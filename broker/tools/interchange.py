@@ -1,8 +1,8 @@
 """What Apache RocketMQ and this broker need to know of each other before they open the same store, one after the other.
 
 The files are RocketMQ's; what differs is how large they are, since RocketMQ takes its sizes from broker.conf and this
-broker fixes them when a store is created (D4). `geometry_of` tells the sizes of any store, `adopted` makes the options
-that open it, and `broker_settings` is the broker.conf with which RocketMQ 5.3 opens it.
+broker fixes them when a store is created (D4). `geometry_of` returns the sizes of any store, `adopted` makes the
+options that open it, and `broker_settings` is the broker.conf with which RocketMQ 5.3 opens it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def broker_settings(
 
     - `enabledAppendPropCRC` lets RocketMQ close its records with the sum that ours have (D2).
     - `fileReservedTime`, ten years, keeps RocketMQ from deleting log files by age, which it does after 72 hours by
-      default. It still deletes the oldest on a nearly full disk; `diskMaxUsedSpaceRatio` stands at its maximum.
+      default. It still deletes the oldest on a nearly full disk; `diskMaxUsedSpaceRatio` is at its maximum.
     - `timerMaxDelaySec` lets RocketMQ recall what is due in more than three days; what is stored it delivers anyway.
 
     Args:
@@ -95,8 +95,8 @@ def broker_settings(
         geometry: Its sizes.
         message_bytes_max: Largest body in bytes.
         delay_levels: Delays of the levels; RocketMQ must have the same.
-        names: Of cluster and broker, as `names_of` tells them.
-        timer_log_bytes: As `timer_log_bytes_of` tells; RocketMQ does not start on a timer log of other files.
+        names: Of cluster and broker, as `names_of` returns them.
+        timer_log_bytes: As `timer_log_bytes_of` returns; RocketMQ does not start on a timer log of other files.
     """
     return {
         "brokerClusterName": names[0],

@@ -1,4 +1,4 @@
-"""A store opened for reading alone: no lock is taken and not a byte is changed, whoever has it open meanwhile.
+"""A store opened for reading alone: no lock is taken and not a byte is changed; another process may have it open.
 
 What is seen is a consistent prefix: every whole record up to where the log ended when it was opened, incomplete atomic
 batches at the tail left out. A running owner may append, delete old segments and rewrite its small files beneath it;
@@ -36,7 +36,7 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Clock, Disk
 
 GIVEN = OpenedFeatures(ALL)
-"""What is only read is understood whole, whoever wrote it."""
+"""A store that is only read is understood whole, also one of another program."""
 
 
 class ReadOnlyStore:

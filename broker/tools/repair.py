@@ -6,8 +6,8 @@ any two changes leaves a store that opens and that can be repaired again.
 
 Order: sizes of log files; units that have no record become fillers; then holes are filled, so that no unit ever points
 at a filling; other units; small files. At the end the store is opened and closed, which cuts a torn tail, adds topics,
-makes queue files and index files anew where needed, and writes a new checkpoint.
-Where neither `store.json` nor a queue file tells the size of queue files, that is left to the next start of the node,
+makes queue files and index files again where needed, and writes a new checkpoint.
+Where neither `store.json` nor a queue file shows the size of queue files, that is left to the next start of the node,
 which takes its configured size.
 """
 
@@ -75,7 +75,7 @@ def repair(
     findings_of: Callable[[StoreCheck], Collection[StoreFinding]],
     then: Then,
 ) -> list[StoreFinding]:
-    """Mend a store that nobody has open; what cannot be mended is left as it is.
+    """Repair a store that no process has open; what cannot be repaired is left as it is.
 
     Args:
         root: The store.
@@ -89,7 +89,7 @@ def repair(
     Raises:
         StoreInUse: Another process has it open.
         StoreError: It cannot be opened even now.
-        OSError: A file cannot be read or written; the same command goes on where this one stopped.
+        OSError: A file cannot be read or written; the same command continues where this one stopped.
     """
     disk = runtime.disk
     lock = take_lock(root, disk)
@@ -306,7 +306,7 @@ def _fill(segment: Segment, start: int, end: int, segment_bytes: int, store_ms: 
 
 
 def filling(physical: int, size: int, store_ms: int) -> bytes:
-    """Return a valid record of `size` bytes, 106 or more, that stands in no queue: it is marked as rolled back."""
+    """Return a valid record of `size` bytes, 106 or more, that is in no queue: it is marked as rolled back."""
     ends_in_sum = size >= _FILLING_BYTES_MIN + CRC_BYTES
     block_bytes = CRC_BYTES if ends_in_sum else 0
     body = bytes(size - _FILLING_BYTES_MIN - block_bytes)

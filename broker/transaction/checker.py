@@ -1,9 +1,9 @@
-"""Checks: which undecided halves come into line, who fetches them, and when they are given up.
+"""Checks: which undecided halves are queued, which client fetches them, and when they are discarded.
 
 A half comes into its group's line once it is `timeout_ms` old, or as old as it asks for, by the broker's own clock: the
-producer's has no say. A producer that fetches it has it for `interval_ms`, and nobody else; that is one check. Nothing
-is written for it. After `checks_max` of them, or `age_seconds_max` of uptime, the half goes to the discard topic. What
-cannot be read is lost and holds up nobody.
+producer's has no say. A producer that fetches it has it for `interval_ms`, and no other client; that is one check.
+Nothing is written for it. After `checks_max` of them, or `age_seconds_max` of uptime, the half goes to the discard
+topic. What cannot be read is lost and blocks no other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from broker.transaction.settings import CheckSettings
 from broker.transaction.states import HalfState
 
 STEP_HALVES = 512
-"""Halves that one step brings into line or gives up, fewer while others have something to do (`step_size`)."""
+"""Halves that one step queues or discards, fewer while others have something to do (`step_size`)."""
 AGE_LOOK_SECONDS = 60.0
 RETRY_SECONDS = 10.0
 FOREIGN_MAX = 64
@@ -82,7 +82,7 @@ class TransactionChecker:
 
     Args:
         halves: Of the store.
-        ops: Takes what it gives up.
+        ops: Takes what it discards.
         settings: As the attribute.
         runtime: Its scheduler runs the steps.
     """
@@ -188,7 +188,7 @@ class TransactionChecker:
         return min(AGE_LOOK_SECONDS, self.settings.age_seconds_max / 100)
 
     def _next_at_cursor(self) -> int:
-        """Where the cursor stands once what is decided is passed, at most STEP_HALVES of it."""
+        """Where the cursor is once decided halves are passed, at most STEP_HALVES of it."""
         states, offset = self._halves.states, max(self._halves.checks.cursor, self._halves.states.position)
         end = min(states.end, offset + STEP_HALVES)
         while offset < end and not states.is_undecided(offset):
@@ -239,7 +239,7 @@ class TransactionChecker:
             if half is None:
                 continue
             if arrival is None:
-                # Stored before this opening: what is left of its time runs from there, as the wall clock tells.
+                # Stored before this opening: what is left of its time runs from there, by the wall clock.
                 arrival = now - max(0, halves.clock.wall_ms() - half.store_ms) / 1000
             due = arrival + (timeout if half.immunity_ms is None else half.immunity_ms / 1000)
             lease = checks.leases.pop(half.transaction_id, None)
@@ -272,7 +272,7 @@ class TransactionChecker:
     def _pass_aged(self, count_max: int) -> int:
         halves = self._halves
         now = halves.clock.monotonic()
-        # The sum that `_seconds_left` makes: a difference may be a hair shorter, and the next step be due for ever.
+        # The sum that `_seconds_left` makes: a difference may be a hair shorter, and the next step be due forever.
         if self._aged_at + self._age_look() > now:
             return 0
         self._aged_at = now

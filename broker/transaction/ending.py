@@ -2,12 +2,12 @@
 
 A decision is final and idempotent. A commit stores the message, then names the half in an op record of the same write;
 a rollback is the op record alone. Who decides is answered when the commit's record, or the op record, is durable. What
-was decided before is told from the halves' states, else from the op records behind the half.
+was decided before is known from the halves' states, else from the op records behind the half.
 
 Two decisions of one half may be under way at once: the producer's own and a check's answer, or an operator's. The
-first that comes here counts; it stands in `halves.deciding` until its record is durable, and the others wait there to
-be answered by what it was: ALREADY_SAME or ALREADY_OTHER. When the write fails all of them are told so, and the half is
-undecided as before.
+first that comes here counts; it is in `halves.deciding` until its record is durable, and the others wait there to
+be answered by what it was: ALREADY_SAME or ALREADY_OTHER. When the write fails all of them receive the error, and the
+half is undecided as before.
 
 A half may have several offsets in its life: each check, and each resumption of a discarded one, puts it again at the
 tail, and its handle names the first. `halves.moved` has the present one by transaction id. A decision that meets a
@@ -116,7 +116,7 @@ class TransactionEnder:
             handle = handle._replace(offset=moved)
             half = self._halves.read_or_lose(moved)
         if handle.offset in self._halves.moving:
-            # Its copy is on its way to the disk, and is there to be seen in the turn after it was told.
+            # Its copy is on its way to the disk, and is visible in the turn after its callback.
             self._halves.moving[handle.offset].append(partial(self._scheduler.call_soon, again))
         elif half is None:
             self._answer_in_steps(self._elsewhere(handle, decision), done)
@@ -176,7 +176,7 @@ class TransactionEnder:
             self._ops.add(offset, Fate.ROLLED_BACK, partial(self._decided, offset, half, state, done))
 
     def _join(self, offset: int, state: State, done: Told) -> None:
-        """Somebody decided this half in the same turn; tell once that is durable."""
+        """Answer a half that was decided in the same turn, once that is durable."""
         first, waiters = self._halves.deciding[offset]
 
         def told(error: StoreError | None) -> None:
@@ -365,13 +365,13 @@ class TransactionEnder:
 
 
 class _Who(NamedTuple):
-    """Who decides: of which group, None for an operator; which principal, None where nobody asks who sends."""
+    """Who decides: of which group, None for an operator; which principal, None without access rules."""
 
     group: str | None
     owner: str | None
 
     def must_not_know(self, group: str, owner: str) -> bool:
-        """Whether a half of this group and owner is to be unknown to it: another's, or nobody's of another group."""
+        """Whether a half is to be unknown to it: of another owner, or of another group without an owner."""
         if is_foreign(owner, self.owner):
             return True
         return self.owner is not None and not owner and self.group not in (None, group)

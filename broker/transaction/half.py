@@ -52,7 +52,7 @@ class Half(NamedTuple):
         topic: Where its message goes; "" when the record does not say.
         queue_id: Which queue there; -1 when the record does not say.
         group: Producer group.
-        owner: The principal that sent it; "" where nobody asked who sends.
+        owner: The principal that sent it; "" without access rules.
         transaction_id: Its id; the unique key where the record names none.
         times: Checks that the record counts.
         age_ms: How old it was when it was put again.

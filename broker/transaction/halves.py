@@ -21,17 +21,17 @@ from broker.transaction.states import HalfState, HalfStates
 
 
 class Halves:
-    """What is known of the halves; changed by whoever decides, checks or moves them.
+    """What is known of the halves; changed by decisions, checks and moves.
 
     Attributes:
         states: Two bits each.
         checks: Who is to be asked about which.
         ages: How old they are in uptime.
         pending: Undecided ones by topic and producer group, as far as `seen`.
-        owned: Undecided ones by the principal whose they are ("": nobody's), likewise.
+        owned: Undecided ones by the principal whose they are ("": without one), likewise.
         moved: By transaction id, where an undecided half is that was put again.
-        moving: Those whose copy is on its way to the disk, by offset; who is called when that is told.
-        deciding: Those whose decision is, by offset: which one; who is told besides when that is told.
+        moving: Those whose copy is on its way to the disk, by offset; the callback of that.
+        deciding: Those whose decision is, by offset: which one; further callbacks of that.
         discarding: Those whose discard is staged, by offset.
         resumed: Offsets in the discard queue that lie there no more.
         seen: The first half whose record was not looked at yet.
@@ -103,7 +103,7 @@ class Halves:
         return half_of(self.store.read(physical, size))
 
     def read_or_lose(self, offset: int) -> Half | None:
-        """Return an undecided half; one that cannot be read is lost: counted, said, and holds up nobody."""
+        """Return an undecided half; one that cannot be read is lost: counted, logged, and it blocks no other."""
         try:
             return self.read(offset)
         except (DamagedRecord, RecordGone) as error:

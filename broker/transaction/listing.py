@@ -17,7 +17,7 @@ from broker.transaction.states import HalfState
 from broker.views import TransactionView
 
 SCAN_MAX = 2_000
-"""Records read for one page; it is cut there, and says where to go on."""
+"""Records read for one page; it is cut there, and says where to continue."""
 _CHUNK_RECORDS = 32
 _CHUNK_OFFSETS = 8_192
 
@@ -31,7 +31,7 @@ _STATES = {
 
 
 class Page(NamedTuple):
-    """Some of a list, the oldest first; `cursor` is where to go on, None at the end."""
+    """Some of a list, the oldest first; `cursor` is where to continue, None at the end."""
 
     found: list[TransactionView]
     cursor: int | None
@@ -72,7 +72,7 @@ def _page(
     names: tuple[str | None, str | None],
     count_max: int,
 ) -> Generator[None, None, Page]:
-    """Read the halves that `among` tells of in [start, end) of the queue."""
+    """Read the halves that `among` names in [start, end) of the queue."""
     found: list[TransactionView] = []
     read = 0
     for start in range(*places, _CHUNK_OFFSETS):

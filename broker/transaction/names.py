@@ -10,7 +10,7 @@ HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 GROUP = "CID_RMQ_SYS_TRANS"
-"""Whose offsets in `consumerOffset.json` tell how far half and op queue are."""
+"""Its offsets in `consumerOffset.json` show how far half and op queue are."""
 
 HALF_NAME, OP_NAME, DISCARD_NAME = HALF_TOPIC.encode(), OP_TOPIC.encode(), DISCARD_TOPIC.encode()
 

@@ -170,7 +170,7 @@ class OpWriter:
             self._store.flush()
 
     def write(self) -> None:
-        """Append what is named; the caller flushes. Never raises: who waits is told, what is owed is tried again."""
+        """Append what is named; the caller flushes. Never raises: the callbacks get the error."""
         if not self._members or self._store.closed:
             return
         members, self._members = self._members, {}

@@ -1,4 +1,4 @@
-"""Answers to whoever decides a transaction."""
+"""Answers to the client that decides a transaction."""
 
 from __future__ import annotations
 

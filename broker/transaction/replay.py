@@ -126,7 +126,7 @@ class TransactionReplay:
         if halves.states.undecided or self._unsaid or (discards is not None and discards.max_offset):
             log.info("transactions_reading_log", start=max(start, store.min_offset), end=store.end, whole_log=whole_log)
             yield from decided(start, self._decided)
-        # RocketMQ went on from there, or the file is the newer of the two. What the log says of them comes first.
+        # RocketMQ continued from there, or the file is the newer of the two. What the log says of them comes first.
         halves.states.begin_at(self._files.half_offset)
         yield from resolve_copied(halves, known_end, self._ops.owed)
         halves.seen = halves.checks.cursor = halves.states.position

@@ -1,4 +1,4 @@
-"""When undecided halves are checked and given up, by RocketMQ's names and defaults; what transactions are handed."""
+"""When undecided halves are checked and discarded, by RocketMQ's names and defaults; what transactions are handed."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class HalfStates:
 
     @classmethod
     def restored(cls, saved: dict[str, object], end: int) -> HalfStates:
-        """Make what `saved` told of the halves below `end`.
+        """Restore the states that `saved` returned of the halves below `end`.
 
         Raises:
             ValueError, KeyError, TypeError, zlib.error: It is something else.

@@ -7,7 +7,7 @@ Guarantees:
   without the files that only save reading it, what was decided is decided, and everything else is undecided and will be
   checked.
 - A half that cannot be read, or whose producers are gone, delays no other. None ends by itself but after its checks or
-  its age in uptime, and then it lies in the discard topic.
+  its age in uptime, and then it is in the discard topic.
 - A check writes nothing to the log. What is undecided costs two bits of memory, and 8 bytes once its check is due.
 """
 

@@ -14,7 +14,7 @@ _LIVE = Reload.LIVE
 
 PRINCIPAL_CHARS_MAX = 128
 ANONYMOUS = "anonymous"
-"""Whoever is nobody else. No pattern matches it; a rule has to name it."""
+"""A client without an identity. No pattern matches it; a rule has to name it."""
 
 _PRINCIPAL = re.compile(r"[A-Za-z0-9_.@:/+=-]{1,128}\Z")
 _PRINCIPAL_PATTERN = re.compile(r"[A-Za-z0-9_.@:/+=*-]{1,128}\Z")
@@ -22,11 +22,11 @@ _RESOURCE_PATTERN = re.compile(r"[!-~]{1,300}\Z")
 _PREFIX = re.compile(r"[A-Za-z0-9_.@:/+=-]{0,64}\Z")
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
-"""Asymmetric ones alone: with the others whoever can check a token can make one."""
+"""Asymmetric ones alone: with the others any party that checks tokens could make them."""
 
 
 def is_principal(name: str) -> bool:
-    """Whether a principal may have this name; `anonymous` is nobody's."""
+    """Whether a principal may have this name; `anonymous` is reserved."""
     return bool(_PRINCIPAL.match(name)) and name != ANONYMOUS
 
 

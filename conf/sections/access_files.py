@@ -1,6 +1,6 @@
 """The files that a section `access` names: tokens and public keys. Read at the start and again when they change.
 
-What stands in them is checked as if a stranger had written it.
+What is in them is checked as if a stranger had written it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 _MS_MAX = 1 << 53
 
 FileState = tuple[int, int, int] | None
-"""What tells one state of a file from another: inode, size and time of change; None of one that is not there."""
+"""Identity of a file's state: inode, size and time of change; None when the file is missing."""
 Signature = tuple[FileState, ...]
 """States of the files."""
 
@@ -84,7 +84,7 @@ def read(config: AccessConfig) -> AccessFiles:
 
 
 def signature(config: AccessConfig) -> Signature:
-    """Return what tells whether a file has changed."""
+    """Return the identity of a file's state."""
     files = ([] if config.tokens is None else [config.tokens]) + [key.file for key in config.jwt]
     return tuple(state_of(file) for file in files)
 

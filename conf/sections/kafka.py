@@ -1,6 +1,6 @@
 """The section `kafka`: clusters in whose topics messages stand instead of in the node's own store.
 
-What librdkafka can be told is passed on as it is written (docs/kafka.md), but for what the promises of pyddmq rest on:
+Settings of librdkafka are passed on as they are written (docs/kafka.md), but for what the promises of pyddmq rest on:
 those keys are refused, each with what takes its place. Secrets are places, never text (D60).
 """
 
@@ -111,7 +111,7 @@ def _check_topic(name: str) -> str:
 
 
 def _read_value(value: Any) -> Any:
-    """Turn a mapping into the secret that it names; what is no value at all is told."""
+    """Turn a mapping into the secret that it names; a missing value is reported."""
     if isinstance(value, dict):
         try:
             return Secret.model_validate(value)

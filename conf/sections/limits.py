@@ -121,5 +121,5 @@ class LimitsConfig(Model):
 
     @property
     def limits_any(self) -> bool:
-        """Whether anybody is limited."""
+        """Whether there is any limit."""
         return self.share is not None or bool(self.principals or self.addresses)

@@ -1,6 +1,6 @@
 """The section `tls`: encrypted ports beside the plain ones, and the files that they show and check certificates by.
 
-What stands under `tls` holds for all of its ports, what stands under one of them for that one. The files are read at
+Keys under `tls` hold for all of its ports, keys under a port for that port. The files are read at
 the start and again with every reload: which they are takes a restart, what is in them does not.
 """
 
@@ -126,7 +126,7 @@ class TlsConfig(Model):
         )
 
     def place(self, name: str, field: str) -> tuple[str, ...]:
-        """Return where a file of a port stands in the section: with the port, or above."""
+        """Return where a file of a port is in the section: with the port, or above."""
         own = getattr(self.listeners()[name], field) is not None
         key = str(type(self).model_fields[field].alias)
         return (name, key) if own else (key,)

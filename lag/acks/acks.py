@@ -1,7 +1,7 @@
 """Batches of ended messages as payloads of blocks, column by column, and back. No I/O.
 
 Messages of one queue end in nearly the order in which they came, at nearly the same time, so each column is differences
-from the row before it, and its varints stand together. A batch is of one topic and queue and stands for itself.
+from the row before it, and its varints are together. A batch is of one topic and queue and can be read alone.
 
 Layout: kind (varint), topic (text), queue (varint), count (varint), then the columns, each its length in bytes and its
 values: offsets (signed differences), store times (signed differences), first hand-outs (signed, after the store time, +
@@ -32,11 +32,11 @@ class Outcome(IntEnum):
     SKIPPED = 3
     """An operator, or an expiry by the group's own rules, ended it."""
     SENT_BACK = 4
-    """It waits in the group's retry topic, and goes on there under another offset."""
+    """It waits in the group's retry topic, and continues there under another offset."""
     LOST = 5
     """Retention took it."""
     REFUSED = 6
-    """Its tags, or the stress flag, rule it out for the group: nobody got it."""
+    """Its tags, or the stress flag, rule it out for the group: it was not delivered."""
 
 
 class AckBatch(NamedTuple):

@@ -1,7 +1,7 @@
 """AckLog: the files of one group's ack log, written, bounded and read.
 
 What it guarantees, and which faults it survives: as the lag journal (`lag.journal.writer`). A batch is one block in one
-write; a kill leaves whole ones; a start goes on in a new file; a batch that cannot be written is dropped and counted,
+write; a kill leaves whole ones; a start continues in a new file; a batch that cannot be written is dropped and counted,
 and nothing else suffers. Files are numbered, and the oldest goes when there are more bytes than allowed.
 """
 
@@ -95,12 +95,12 @@ class AckLog:
             self.dropped += len(batch.offsets)
 
     def _end_file(self, file: DiskFile) -> None:
-        """End a full file; its sync is nobody's wait where that can be."""
+        """End a full file; where possible no caller waits for its sync."""
         if self._syncs is None:
             self.close()
             return
         self._file = None
-        # It may be closed at once; what a failed sync loses is told by who reads it.
+        # It may be closed at once; readers report what a failed sync loses.
         self._syncs.begin(file, lambda error: None)
         file.close()
 

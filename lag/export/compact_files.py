@@ -1,4 +1,4 @@
-"""Making few files of the many that exports wrote, for all days of a place that are over."""
+"""Making few files of the many that exports wrote, for all past days of a place."""
 
 from __future__ import annotations
 

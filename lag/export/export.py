@@ -134,7 +134,7 @@ class _SnapshotRun:
 def compact(place: ExportPlace, date: str) -> int:
     """Make one file of those of a day that follow each other, for each node's start; return how many were made.
 
-    Those that it contains stay for whoever reads them now; the next `compact` deletes them. Run it for days that are
+    Those that it contains stay for present readers; the next `compact` deletes them. Run it for days that are
     over.
 
     Raises:

@@ -2,7 +2,7 @@
 
 `queues/date=2026-11-23/node-1.00c0ffee00c0ffee.000000000000-000000000359.parquet` holds the snapshots 0 to 359 of one
 start of node-1, as far as they are of that day (UTC). Files are written once and never changed. A file whose range
-contains another's holds all that the other does; so files are made larger by writing a larger one, and whoever reads
+contains another's holds all that the other does; so files are made larger by writing a larger one, and a reader
 skips what is contained. There is no list of files and no rename that a kill could come between, and object stores need
 neither.
 """

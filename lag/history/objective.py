@@ -2,7 +2,7 @@
 
 Of the time between two samples counts what the first of them says, as in reports; of a minute or an
 hour that is kept as a summary, its worst sample. Time without samples, and time of which samples cannot say it, is
-unknown: it is in no share and stands beside it, as `coverage`.
+unknown: it is in no share and is given beside it, as `coverage`.
 
 A message counts where it ended: in time if it was finished while the objective was kept, missed if it was finished
 later or was lost to retention. A message that still waits at the end counts as missed if the objective is not kept
@@ -151,7 +151,7 @@ class Objectives:
                 of_row = queue.state if block.tier is Tier.RAW else state
                 self._count(queue, found, of_row, known=linked and not _is_reset(resets, key))
             if first_ms < time_ms:
-                # A summary stands for the time from its first sample to its last, less what was not recorded in it.
+                # A summary covers the time from its first sample to its last, less what was not recorded in it.
                 queue.kept.pass_ms(time_ms - first_ms - _missing_ms(block.missing, first_ms, time_ms), state)
             queue.time_ms, queue.state, queue.last = time_ms, state, found
             queue.expired = queue.expired if found.expired is None else found.expired

@@ -14,7 +14,7 @@ from lag.journal.scan import Block
 ROWS_MAX: Final = 1_000_000
 """Rows that a running node reads for one question: some seconds, in steps."""
 RAW_MS: Final = 7_200_000
-"""Up to so long a span every sample is looked at; minutes are made of hours that are over, so that of a longer one as
+"""Up to so long a span every sample is looked at; minutes are made of past hours, so that of a longer one as
 much is raw."""
 MINUTES_MS: Final = 3 * 86_400_000
 """Up to so long a span it is looked at by the minute, and above by the hour."""

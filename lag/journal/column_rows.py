@@ -84,7 +84,7 @@ class PieceDecoder:
             raise ValueError("values run over the section's end") from error
 
     def _taken(self, steps: Taker, data: bytes, at: int, time_ms: int) -> list[Piece]:
-        """Take all steps; `at` is the byte at which the next value stands."""
+        """Take all steps; `at` is the byte of the next value."""
         found: list[Piece] = []
         first = place = 0
         times, masks = self._times, self._masks
@@ -148,7 +148,7 @@ class PieceDecoder:
         found.append(self._given)
 
     def _name(self, data: bytes, at: int) -> int:
-        """Take the name of a new queue; returns where the next value stands."""
+        """Take the name of a new queue; returns where the next value is."""
         parts: list[Any] = []
         for _ in range(2):
             coded, at = _varint(data, at)
@@ -171,7 +171,7 @@ class PieceDecoder:
         return plan
 
     def _change(self, plan: _Plan, queue: int, data: bytes, at: int, passed: int) -> int:
-        """Change the values of a row; returns where the next value stands. Numbers are taken here, for speed."""
+        """Change the values of a row; returns where the next value is. Numbers are taken here, for speed."""
         for column, code in plan:
             value = data[at]
             at += 1
@@ -199,7 +199,7 @@ class PieceDecoder:
         return at
 
     def _text(self, coded: int, data: bytes, at: int) -> tuple[str | None, int]:
-        """Return the text that a number stands for, and where the next value stands."""
+        """Return the text of a number, and where the next value is."""
         if coded == 0:
             return None, at
         if coded > 1:
@@ -219,7 +219,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _longer(value: int, data: bytes, at: int) -> tuple[int, int]:
-    """Return the number whose first byte is `value`, the rest at `at`, and where the next one stands."""
+    """Return the number whose first byte is `value`, the rest at `at`, and where the next one is."""
     value &= 0x7F
     for shift in range(7, _SHIFT_END, 7):
         byte = data[at]

@@ -1,6 +1,6 @@
 """Which values a row of the journal has, in which order, and how each is written.
 
-The order is that of the bits of a row's mask, so what changes most often stands first, where masks are short. It is
+The order is that of the bits of a row's mask, so what changes most often comes first, where masks are short. It is
 part of the format: a value that comes later is entered at the end, and files without it have its default.
 """
 
@@ -74,13 +74,13 @@ def columns_of(record: type, names: tuple[str, ...], *, under: str = "") -> tupl
     Args:
         record: A dataclass.
         names: Its fields; each has a default.
-        under: The attribute, with its dot, under which the record stands in the object that rows are made of.
+        under: The attribute, with its dot, under which the record is in the object that rows are made of.
     """
     by_name = {field.name: field for field in fields(record)}
     found = []
     for name in names:
         kind = _KINDS[str(by_name[name].type)]
-        # An age or a lateness is no moment: it does not go on with the clock.
+        # An age or a lateness is no moment: it does not continue with the clock.
         if kind is ColumnKind.NUMBER_OR_NULL and name.endswith("_ms") and not name.startswith(("age_", "late_")):
             kind = ColumnKind.MOMENT
         found.append(Column(under + name, kind, by_name[name].default))

@@ -109,7 +109,7 @@ class JournalQuery:
         return self.until_ms is not None and time_ms >= self.until_ms
 
     def takes_name(self, group: str, topic: str) -> bool:
-        """Whether rows or events of this name are asked for; "" of an event stands for all."""
+        """Whether rows or events of this name are asked for; "" of an event means all."""
         return (self.groups is None or not group or group in self.groups) and (
             self.topics is None or not topic or topic in self.topics
         )
@@ -154,7 +154,7 @@ class JournalReader:
                 else:
                     yield SummaryRow(known, queue_summary(time_ms, row), epoch, sequence, tier)
             for key, time_ms, row in block.scheduled:
-                # What waits is of no group; it is told to who asks for its topic, or for everything of the node.
+                # What waits is of no group; it is returned for its topic, or for the whole node.
                 if not wanted.takes_moment(time_ms) or not wanted.takes_name("", key[1]):
                     continue
                 if tier is Tier.RAW:

@@ -230,7 +230,7 @@ class RowDecoder:
             if kind == SAME and not rest:
                 break
             count = 1 if kind == CHANGED else rest
-            # 0 rows would loop for ever, and the count comes from a file.
+            # 0 rows would loop forever, and the count comes from a file.
             if place + count > len(queues) or not rest:
                 raise ValueError(f"{count} rows from queue {place} on, of {len(queues)} that are named")
             for at in range(place, place + count):

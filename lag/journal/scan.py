@@ -130,7 +130,7 @@ def scan(
 def scan_part(disk: Disk, path: str, begin: int, end: int, *, by_columns: bool) -> Iterator[tuple[int, Block]]:
     """Yield the blocks of a raw file that begin in [begin, end), each with the byte at which it begins.
 
-    What stands before them is read, too: rows are differences from those before. A file that cannot be read gives none.
+    Rows before them are read, too: rows are differences from those before. A file that cannot be read gives none.
     `by_columns` is as in `scan`.
     """
     file = BlockReader(disk, path)

@@ -103,7 +103,7 @@ class JournalWindow:
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 SPAN_MS: Final = {Tier.MINUTE: HOUR_MS, Tier.HOUR: DAY_MS}
-"""A file of a tier is made of the files that begin in the same hour, or day (UTC), when that is over."""
+"""A file of a tier is made of the files that begin in the same hour, or day (UTC), when that has passed."""
 FILES_MAX: Final = 2000
 """Files of one tier: a node that starts again and again must not fill the folder."""
 STEP_SECONDS: Final = 0.001
@@ -113,7 +113,7 @@ Steps = Generator[Single | None, None, None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierLimits:
-    """How long and how much is kept; what is over either goes, the oldest first.
+    """How long and how much is kept; what exceeds either is deleted, the oldest first.
 
     Attributes:
         keep_ms: By tier, how long.
@@ -202,7 +202,7 @@ class Tiers:
         return found
 
     def _groups(self, tier: Tier, now_ms: int, current: str | None) -> Generator[None, None, list[list[JournalFile]]]:
-        """Return the files of which one of this tier is to be made, each, in order; their time is over."""
+        """Return the files of which one of this tier is to be made, each, in order; their time has passed."""
         made = self._files(tier, None)
         groups: list[list[JournalFile]] = []
         span: tuple[str, str, int] | None = None
@@ -366,7 +366,7 @@ class TierWork:
         return self._steps is not None
 
     def abandon(self) -> None:
-        """Give the round up, as a stop would; the next one begins anew. A sync under way is left to end."""
+        """Give the round up, as a stop would; the next one begins again. A sync under way is left to end."""
         steps, self._steps = self._steps, None
         if steps is not None:
             steps.close()

@@ -3,8 +3,8 @@
 What it guarantees, and which faults it survives:
 
 - A snapshot is one block, written in one call: a kill leaves all of it or a tail that readers pass over. A file is
-  never gone on with after a start, so nothing is ever written behind a torn tail.
-- Whatever the disk does, the node goes on: a snapshot that cannot be written is dropped and counted, its sequence is
+  never continued after a start, so nothing is ever written behind a torn tail.
+- Whatever the disk does, the node continues: a snapshot that cannot be written is dropped and counted, its sequence is
   missing in the file, and the next one begins a new file, which needs none before it. Below `free_bytes_min` nothing is
   written at all: the last space is the store's.
 - A file is synced when it ends, beside the loop where `syncs` are handed in. What a power loss takes is the tail that
@@ -247,7 +247,7 @@ class JournalWriter:
         try:
             file.truncate(self._position)
         except OSError:
-            # Readers name its tail, and go on with the next file.
+            # Readers name its tail, and continue with the next file.
             pass
         finally:
             file.close()

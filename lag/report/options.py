@@ -1,4 +1,4 @@
-"""What a report is made of and over: its input, window and options, whichever engine makes it."""
+"""What a report is made of and over: its input, window and options, for both engines."""
 
 from __future__ import annotations
 

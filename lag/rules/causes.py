@@ -1,7 +1,7 @@
 """Why a queue is in trouble: one cause with its evidence and one advice, or none where none fits.
 
 A cause is looked for where the status is none of OK, CATCHING_UP, UNKNOWN and INCOMPLETE. The first that fits is taken;
-what one must do something about stands before what only describes the traffic.
+causes that need action come before those that only describe the traffic.
 """
 
 from __future__ import annotations

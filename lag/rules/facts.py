@@ -1,7 +1,7 @@
 """What a window of samples says, as single values: all that the rules look at besides limits and each other.
 
 The window ends with the newest sample and reaches back `window_ms`. It is made of samples that could be read, and
-begins after the last fall of `end`: what lay in a queue before it was made anew is gone.
+begins after the last fall of `end`: what lay in a queue before it was made again is gone.
 
 A *trailing run* is the longest stretch up to the window's newest sample in which something held all the time.
 """
@@ -65,7 +65,7 @@ class WindowRow(NamedTuple):
         start: First kept offset; null: the queue could not be read.
         end: The offset of the next message.
         committed: The committed offset; null: the group never committed.
-        position: Where the group goes on; at the first kept message where it never committed.
+        position: Where the group continues; at the first kept message where it never committed.
         unfinished: Messages that are left, of a sample with a committed offset.
         done: What the group itself finished, from any beginning: its position without what others took past it. A
             loss and a skip move the committed offset, and are no consumption.
@@ -221,7 +221,7 @@ def _add_committed(facts: dict[str, Value], known: Any, reset_ms: int | None, li
     facts["committed_before"] = known.committed[since - 1] if since else None
     times, committed, bases = known.time_ms[since:], known.committed[since:], known.base[since:]
     facts["peak_committed"] = max(committed, default=None)
-    # A topic that is emptied or made anew moves the committed offset to where it begins.
+    # A topic that is emptied or made again moves the committed offset to where it begins.
     begin = 0
     if any(map(gt, committed, committed[1:])) or any(map(lt, bases, bases[1:])):
         begin = len(committed) - 1

@@ -12,7 +12,7 @@ their names, and at quantities that stand above its own.
 
 **Rates** are those of the last half minute (`recent_ms`). **Trends** are medians of slopes over pairs of samples that
 are half the window apart (Theil's incomplete method): a single odd sample moves them little, and traffic that comes in
-bursts is seen over several of them; verdicts use these. After an offset fell (a rewind, a reset, a topic made anew)
+bursts is seen over several of them; verdicts use these. After an offset fell (a rewind, a reset, a topic made again)
 only the samples since count. What expired, was skipped or was reset over is not consumed.
 """
 
@@ -67,7 +67,7 @@ def _age(moment: RuleExpression) -> RuleExpression:
 
 
 _position = highest(fact("committed"), fact("start"))
-"""Where the group goes on: what retention took is no lag, but a loss."""
+"""Where the group continues: what retention took is no lag, but a loss."""
 _method = fact("time_lag_method")
 _caught_up = fact("lag").equals(0)
 _enclosed = fact("below_ms").is_known() & fact("above_ms").is_known()

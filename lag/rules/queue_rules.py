@@ -47,7 +47,7 @@ def judge(
     """Judge one queue without its topic's others: it is never hot, and has no skew.
 
     Args:
-        samples: Its samples, oldest first; one before the window tells what was lost since.
+        samples: Its samples, oldest first; one before the window shows what was lost since.
         now_ms: The moment that is judged, in Unix ms.
         limits: Thresholds.
         reset_ms: When an operator last reset the group's offset on this queue (`EventKind.RESET`); null: never.
@@ -113,7 +113,7 @@ def figures_of(
 
 
 def _judged(facts: dict[str, Value]) -> QueueVerdict:
-    """Return the verdict on facts with all that stands beside them."""
+    """Return the verdict on facts with all that is beside them."""
     quantities.add_topic_quantities(facts)
     status = facts["status"] = str(statuses.COMPILED(facts))
     cause = causes.COMPILED(facts)

@@ -1,6 +1,6 @@
-"""The queues of a topic beside each other: means and deviations that skew and hot queues are told by.
+"""The queues of a topic beside each other: means and deviations by which skew and hot queues are found.
 
-A queue is compared with the *others*: among few queues one alone lifts mean and deviation so far that it never stands
+A queue is compared with the *others*: among few queues one alone lifts mean and deviation so far that it never is
 two deviations above them (of n queues none is more than the root of n - 1 above).
 """
 
@@ -21,7 +21,7 @@ ALONE: Final[Mapping[str, Value]] = {
     "others_rate_mean": None,
     "others_rate_deviation": None,
 }
-"""What is known of the others where nobody looks at them."""
+"""The figures of the others where none was computed."""
 
 
 def beside(queues: Mapping[int, Facts]) -> dict[int, dict[str, Value]]:

@@ -1,6 +1,6 @@
 """What waits in a node for its own time: timers, delay levels and half messages, as quantities with a status.
 
-Shape: a *waiting row* (`lag.samples.ScheduledSample`) stands beside the rows of queues, in a round, in the journal and
+Shape: a *waiting row* (`lag.samples.ScheduledSample`) is kept beside the rows of queues, in a round, in the journal and
 in exports (`scheduled`). It is of the node and of no group or queue: its name is kind, topic and level. It is judged by
 itself, without a window, so that a live node and a report over old rows come to the same verdict.
 

@@ -21,7 +21,7 @@ QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Of a JVM with little to do: code is compiled once and quickly, and garbage collected in one thread."""
 
 LONG_JVM: Final = "-XX:+UseParallelGC"
-"""Of one with much to do, whose pauses nobody waits for."""
+"""Of a large job, whose pauses delay no user."""
 
 FIELDS_MAX: Final = 48
 """Steps of a plan over wider rows are compiled each by itself, into methods that a JVM compiles as well. Together they

@@ -4,7 +4,7 @@ A change is posted until a status from 200 to 299 comes back, with `Idempotency-
 can recognize a repeat. Gaps between tries grow from a second to five minutes. Changes are posted in order, one at a
 time. One that the receiver refuses is dropped, so that it does not block the next: a status from 300 to 499, but 408,
 425 and 429, or `ANSWERS_MAX` answers of another kind. A receiver that does not answer concerns all changes, and is
-tried for ever.
+tried forever.
 """
 
 from __future__ import annotations

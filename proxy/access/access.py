@@ -56,7 +56,7 @@ class Files(Protocol):
         ...
 
     def signature(self, config: AccessConfig) -> Signature:
-        """Return what tells whether a file has changed."""
+        """Return the identity of a file's state."""
         ...
 
 
@@ -244,7 +244,7 @@ class Access:
         owner = owners.of(key[:NAME_BYTES])
         if owner is not None:
             return owner == principal
-        # What is not a number is refused as such, and is nobody's.
+        # What is not a number is refused as such, and belongs to no principal.
         return parse_key(key) is None or owners.claim(key[:NAME_BYTES], principal)
 
     def sync(self) -> None:

@@ -1,8 +1,8 @@
 """Who changed what through the admin port, who was denied what: two trails in the data directory (docs/operations.md).
 
 A change is written down before it is begun, and durable then; where that cannot be, it is not made. Its outcome is a
-second line, for which nobody waits: should the disk have filled in between, the log has it. Denials are summed up, one
-line a minute for each kind, in a trail of their own, so that whoever is denied a million times pushes no change out.
+second line, which no request waits for: should the disk have filled in between, the log has it. Denials are summed up,
+one line a minute for each kind, in a trail of their own, so that a million denials push no change out.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Audit:
                 self._runtime.limited_log.note("audit_unreadable", error=str(error))
 
     async def begin(self, what: str, who: Who, asked: str) -> int:
-        """Write down what somebody is about to change, and wait until that is durable.
+        """Write down what a principal is about to change, and wait until that is durable.
 
         Args:
             what: Which change.
@@ -108,13 +108,13 @@ class Audit:
         return entry.number
 
     def ended(self, what: str, outcome: str, who: Who, *, of: int = 0, why: str = "") -> None:
-        """Write down how a change ended, or that somebody signed in or out; `of`: the line that began it."""
+        """Write down how a change ended, or a sign-in or sign-out; `of`: the line that began it."""
         trail = self._changes
         if trail is not None:
             self._add(trail, "changes", self._entry(trail, what, outcome, who, of=of, why=why))
 
     def denied(self, what: str, who: Who, *, resource: str, reason: str, count: int = 1) -> None:
-        """Count a denial; it is written at once, or with others of its kind and principal when their minute is over.
+        """Count a denial; it is written at once, or with others of its kind and principal when their minute has passed.
 
         Args:
             what: The request, one of few: its method and its route.
@@ -137,7 +137,7 @@ class Audit:
                 trail.begin_sync()
 
     def close(self) -> None:
-        """Write what gathered, and let go of the files."""
+        """Write what gathered, and close the files."""
         self._gathered.flush(everything=True)
         for trail in (self._changes, self._denials):
             if trail is not None:
@@ -148,7 +148,7 @@ class Audit:
     def recent(self, limit: int) -> tuple[list[AuditEntry], int]:
         """Return the last entries of both trails, the newest first, and how many there are in memory."""
         trails = [trail.recent for trail in (self._changes, self._denials) if trail is not None]
-        # Both in the order of their numbers; where the clock went back, an entry stands a little off.
+        # Both in the order of their numbers; where the clock went back, an entry is a little off.
         found = merge(*map(reversed, trails), key=lambda each: -each.at_ms)
         return list(islice(found, limit)), sum(map(len, trails))
 

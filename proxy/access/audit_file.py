@@ -1,9 +1,9 @@
 """One audit trail: a file of JSON lines that only grows, and is put aside when it is large.
 
 `changes.jsonl` is the present file, `changes.1.jsonl` the one before, and so on; beyond as many as are kept the oldest
-goes. A line is written whole before anybody goes on, and what must hold is synced before it counts. A line that a kill
-or a full disk tore is ended at the next start, and is no entry; so is whatever else somebody put there. After a sync
-that failed nothing of the file is believed to be on the disk, and a new one is begun.
+goes. A line is written whole before the change begins, and what must hold is synced before it counts. A line that a
+kill or a full disk tore is ended at the next start, and is no entry; so is anything else put there. After a
+sync that failed nothing of the file is believed to be on the disk, and a new one is begun.
 
 Only who has the lock of the store writes here. Files are their owner's alone, as all of the store's are.
 """
@@ -81,7 +81,7 @@ class Trail:
                 lines = file.read(begin, size - begin).split(b"\n")
             finally:
                 file.close()
-            # What stands before the first end of a line may be the end of a longer one.
+            # The text before the first end of a line may be the end of a longer one.
             self.recent += [each for each in map(_entry, lines[1 if begin else 0 :]) if each is not None]
         self.number = max([each.number for each in self.recent], default=0)
 
@@ -124,7 +124,7 @@ class Trail:
             raise error
 
     def begin_sync(self) -> None:
-        """Make what was added durable, without anybody waiting for it."""
+        """Make what was added durable, beside the loop."""
         if not self._unsynced or self._file is None:
             return
         self._unsynced = False
@@ -171,7 +171,7 @@ class Trail:
         try:
             end = file.size()
             if end and file.read(end - 1, 1) != b"\n":
-                # A line that was torn; nobody went on by it.
+                # A line that was torn; no change began by it.
                 file.write(end, [b"\n"])
                 end += 1
             if is_new:

@@ -1,8 +1,8 @@
-"""JSON Web Tokens: who signed them is told by keys from files, by which algorithm stands beside the key.
+"""JSON Web Tokens: keys from files verify them, each with its algorithm beside it.
 
 PyJWT (extra `server`, imported where a key is configured) checks signatures and claims; the clock is handed in, so
-moments are compared here. Whatever is wrong is one denial: a token that says which part of it was wrong helps whoever
-makes them up.
+moments are compared here. Whatever is wrong is one denial: an answer that names the wrong part would help
+forgers.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 One line per name in a file of the store that is only added to, `sum name principal`; it is written before the send is
 answered, so that a kill forgets nothing, and synced within a second: a power loss may forget names that were new then.
 A line that does not fit its sum is passed over and counted. The file is rewritten when most of it is about names
-that nobody knows any more.
+that no part of the node knows any more.
 
 There are as many names as the window of deduplication knows (`deduplicationProducers`), and a few more: above that
-those go that it has forgotten, and so may be anybody's.
+those go that it has forgotten, and so may be claimed again.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class Owners:
         self._read(metrics)
 
     def of(self, name: bytes) -> str | None:
-        """Return whose a name is; None for nobody's."""
+        """Return the principal of a name; None without one."""
         return self._owners.get(name)
 
     def claim(self, name: bytes, principal: str) -> bool:
-        """Whether a name is a principal's; one that is nobody's is from now on.
+        """Whether a name is a principal's; one without an owner is from now on.
 
         Raises:
-            OSError: It cannot be kept that it is; it is nobody's.
+            OSError: The ownership cannot be written; the name stays without an owner.
         """
         owner = self._owners.get(name)
         if owner is not None:
@@ -95,7 +95,7 @@ class Owners:
             self._file = None
 
     def _forget(self) -> None:
-        """Forget whose the names are that nobody knows; where all are known, the eldest."""
+        """Forget the owners of names that are unknown elsewhere; where all are known, the eldest."""
         kept = {name: owner for name, owner in self._owners.items() if self._is_known(name)}
         while len(kept) >= self._names_max:
             del kept[next(iter(kept))]
@@ -114,7 +114,7 @@ class Owners:
                 continue
             self._owners.setdefault(parts[2], owner)
         if torn or len(lines) != len(self._owners):
-            # A line that was torn by a stop: nobody was answered that it holds.
+            # A line that was torn by a stop: no client was answered that it holds.
             self._write_anew()
         else:
             self._file = self._disk.open(self._path)

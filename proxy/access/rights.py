@@ -31,7 +31,7 @@ class Rights:
     def __init__(
         self, principal: str, rules: Rules | None, *, way: str, expires_ms: int | None = None, proof: str = ""
     ) -> None:
-        """Set up; without `rules` nothing is allowed: whoever failed to sign in."""
+        """Set up; without `rules` nothing is allowed: a client that failed to sign in."""
         self.principal = principal
         self.way = way
         self.expires_ms = expires_ms
@@ -63,7 +63,7 @@ class Rights:
         return known
 
     def may_produce(self, topic: bytes) -> bool:
-        """Whether it may send to a topic; one that is not UTF-8 is nobody's."""
+        """Whether it may send to a topic; one that is not UTF-8 is never allowed."""
         if topic in self.produces:
             return True
         topic = topic[: STORED_BYTES_MAX + 1]  # No topic has a name as long, and nothing of that length is kept here.

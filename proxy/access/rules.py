@@ -84,7 +84,7 @@ class Rules:
         Args:
             principal: A name, or `anonymous`.
             action: What it wants to do.
-            resource: A topic, group or producer group, whichever the action is about; `node` of ADMINISTER.
+            resource: The topic, group or producer group that the action is about; `node` of ADMINISTER.
         """
         name = _of_group(action, resource)
         mine: list[int] = []
@@ -132,7 +132,7 @@ def _resources(rule: AccessRule) -> dict[Permission, Patterns]:
 
 
 def _compiled(text: str) -> re.Pattern[str]:
-    # Each star takes as little as it can, and what stands behind it is not looked for again once it is found: that
+    # Each star takes as little as it can, and what follows it is not looked for again once it is found: that
     # never misses a match, and no name takes longer than its length times that of the pattern.
     first, *between, last = re.split(r"\*+", text)
     middle = "".join(f"(?>.*?{re.escape(part)})" for part in between)

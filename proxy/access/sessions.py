@@ -1,8 +1,8 @@
 """Sessions of the admin port: what a browser holds in place of a token, for a while.
 
 A session is 256 random bits in a cookie, kept here as their SHA-256 and in memory alone: a restart ends all. It is of
-the token that began it, and ends with that: when it expires, is revoked, or its key goes. It also ends when nobody has
-used it for `IDLE_SECONDS`, after `SECONDS_MAX` in any case, and when its owner signs out. There are at most
+the token that began it, and ends with that: when it expires, is revoked, or its key goes. It also ends when it has not
+been used for `IDLE_SECONDS`, after `SECONDS_MAX` in any case, and when its owner signs out. There are at most
 `SESSIONS_MAX`, and `PRINCIPAL_MAX` of one principal: beyond that the one that was idle longest ends.
 """
 
@@ -38,8 +38,8 @@ class Sessions:
 
     Args:
         access: Says what tokens prove.
-        clock: Its clock that goes on while the machine sleeps measures them.
-        random_bytes: Returns so many random bytes that nobody can guess.
+        clock: Its clock that continues while the machine sleeps measures them.
+        random_bytes: Returns N random bytes that cannot be guessed.
         metrics: Counts them.
     """
 
@@ -49,7 +49,7 @@ class Sessions:
         self._random_bytes = random_bytes
         self._shown = metrics.counter(OPEN)
         self._sessions: dict[bytes, _Session] = {}
-        """By the SHA-256 of what the cookie holds; who was used last stands last."""
+        """By the SHA-256 of what the cookie holds; the last used is last."""
         access.followers.append(self.review)
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class Sessions:
 
         Args:
             cookie: Whatever a browser sent.
-            is_use: Whether somebody does something, and not a page by itself.
+            is_use: Whether a person does something, and not a page by itself.
         """
         digest = _digest(cookie)
         session = self._sessions.get(digest)
@@ -92,7 +92,7 @@ class Sessions:
         return None if session is None else session.rights
 
     def review(self, before: Policy) -> None:
-        """End those whose token the policy in force does not know any more, and decide anew for the others."""
+        """End those whose token the policy in force does not know any more, and decide again for the others."""
         for digest, session in list(self._sessions.items()):
             # A session is of a token: address and certificate of its browser say nothing.
             renewed = self._access.renewed(session.rights, "", None, before)

@@ -1,7 +1,7 @@
 """Tokens of the node's own: an id that finds them, and 256 random bits that prove them.
 
 No slow hash: there is nothing to guess in 256 random bits, and one that is slow is a way to keep the node busy. An id
-that nobody has costs what one with a wrong secret does.
+that does not exist costs what one with a wrong secret does.
 """
 
 from __future__ import annotations

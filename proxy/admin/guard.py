@@ -1,13 +1,13 @@
 """Bounds on the connections of the admin port, in front of aiohttp, which has none on slow or endless requests.
 
 A connection has `HEAD_SECONDS_MAX` from its opening, and from the first byte of each further request, until a whole
-request head is there, `BODY_SECONDS_MAX` for the body behind it, and `WRITE_SECONDS_MAX` to go on taking its answer; it
-may send `REQUEST_BYTES_MAX` for a head, and again while the request is answered.
+request head is there, `BODY_SECONDS_MAX` for the body behind it, and `WRITE_SECONDS_MAX` to continue taking its answer;
+it may send `REQUEST_BYTES_MAX` for a head, and again while the request is answered.
 
 There are at most `CONNECTIONS_MAX` of them, and `ADDRESS_MAX` from one address that is not this machine's own. Where
 all places are taken, a connection that idles between two requests makes room. Where none does, `RESERVE_MAX` more may
 ask for the node's health and nothing else, and the oldest of these makes room for the next: who watches a node gets an
-answer, whoever else holds its port.
+answer; another process may hold its port.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HEALTH = (b"GET /livez", b"GET /healthz", b"GET /readyz", b"HEAD /livez", b"HEAD
 
 
 class AdminGuard:
-    """Makes guarded connections; `began` and `ended` tell of the requests on them."""
+    """Makes guarded connections; `began` and `ended` are called for requests on them."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class GuardedConnection(asyncio.Protocol):
 
     @property
     def idles(self) -> bool:
-        """Whether it stands between two requests."""
+        """Whether it is between two requests."""
         return not self._busy and self._timer is None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -156,7 +156,7 @@ class GuardedConnection(asyncio.Protocol):
         self._watch(HEAD_SECONDS_MAX, "slow_head")
 
     def secured(self, certificate: PeerCertificate | None) -> None:
-        """The handshake of a TLS port is over (`proxy.tls.channel.Above`); the transport has the certificate."""
+        """The handshake of a TLS port has ended (`proxy.tls.channel.Above`); the transport has the certificate."""
 
     def data_received(self, data: bytes) -> None:
         """Pass it on while the request is not too long."""

@@ -257,7 +257,7 @@ class Routes:
         return response
 
     def _said(self, request: web.Request, status: int, text: str) -> web.Response:
-        """Refuse, with a page for somebody who looks with a browser."""
+        """Refuse, with a page for a browser."""
         if not _is_browser(request):
             return self._refusal(status, text)
         self._node.metrics.counter(REFUSED, str(status)).add()
@@ -281,7 +281,7 @@ class Routes:
         if is_refusing and is_ready:
             lines.append("publishes: refused")
         if not self._gate.may_see_all(request):
-            # A probe is told whether; why, with names and paths, who may know.
+            # A probe gets yes or no; the reasons have names and paths, which need the right.
             return web.Response(text="\n".join(lines) + "\n", status=status)
         if "verbose" in request.query or node.recovery is not None:
             return _json(answers.readiness(node, await self._judge()), status)

@@ -33,8 +33,8 @@ from proxy.tls.port import TlsPort
 
 # How late the event loop runs: the worst delay of a small timer over the last 10 to 20 seconds.
 #
-# A loop that is late answers everybody late, whatever the cause: a slow disk, a slow action, too much load. Two windows
-# are kept instead of a value that a scrape resets, so that several scrapers see the same figure.
+# A loop that is late answers all clients late, whatever the cause: a slow disk, a slow action, too much load. Two
+# windows are kept instead of a value that a scrape resets, so that several scrapers see the same figure.
 
 TICK_SECONDS = 0.25
 WINDOW_SECONDS = 10.0
@@ -91,7 +91,7 @@ class AdminServer:
         access: Who may do what; None where there are no rules.
         audit: What is kept of who did what; None, for tests: nothing.
         settings: The section `admin`.
-        random_bytes: Returns so many random bytes that nobody can guess, for sessions.
+        random_bytes: Returns N random bytes that cannot be guessed, for sessions.
         descriptors_max: As in `AdminGuard`.
     """
 
@@ -214,10 +214,10 @@ class AdminServer:
 
 
 class Unreadable(logging.Logger):
-    """Takes what aiohttp would log of requests that cannot be read: they are counted, and told once a minute.
+    """Takes what aiohttp would log of requests that cannot be read: they are counted, and logged once a minute.
 
     Its own line would have a traceback for each, and in that the header that is wrong, be it a token with one wrong
-    character. What is wrong inside the node is told by `Routes`.
+    character. `Routes` reports faults inside the node.
     """
 
     def __init__(self, node: LiveNode) -> None:

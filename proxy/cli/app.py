@@ -98,7 +98,7 @@ def run(arguments: Sequence[str], *, leave: Callable[[int], object] | None = Non
         code = app(args=list(arguments), prog_name="pyddmq", standalone_mode=not as_json, obj=leave)
     except SystemExit as end:
         if isinstance(end.__context__, OSError) and end.__context__.errno == errno.EPIPE:
-            # Of the help: whoever read it has seen enough.
+            # Of the help: it was read.
             _drop_output()
             return ExitCode.OUTPUT_CLOSED
         return end.code if isinstance(end.code, int) else ExitCode.OK if end.code is None else ExitCode.CHECK_FAILED
@@ -236,7 +236,7 @@ def _meaning(meant: str | None) -> type[_PlainGroup]:
 
     class DefaultCommandGroup(_PlainGroup):
         def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-            # A shell that completes asks what there is, and means none yet.
+            # A shell that completes asks for names, and means none yet.
             is_meant = not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names)
             if is_meant and not ctx.resilient_parsing:
                 args = [*chosen, *args]

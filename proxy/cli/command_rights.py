@@ -14,9 +14,9 @@ from proxy.access.rules import Permission
 Right = Permission | str
 
 FILES = "files"
-"""It works on files, with the permissions of whoever runs it."""
+"""It works on files, with the permissions of its user."""
 NOTHING = ""
-"""It asks for nothing that somebody must be allowed."""
+"""It asks for nothing that needs a right."""
 _VIEW, _OPERATE, _ADMINISTER = (Permission.VIEW,), (Permission.OPERATE,), (Permission.ADMINISTER,)
 _BOTH = (Permission.VIEW, Permission.OPERATE)
 _FILES, _NOTHING = (FILES,), (NOTHING,)
@@ -73,7 +73,7 @@ RIGHTS: Mapping[str, tuple[Right, ...]] = MappingProxyType(
         "dlq list": _VIEW,
         "dlq show": _VIEW,
         "dlq stats": _VIEW,
-        # View: to say how far it is, where it may be told.
+        # View: to show the progress, where that is allowed.
         "dlq redrive": _BOTH,
         "transactions list": _VIEW,
         "transactions show": _VIEW,

@@ -1,4 +1,4 @@
-"""The table of commands: what there is beside `serve` and `version`, by name."""
+"""The table of commands, beside `serve` and `version`, by name."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _UNKNOWN_METHOD = 1
 
 
 class CliError(Exception):
-    """A command cannot go on.
+    """A command cannot continue.
 
     Attributes:
         text: A sentence that says what is wrong and what to do.
@@ -60,6 +60,6 @@ def translate(error: ClientError | ClientMisuse, *, option: str) -> CliError:
 
 
 def refusal_code(error: Refused) -> ExitCode:
-    """Return the exit code of a refusal: an unknown group or topic is told from what the node does not want."""
+    """Return the exit code of a refusal: an unknown group or topic is distinguished from what the node refuses."""
     unknown = isinstance(error, PullRefused) and error.code in (PullCode.NO_SUCH_GROUP, PullCode.NO_SUCH_TOPIC)
     return ExitCode.NOT_FOUND if unknown or isinstance(error, TopicNotFound) else ExitCode.REFUSED

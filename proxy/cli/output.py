@@ -100,7 +100,7 @@ def writing(where: object) -> Iterator[None]:
 
 
 def check_reader() -> None:
-    """End a command that waits for something to print when nobody would read it any more.
+    """End a command that waits for something to print when its output is no longer read.
 
     Raises:
         BrokenPipeError: As the next write would.

@@ -46,7 +46,7 @@ TlsName = Annotated[
 ]
 
 _chosen: dict[str, str | None] = {}
-"""What stood in front of the command: one for the process, which runs one command."""
+"""What was in front of the command: one for the process, which runs one command."""
 
 
 def choose(**files: str | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 _chosen: list[Path] = []
-"""What stood in front of the command: one for the process, which runs one command."""
+"""What was in front of the command: one for the process, which runs one command."""
 
 
 def choose_token_file(file: Path | None) -> None:

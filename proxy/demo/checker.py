@@ -129,7 +129,7 @@ class DemoChecker:
 
 
 class Tamper:
-    """Stands between consumers and checker and, when told so, spoils what the checker sees, to show that it can fail.
+    """Sits between consumers and checker and, on request, spoils what the checker sees, to show that it can fail.
 
     `order`: two events that follow each other in one case change places. `loss`: the last event of one case is never
     seen. The node gets honest answers all the same, so a spoilt run leaves nothing behind.
@@ -184,7 +184,7 @@ class Tamper:
 
 
 def _neighbours(events: Sequence[DemoEvent]) -> tuple[int, int]:
-    """Sequences of two events in a row of one case that nobody fails on purpose."""
+    """Sequences of two events in a row of one case that no consumer fails on purpose."""
     last: dict[str, DemoEvent] = {}
     for event in events:
         before = last.get(event.case)
@@ -195,7 +195,7 @@ def _neighbours(events: Sequence[DemoEvent]) -> tuple[int, int]:
 
 
 def _last_of_a_case(events: Sequence[DemoEvent]) -> int:
-    """Sequence of an event that no other of its case follows and nobody fails on purpose."""
+    """Sequence of an event that no other of its case follows and no consumer fails on purpose."""
     last = {event.case: event for event in events}
     for event in last.values():
         if event.failures == 0:

@@ -2,7 +2,7 @@
 
 It speaks Thrift to a running node and nothing else. Messages carry the run's id: those of older, aborted runs are
 acked and not judged. What an aborted run's clients still hold comes back after the subscription's timeout, so the run
-goes on as long as anything arrives and for `patience_seconds` beyond.
+continues as long as anything arrives and for `patience_seconds` beyond.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class DemoRun:
         """
         options = self._options
         consumers = [self._consumer() for _ in range(options.clients)]
-        # A node that is not there, or does not know topic or group, is told before anything else happens.
+        # A node that is not there, or does not know topic or group, is reported before anything else happens.
         with self._producer() as producer:
             producer.connect()
             for consumer in consumers:

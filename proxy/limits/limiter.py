@@ -1,8 +1,8 @@
 """Who is counted: the clients of one node by principal and by address, and the section `limits` that is in force.
 
 Clients with a connection are all there; of those without one the last KEPT_MAX of each kind are kept, for what they
-took a moment ago, so that nobody gets another second's worth by connecting anew. IPv6 clients choose the lower half of
-their address: such an address counts by its /64.
+took a moment ago, so that no client gets another second's worth by connecting again. IPv6 clients choose the lower half
+of their address: such an address counts by its /64.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Limiter:
     """The limits of one node's clients.
 
     Attributes:
-        active: Whether anybody is limited; where nobody is, no connection has a quota.
+        active: Whether there is any limit; without one no connection has a quota.
         share: See `conf.sections.limits`.
     """
 
@@ -162,7 +162,7 @@ class Limiter:
         Args:
             host: The address.
             service: Which port.
-            free: Places left on it, for anybody.
+            free: Places left on it, for all clients.
         """
         meter = self._address(host)
         if meter is None:
@@ -228,7 +228,7 @@ class Limiter:
             quota.principal = None
             quota.settle()
 
-    # What is told
+    # What is reported
 
     def held(self, meter: Meter, limit: str) -> None:
         """Count a call after which its connection is held back."""
@@ -240,7 +240,7 @@ class Limiter:
         )
 
     def refused(self, over: LimitExceeded, count: int = 1) -> None:
-        """Count what is refused, and tell of it once a minute for each kind and limit."""
+        """Count refusals, and log them once a minute for each kind and limit."""
         meter, limit = over.meter, over.limit
         meter.note(limit, refused=count)
         self._noted[meter] = None

@@ -1,7 +1,7 @@
 """What one client takes at present, against what its line of the section `limits` allows.
 
-Rates are token buckets (`upstream.waiting.limits`), each full with one second's worth. A call goes on while there is a
-whole token, and may take more than there are: the debt is paid by what comes after it. So one large frame is never
+Rates are token buckets (`upstream.waiting.limits`), each full with one second's worth. A call continues while there is
+a whole token, and may take more than there are: the debt is paid by what comes after it. So one large frame is never
 stuck, and over time the rate is exact.
 """
 
@@ -15,7 +15,7 @@ from broker.runtime.seams import Clock
 from conf.sections.limits import ClientLimits, PrincipalLimits
 from upstream.waiting.limits import TokenBucket
 
-# How many of a client's messages wait for their moment: by when each is due, since they need not be told of its end.
+# How many of a client's messages wait for their moment: by when each is due, since its end is not reported to it.
 #
 # A message that is due counts no more; one that was cancelled is taken off by the moment that it would have been due.
 
@@ -138,7 +138,7 @@ class Meter:
     """One client.
 
     Attributes:
-        kind: Whether it is told by its principal or by its address.
+        kind: Whether it is known by its principal or by its address.
         name: Which.
         limits: Its line; None where it has none and is counted for its share alone.
         connections: Of each port.

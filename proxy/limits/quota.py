@@ -35,7 +35,7 @@ class LimitExceeded(NamedTuple):
 
 
 class Refuse(Protocol):
-    """Counts and tells what is refused."""
+    """Counts and logs refusals."""
 
     def __call__(self, over: LimitExceeded, count: int = 1) -> None:
         """Count so much of it."""
@@ -55,7 +55,7 @@ class Quota:
         surplus_since: Monotonic seconds since when it has asked without a place among its principal's connections.
         share: See `conf.sections.limits`.
         idle_seconds: Silence after which it is closed; None: never.
-        refused: Counts and tells what is refused, `count` of it.
+        refused: Counts and logs refusals, `count` of them.
     """
 
     __slots__ = (
@@ -104,7 +104,7 @@ class Quota:
     # Rates
 
     def wait(self, now: float) -> tuple[float, Meter | None, str]:
-        """Return the seconds until a call may go on, whose limit says so, and which; 0, None, "" where it may now."""
+        """Return the seconds until a call may continue, the principal, and the limit; 0, None, "" where it may now."""
         seconds, whose, limit = 0.0, None, ""
         for meter, rates in self._rates:
             wait, which = rates.wait(now)
@@ -129,7 +129,7 @@ class Quota:
 
         Args:
             line: Where: the group, FETCHES or CHECKS.
-            free: Places left there, for anybody.
+            free: Places left there, for all clients.
         """
         for meter in self.meters:
             most = meter.parked_max

@@ -222,7 +222,7 @@ async def run_trial(
         group: Name of the group.
         registry: Makes the actions.
         run: Run actions that reach other servers, too.
-        run_last: Run the last action, whatever it does; PullServer is never run, since nobody pulls.
+        run_last: Run the last action, whatever it does; PullServer is never run, since no client pulls.
         data: What `job.data` is at first; None: the body.
         clock: Time; the system's when absent.
 

@@ -19,7 +19,7 @@ from upstream.views import GroupView
 
 
 def latencies(metrics: Metrics, *, group: str | None = None) -> list[LatencyView]:
-    """Return those with something to tell, the node's own first, then the slowest first; of one group when given."""
+    """Return those with something to report, the node's own first, then the slowest first; of one group when given."""
     found = []
     for spec, labels, histogram in metrics.histograms():
         counts = histogram.recent()
@@ -109,7 +109,7 @@ def attention(judged: Judgement) -> AttentionAnswer:
 
 
 def offsets(node: LiveNode, *, limit: int, name: str | None = None) -> OffsetsAnswer | None:
-    """Return where groups stand by queue, or None when a group's name is given and it stands nowhere."""
+    """Return where groups stand by queue, or None when a group's name is given and it is nowhere."""
     found = node.positions(group=name)
     if name is not None and not found:
         return None

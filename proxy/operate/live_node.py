@@ -1,6 +1,6 @@
-"""The node as the admin port sees it: views (`broker.views`) made from live objects when somebody asks.
+"""The node as the admin port sees it: views (`broker.views`) made from live objects for each request.
 
-What the port may change stands in `proxy.operate.changes`.
+What the port may change is in `proxy.operate.changes`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ def state_text(url: TargetView) -> str:
 
 
 def throttled_text(push: PushView) -> str:
-    """Who holds messages back, and why; empty where nobody does."""
+    """Targets that hold messages back, and why; empty without any."""
     parts = []
     if push.held:
         rate = f"{push.rate:,.10g}/s" if push.rate is not None else "its rate"

@@ -45,6 +45,6 @@ class ExitCode(enum.IntEnum):
 
 
 def code_of_all(codes: Iterable[ExitCode]) -> ExitCode:
-    """Return how a command ends that did something to several: a refusal tells more than what is not there."""
+    """Return how a command ends that did something to several: a refusal says more than a missing name."""
     seen = set(codes)
     return next((code for code in (ExitCode.REFUSED, ExitCode.NOT_FOUND) if code in seen), ExitCode.OK)

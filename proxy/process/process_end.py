@@ -1,6 +1,6 @@
 """The end of a process whose node has stopped, where code of users does not let it end.
 
-A task that goes on when it is cancelled, and a thread that is no daemon, would keep the process from ending.
+A task that continues when it is cancelled, and a thread that is no daemon, would keep the process from ending.
 All that was acknowledged is durable by then, so the process ends without them.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Callable
 import structlog
 
 GRACE_SECONDS = 5.0
-"""How long tasks and threads may go on after the node has stopped."""
+"""How long tasks and threads may continue after the node has stopped."""
 HURRIED_SECONDS = 0.5
 """Likewise after a second signal."""
 

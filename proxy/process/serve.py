@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from proxy.admin import AdminServer
 
 
-# Watches the configuration file: reloads when it is another than the one that was read, and tells when it is gone.
+# Watches the configuration file: reloads when it is another than the one that was read, and reports when it is missing.
 
 
 class ConfigWatch:
@@ -82,7 +82,7 @@ class ConfigWatch:
         self._missing = False
 
     async def look(self) -> None:
-        """Reload when the file is another one, or back; a file that vanishes changes nothing, but is told of."""
+        """Reload when the file is another one, or back; a file that vanishes changes nothing, but is reported."""
         now = self._signature()
         was_missing, self._missing = self._missing, now is None
         self._reloader.look(is_there=now is not None)
@@ -91,7 +91,7 @@ class ConfigWatch:
             await self._reloader.reload()
 
 
-# What is raised where nobody awaits it, in a callback or a task of the loop: a line per place and minute.
+# Exceptions that no caller awaits, in a callback or a task of the loop: a line per place and minute.
 
 
 def report_faults(loop: asyncio.AbstractEventLoop, limited_log: RateLimitedLog) -> None:
@@ -100,7 +100,7 @@ def report_faults(loop: asyncio.AbstractEventLoop, limited_log: RateLimitedLog) 
     def report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error, what = context.get("exception"), context.get("message")
         if isinstance(error, Exception):
-            # The loop's words hold addresses of objects; the line of the code tells one fault from another.
+            # The loop's words hold addresses of objects; the line of the code distinguishes faults.
             limited_log.fault("loop_callback_failed", error, kind=place_of(error), what=what)
         elif error is None:
             limited_log.note("loop_callback_failed", fault=what)
@@ -155,11 +155,11 @@ class ServeOptions:
 
 
 def serve(options: ServeOptions, *, disk: Disk | None = None, leftovers: Leftovers | None = None) -> int:
-    """Run a node until it is told to stop.
+    """Run a node until it is asked to stop.
 
     Args:
         options: What the command line says.
-        disk: Where its data lies; the operating system's files when absent.
+        disk: Where its data is; the operating system's files when absent.
         leftovers: Ends the process where code of users keeps it from ending; None where the process has other work.
 
     Returns:
@@ -392,7 +392,7 @@ def _accept(root: str, disk: Disk) -> None:
 
 
 async def _start(node: Node, admin_hint: str, stop: asyncio.Event, reporter: StartReporter) -> bool:
-    """Start the node and say how far it is; False when it was told to stop before it was ready."""
+    """Start the node and say how far it is; False when a stop came before it was ready."""
     loop = asyncio.get_running_loop()
     starting = loop.create_task(node.start(admin_hint=admin_hint))
     stopping = loop.create_task(stop.wait())
@@ -430,7 +430,7 @@ async def _watch(path: Path, seen: FileState, reloader: Reloader, limited_log: R
     """Reload when the file is another than the one that was loaded.
 
     The folder is watched, since editors replace files. The file is also looked at every second: a change that came
-    before the watch was armed, or on a file system that tells nothing, is found all the same.
+    before the watch was armed, or on a file system that reports no changes, is found all the same.
     """
     from watchfiles import awatch
 
@@ -479,7 +479,7 @@ def _addresses(node: Node, admin: AdminServer) -> dict[str, str | None]:
 
 
 def _shown(addresses: dict[str, str | None], service: str, scheme: str) -> str:
-    """The ports of a service as people are told."""
+    """The ports of a service as people read them."""
     plain, encrypted = addresses[service], addresses.get(f"{service}Tls")
     return " and ".join(each for each in (plain, f"{scheme}{encrypted}" if encrypted else None) if each)
 

@@ -1,4 +1,4 @@
-"""What a starting and stopping node tells the service manager (systemd) and a terminal.
+"""What a starting and stopping node reports to the service manager (systemd) and a terminal.
 
 With Type=notify systemd waits for READY=1, shows STATUS in `systemctl status` and knows of a stop that takes time. The
 messages go to the datagram socket that it names in NOTIFY_SOCKET; without one nothing is sent.
@@ -14,14 +14,14 @@ from proxy.port.network import send_datagram
 
 REPORT_SECONDS = 0.5
 EXTEND_SECONDS = 30
-"""A recovery that goes on asks for this much more time with each report, so that a start is never timed out by it."""
+"""A recovery that continues asks for this much more time with each report, so that a start is never timed out by it."""
 
 
 class ServiceManager:
     """Sends a service manager the state of this process.
 
     Args:
-        address: Path of its datagram socket, or its abstract name after an `@`; empty: nobody is told.
+        address: Path of its datagram socket, or its abstract name after an `@`; empty: none.
     """
 
     def __init__(self, address: str) -> None:
@@ -36,7 +36,7 @@ class ServiceManager:
         self._send(f"STATUS={status}", f"EXTEND_TIMEOUT_USEC={EXTEND_SECONDS * 1_000_000}")
 
     def stopping(self, status: str) -> None:
-        """The node was told to stop."""
+        """A stop of the node was requested."""
         self._send("STOPPING=1", f"STATUS={status}")
 
     def _send(self, *lines: str) -> None:

@@ -59,7 +59,7 @@ class GroupAckLog:
         self._written = runtime.metrics.counter(WRITTEN, group)
         self._dropped = runtime.metrics.counter(DROPPED, group)
 
-    # What the group tells
+    # What the group reports
 
     def handed_out(self, delivery: DeliveredBatch) -> None:
         """Remember when a batch went out, of those messages that are out for the first time."""
@@ -158,7 +158,7 @@ class AckLogs:
         self._epoch = 0
 
     def configure(self) -> None:
-        """Begin, go on with, and end logs as the configuration in force says; a group that drains keeps its own."""
+        """Begin, continue with, and end logs as the configuration in force says; a group that drains keeps its own."""
         self._epoch = self._epoch or self._runtime.clock.wall_us()
         config = self._config()
         groups = {group.name: group for group in self._groups()}

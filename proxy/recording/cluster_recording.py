@@ -1,7 +1,8 @@
 """Writes where all groups of a Kafka cluster stand to a lag journal, round by round.
 
-The journal is a node's in all: raw samples, minutes and hours, told gaps. A round in which the cluster does not answer
-is written too, with all that was known before as not known, so that who judges says UNKNOWN and not that all is well.
+The journal is a node's in all: raw samples, minutes and hours, recorded gaps. A round in which the cluster does not
+answer is written too, with all that was known before as not known, so that who judges says UNKNOWN and not that all is
+well.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ TIER_SECONDS = 3_600.0
 
 
 class JournalOfOthers(Exception):
-    """The folder has the journal of somebody else: of a node, or of another cluster."""
+    """The folder has another journal: of a node, or of another cluster."""
 
 
 @dataclass(frozen=True, slots=True)

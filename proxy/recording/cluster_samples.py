@@ -1,7 +1,7 @@
 """Where all groups of a Kafka cluster stand, round by round, as samples for the lag journal.
 
 As kafka-consumer-groups has it: a row for each partition that a group has committed or that a member of it has, the
-end with what is not committed yet, a position that is absent where nothing was committed. What cannot be told in a
+end with what is not committed yet, a position that is absent where nothing was committed. What is unknown in a
 round is not known in its samples (null), and never 0: then the rules say UNKNOWN.
 
 Kafka does not say how old messages are, so the record at the committed offset is read where something is behind, and
@@ -97,7 +97,7 @@ class ClusterSampler:
         """Records that were asked for and not read, each with how many rounds ago that began."""
 
     def recall(self, group: str, topic: str, queue: int, sample: QueueSample) -> None:
-        """Take what a recorder before this one noted of a row: counts of what was lost go on."""
+        """Take what a recorder before this one noted of a row: counts of what was lost continue."""
         row = group, KafkaPartition(topic, queue)
         start = sample.start if sample.start is not None or row not in self._seen else self._seen[row].start
         self._seen[row] = _ClusterRowState(start, sample.committed, sample.moved_ms, sample.asked_ms, sample.expired)
@@ -138,7 +138,7 @@ class ClusterSampler:
         return found
 
     def unknown(self) -> ClusterRound:
-        """Return a round in which nothing could be told: all that was known before is not known now."""
+        """Return a round in which nothing is known: all that was known before is not known now."""
         found = ClusterRound(self._clock.wall_ms())
         for (name, place), seen in sorted(self._seen.items()):
             key = QueueKey(cluster=self._cluster, node=self._node, group=name, topic=place.topic, queue=place.partition)

@@ -189,7 +189,7 @@ def is_unwritten(sample: QueueSample, now_ms: int, limits: LagLimits) -> bool:
 
 
 def _again(before: _Kept, samples: Sequence[QueueSample], now_ms: int) -> _Kept | None:
-    """Return verdicts that still hold, with the new samples; None: the topic must be judged anew."""
+    """Return verdicts that still hold, with the new samples; None: the topic must be judged again."""
     age_ms = now_ms - before.now_ms
     if len(samples) != len(before.samples) or age_ms < 0:
         return None

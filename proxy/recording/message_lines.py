@@ -1,6 +1,6 @@
 """What becomes of messages, as lines of the log: of each where `logLevel` is debug, and of each group once a minute.
 
-Counters say how much happened (D25); a line per message is for whoever looks for one message, and costs what a line
+Counters say how much happened (D25); a line per message is for finding one message, and costs what a line
 costs. The line of a group and topic sums up its last minute, and is left out where nothing happened.
 """
 

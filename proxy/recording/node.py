@@ -1,4 +1,4 @@
-"""What the recorder looks at: it is a part of the node, which therefore stands above it."""
+"""What the recorder looks at: it is a part of the node, which therefore is above it."""
 
 from __future__ import annotations
 

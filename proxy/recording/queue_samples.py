@@ -320,9 +320,9 @@ class QueueSampler:
     def _moved_ms(
         self, before: _QueueRound | None, committed: int | None, answered_ms: int | None, now_ms: int
     ) -> int | None:
-        """When the committed offset last rose, as far as two rounds tell."""
+        """When the committed offset last rose, as far as two rounds show."""
         if before is None:
-            # A group that was not there in the round before begins now; in the first round nobody knows.
+            # A group that was not there in the round before begins now; in the first round that is unknown.
             return None if not self._rounds or committed is None else now_ms
         if committed is None or before.committed is None or committed <= before.committed:
             return now_ms if committed is not None and before.committed is None else before.moved_ms

@@ -1,8 +1,8 @@
 """Recorder: notes every some seconds where all groups of a node stand, and hands that to the lag journal.
 
-A round is made in steps of about a millisecond: between two of them the loop serves everybody else. The next one is
+A round is made in steps of about a millisecond: between two of them the loop serves others. The next one is
 due `every` after it, up to a tenth sooner or later, so that the nodes of a cluster do not all do so together. With very
-many queues it is later: rounds take `SHARE` of the loop's time at most. Whatever goes wrong, the node goes on without
+many queues it is later: rounds take `SHARE` of the loop's time at most. Whatever goes wrong, the node continues without
 that round, and says so.
 """
 
@@ -38,7 +38,7 @@ from proxy.recording.queue_samples import QueueSampler
 from proxy.recording.scheduled_samples import ScheduledSampler
 from proxy.recording.verdicts import NodeVerdicts, config_of
 
-# What happened to a node and its groups between two rounds: told by those who do it, or seen by comparing rounds.
+# What happened to a node and its groups between two rounds: reported by those who do it, or seen by comparing rounds.
 
 
 CLOCK_STEP_MS = 1_000
@@ -162,7 +162,7 @@ class TierRounds:
         self._deleted = runtime.metrics.counter(DELETED)
 
     def round(self, node: Observed, current: str | None) -> Generator[None, None, None]:
-        """Do a step of what is due; a round that waits for the disk goes on with the next call.
+        """Do a step of what is due; a round that waits for the disk continues with the next call.
 
         Args:
             node: Its configuration says how much is kept.
@@ -205,7 +205,7 @@ BUSY_US = declare("pyddmq_lag_round_microseconds_total", "Time of the event loop
 
 STEP_SECONDS = 0.001
 STEP_PIECES = 64
-"""Pieces of a step at most, a queue each: what bounds it where the clock stands still."""
+"""Pieces of a step at most, a queue each: the bound where the clock does not advance."""
 FIRST_SECONDS = 1.0
 """The first round comes so soon after the start."""
 JITTER = 0.1
@@ -407,7 +407,7 @@ class Recorder:
         yield from self._tiers.round(self._node, sink.current)
 
     def _recall(self, queues: QueueSampler) -> Generator[None, None, None]:
-        """Fill the windows with what the journal has of an earlier process: trends do not begin anew at a restart."""
+        """Fill the windows with what the journal has of an earlier process: trends do not begin again at a restart."""
         node, now_ms = self._node.config.node, self._runtime.clock.wall_ms()
         reader = JournalReader(self._runtime.disk, f"{node.data}/{FOLDER}")
         since_ms = now_ms - self.windows.window_ms

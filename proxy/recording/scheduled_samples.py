@@ -99,7 +99,7 @@ def overdue_of(level: DelayLevel, now_ms: int) -> int:
 def timer_sample(timers: Timers, now_ms: int) -> ScheduledSample:
     """Sample all timers together."""
     table = timers.table
-    # A slot is over a whole slot after its beginning; those before it are read as they come up.
+    # A slot ends a whole slot after its beginning; those before it are read as they come up.
     unread = table.unread(now_ms - table.wheel.precision_ms) if table.next_ms else 0
     refused = [each.timer.unit.due_ms for each in list(timers.due.refused.values())]
     dues = [table.next_ms] if unread else []

@@ -7,7 +7,7 @@ is: `pause_writing`, the size of its buffer, whether it closes. `TlsTransport.se
 system acknowledges. A record of which the peer's kernel has a part counts as handed out: the timeout decides. All of
 this holds for asyncio and uvloop alike.
 
-The connection is told of its transport before the handshake, and counts against its port's limits from then on; it
+The connection gets its transport before the handshake, and counts against its port's limits from then on; it
 hears of nothing else before the end of the handshake. A handshake's steps are made in turns (`Handshakes`), for each
 costs as much as a hundred calls.
 
@@ -54,7 +54,7 @@ class Above(Protocol):
         ...
 
     def secured(self, certificate: PeerCertificate | None) -> None:
-        """The handshake is over; data may come. The certificate was checked; None: the client showed none."""
+        """The handshake has ended; data may come. The certificate was checked; None: the client showed none."""
         ...
 
     def data_received(self, data: bytes) -> None:
@@ -91,11 +91,11 @@ class ChannelPort(Protocol):
         ...
 
     def ask(self, channel: TlsChannel) -> None:
-        """Have its handshake go on when its turn comes."""
+        """Have its handshake continue when its turn comes."""
         ...
 
     def finished(self, channel: TlsChannel, version: str) -> None:
-        """A handshake is over."""
+        """A handshake has ended."""
         ...
 
     def failed(self, channel: TlsChannel, failure: TlsFailure) -> None:
@@ -118,7 +118,7 @@ class TlsChannel(asyncio.Protocol):
         context: What its handshake is made with; None until its first byte.
         certificate: The client's; None where it has shown none.
         der: The same as it came.
-        anchor: Fingerprint of the CA that stands for it; None where that cannot be told.
+        anchor: Fingerprint of the CA behind it; None where that is unknown.
         handshaking: Whether its handshake is not over.
         asked: Whether it waits for its turn in `Handshakes`.
     """
@@ -175,7 +175,7 @@ class TlsChannel(asyncio.Protocol):
         found: Any = None if self.below is None else self.below.get_extra_info("peername")
         return f"{found[0]}:{found[1]}" if isinstance(found, tuple) else "?"
 
-    # What the socket's transport tells.
+    # Calls of the socket's transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Have the connection counted, which may close it; the handshake begins with the client's first byte."""
@@ -382,7 +382,7 @@ class TlsChannel(asyncio.Protocol):
     def farewell(self) -> bytes:
         """Return close_notify, and what waits to be sent before it."""
         if self._engine is not None and not self.handshaking:
-            with contextlib.suppress(ssl.SSLError):  # That the peer's own is still to come; nobody waits for it.
+            with contextlib.suppress(ssl.SSLError):  # That the peer's own is still to come; it is not waited for.
                 self._engine.unwrap()
         return self._outgoing.read()
 
@@ -415,7 +415,7 @@ class TlsTransport(asyncio.Transport):
         try:
             records = self._channel.encrypt(data)
         except ssl.SSLError:
-            # Before the handshake nothing is promised to anybody, and after an error of TLS nothing can be said.
+            # Before the handshake nothing is promised to the peer, and after an error of TLS nothing can be sent.
             self.abort()
             return
         self.sent += len(records)

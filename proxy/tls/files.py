@@ -73,7 +73,7 @@ class TlsLoader(Protocol):
         ...
 
     def signature(self, files: TlsFiles) -> Signature:
-        """Return what tells one state of the files from another."""
+        """Return the identity of the files' state."""
         ...
 
 

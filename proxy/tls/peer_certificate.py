@@ -29,7 +29,7 @@ _ESCAPED = frozenset('"+,;<>\\=')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerCertificate:
-    """A client certificate that the client CA stands for.
+    """A client certificate that the client CA signed.
 
     Attributes:
         subject: Its subject in RFC 4514's form, the last attribute first: `CN=worker-1,OU=billing,O=Example`.
@@ -47,7 +47,7 @@ class PeerCertificate:
 
 
 def peer_certificate(told: Mapping[str, Any]) -> PeerCertificate:
-    """Make it of what `ssl.SSLObject.getpeercert` told of a certificate that was verified."""
+    """Make it of what `ssl.SSLObject.getpeercert` returned of a certificate that was verified."""
     parts = [[(_SHORT.get(kind, kind), value) for kind, value in each] for each in told.get("subject", ())]
     common = [value for each in parts for kind, value in each if kind == "CN"]
     return PeerCertificate(

@@ -108,7 +108,7 @@ class TlsPort:
         if channel.anchor is not None:
             stands = channel.anchor in context.anchors
         else:
-            # Which CA stands for it cannot be told: none of them may have gone.
+            # The CA behind it is unknown: none of them may have been removed.
             stands = channel.context is not None and channel.context.anchors <= context.anchors
         if not stands:
             return "unknown_ca"
@@ -138,7 +138,7 @@ class TlsPort:
         """How many handshakes are not over."""
         return len(self._shaking)
 
-    # What channels tell.
+    # Calls of channels.
 
     def began(self, channel: TlsChannel) -> None:
         """See `ChannelPort.began`."""
@@ -156,7 +156,7 @@ class TlsPort:
             self._certified[channel] = None
 
     def failed(self, channel: TlsChannel, failure: TlsFailure) -> None:
-        """Count it, and tell of it once a minute for each reason (D25)."""
+        """Count it, and log it once a minute for each reason (D25)."""
         self._shaking.pop(channel, None)
         self._metrics.counter(FAILED, self.service, failure.reason).add()
         self._limited_log.note(

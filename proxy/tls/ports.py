@@ -1,7 +1,7 @@
 """All TLS ports of a node: their files are read at the start, with every reload, and when they change.
 
 New contexts are made for all ports before one of them is swapped: a file that cannot be used leaves every port as it
-was, and is told of until a reading succeeds. Files are replaced one after the other, so a change is taken up once two
+was, and is reported until a reading succeeds. Files are replaced one after the other, so a change is taken up once two
 looks have seen the same.
 """
 
@@ -28,7 +28,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Unusable(NamedTuple):
-    """A file of a port that cannot be used: where its name stands below `tls`, and a sentence with the file."""
+    """A file of a port that cannot be used: where its name is below `tls`, and a sentence with the file."""
 
     path: tuple[str, ...]
     text: str
@@ -88,7 +88,7 @@ class TlsPorts:
             port.handshake_seconds = config.handshake_timeout / 1000
 
     def expiring(self) -> dict[str, int]:
-        """Return when certificates expire that are to be told of: epoch milliseconds by service."""
+        """Return when certificates expire that are to be reported: epoch milliseconds by service."""
         return self._soon({name: port.current.not_after_ms for name, port in self.by_service.items()})
 
     def crls_expiring(self) -> dict[str, int]:
@@ -107,7 +107,7 @@ class TlsPorts:
         return {name: at_ms for name, at_ms in ends.items() if at_ms <= warned_ms}
 
     def prepare(self) -> dict[str, TlsContext] | Unusable:
-        """Make contexts of what the files hold now; one that cannot be used is told of, and nothing changes."""
+        """Make contexts of what the files hold now; one that cannot be used is reported, and nothing changes."""
         self._read = self._seen = self._signature()
         contexts = {}
         now_ms = self._clock.wall_ms()

@@ -1,6 +1,6 @@
 """The header of a call: which protocol, which method, which sequence number.
 
-The protocol is told from the first byte of each frame, so one connection may mix them: 0x82 begins TCompactProtocol,
+The protocol is known from the first byte of each frame, so one connection may mix them: 0x82 begins TCompactProtocol,
 0x80 0x01 strict TBinaryProtocol, 0x00 the length of a method name in non-strict TBinaryProtocol. Replies use the
 call's protocol, strict where it is binary (every library reads that).
 """
@@ -34,7 +34,7 @@ _known_names = {name.encode(): name for name in _CONSUMER_METHODS + _PRODUCER_ME
 
 
 class Call(NamedTuple):
-    """One call as it stands in its frame.
+    """One call as it is in its frame.
 
     Attributes:
         protocol: COMPACT or BINARY.
@@ -157,7 +157,7 @@ def message_head(protocol: int, kind: int, method: str, seqid: int) -> bytes:
 
 @lru_cache(maxsize=64)
 def _compact_head(kind: int, method: str) -> tuple[bytes, bytes]:
-    """Return what stands before and behind the sequence number; a method that nobody knows is met, too."""
+    """Return the parts before and after the sequence number; an unknown method is met, too."""
     name = method.encode()
     return bytes((COMPACT, 1 | kind << 5)), encode_varint(len(name)) + name
 

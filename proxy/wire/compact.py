@@ -11,7 +11,7 @@ from proxy.wire.errors import ArgumentsError
 from proxy.wire.reading import STOP, ProtocolReader
 from proxy.wire.steps import Steps
 
-# Type codes of fields. Inside containers TRUE stands for "bool", and an element is one byte.
+# Type codes of fields. Inside containers TRUE means "bool", and an element is one byte.
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
 
 

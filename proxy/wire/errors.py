@@ -14,7 +14,7 @@ class WireError(Exception):
     """The peer sent something that the protocol does not allow. Nothing of what it sent took effect.
 
     Attributes:
-        closes: Whether its connection must close, since what follows on it cannot be told apart any more.
+        closes: Whether its connection must close, since the frames that follow on it cannot be separated any more.
         retriable: Whether the same bytes may be taken another time; never.
     """
 

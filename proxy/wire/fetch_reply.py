@@ -22,7 +22,7 @@ class QueueMessages(NamedTuple):
     Attributes:
         topic, qid: The queue.
         next_offset: What to ask for next.
-        messages: Queue offset of each, and where its record stands.
+        messages: Queue offset of each, and where its record is.
         times: Of each when it was stored and when it was made, ms; empty: they are left out.
     """
 

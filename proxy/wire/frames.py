@@ -58,7 +58,7 @@ class FrameSplitter:
         assert 0 < frame_bytes_max < 1 << 31, "a frame length is a positive i32"
         self._frame_bytes_max = frame_bytes_max
         self._admin_hint = admin_hint
-        # What is unread stands in `_buffer` from `_pos` on. `_buffer` is the received object itself as long as it
+        # What is unread is in `_buffer` from `_pos` on. `_buffer` is the received object itself as long as it
         # begins with a frame, and `_rest` gathers a frame that came in pieces: one copy, however small they are.
         self._buffer = b""
         self._pos = 0
@@ -168,7 +168,7 @@ class FrameSplitter:
                         self._cut += buffer[pos : pos + 4]
                         self._pos = pos + 4
                         return self._discard()
-                    size = held  # The next bytes tell.
+                    size = held  # The next bytes decide.
                 else:
                     self._error = self._refusal(buffer[pos : pos + 4])
                     raise self._error
@@ -199,7 +199,7 @@ class FrameSplitter:
         )
 
     def _discard(self) -> CutFrame | None:
-        """Let go of what there is of a frame that is too long, but for its head; that is returned with its end."""
+        """Drop the received part of a frame that is too long, but for its head; that is returned with its end."""
         data = bytes(self._rest) if self._pos >= len(self._buffer) else self._buffer[self._pos :]
         taken = data[: self._cut_left]
         self._cut += taken[: max(0, 4 + CUT_HEAD_BYTES - len(self._cut))]

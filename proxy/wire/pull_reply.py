@@ -59,7 +59,7 @@ def encode_pull_reply(
         group: Consumer group, UTF-8.
         topic: Topic of every message, UTF-8.
         qid: Queue of every message, UTF-8.
-        messages: Per message its queue offset and where its record stands, as `Store.locate` found it.
+        messages: Per message its queue offset and where its record is, as `Store.locate` found it.
         delivery: Number of the delivery, in each message; 0: none.
 
     Returns:

@@ -45,7 +45,7 @@ def _framed(call: Call, compact: bytes, binary: bytes) -> bytes:
 
 
 def repeat_of(code: int, repeat: int | None) -> int | None:
-    """Return what a result says in its field `repeat`: a gap is told by its code."""
+    """Return what a result says in its field `repeat`: its code says that there is a gap."""
     return _GAP if code == _FAIL_GAP else repeat
 
 
@@ -108,7 +108,7 @@ def _stored_replies(
 
     Args:
         calls: The calls.
-        positions: Of each queue and offset of its message, where in the log it stands, and its id.
+        positions: Of each queue and offset of its message, where in the log it is, and its id.
         qid_prefix: Text in front of the queue number.
     """
     return [

@@ -1,6 +1,6 @@
 """How many steps a frame may make its scanner take for what the scanner has no use for.
 
-Fields that nobody knows, fields of another type than theirs, fields given twice or out of order, and elements of
+Unknown fields, fields of another type than theirs, fields given twice or out of order, and elements of
 containers that are passed over one by one: newer peers send a few of them, and a frame of a few megabytes could hold
 millions. What is passed over as one slice (bytes, numbers of fixed width) is one step, however long it is.
 """

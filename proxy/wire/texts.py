@@ -1,6 +1,6 @@
 """Texts that may be no UTF-8; those of a message that is sent are judged: topic, key, tags, version, properties.
 
-The body is not, whichever field it comes in: DDMQ declares `value` a string, and its client for PHP puts bytes there.
+The body is not, in either field: DDMQ declares `value` a string, and its client for PHP puts bytes there.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def fitted(text: str) -> str:
 def client_name(said: str | bytes) -> str:
     """Return what a client says of itself, fit to be shown: bounded, on one line, without control characters.
 
-    It is for people alone: whoever connects may say anything, so nothing is decided by it.
+    It is for people alone: a client may say anything, so nothing is decided by it.
 
     Args:
         said: The field `version` of a request, as it came.

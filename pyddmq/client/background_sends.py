@@ -1,4 +1,4 @@
-"""Sends of a synchronous producer that nobody waits for one by one: a thread with an event loop carries them."""
+"""Sends of a synchronous producer that are not waited for one by one: a thread with an event loop carries them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pyddmq.client.sends import SendReceipt
 
 _CLOSE_STEP_SECONDS = 0.05
 _FAILED_MAX = 1000
-"""Failures that are kept for `flush`: where there are more, it has one to tell all the same."""
+"""Failures that are kept for `flush`: where there are more, it still has one to raise."""
 
 
 class SendFuture(Future[SendReceipt]):
     """A receipt to come. Cannot be cancelled: the message may have gone out.
 
     Attributes:
-        is_asked: Somebody asks for what becomes of it, so that `Producer.flush` need not tell.
+        is_asked: The program asks for its result, so that `Producer.flush` need not raise it.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class SoonSends:
         wait(pending)
 
     def raise_failure(self) -> None:
-        """Raise the first failure that nobody has asked for, and forget them all."""
+        """Raise the first failure that the program has not asked for, and forget them all."""
         with self._lock:
             failed, self._failed = self._failed, []
         for future in failed:

@@ -174,7 +174,7 @@ class Conversation:
 
         Args:
             method, sequence: Of that call.
-            deadline: When it is given up, and the connection with it, by `time`.
+            deadline: When it is abandoned, and the connection with it, by `time`.
             timeout_ms: How long that was, for people.
             codec: Of that call; None: as of all others.
 

@@ -1,7 +1,7 @@
 """Transactions without I/O: a half, its local transaction and the decision; the node's checks and their answers.
 
 Answers ride on the next fetch. A fetch that was not answered keeps them, and they go out again over a new connection:
-telling a decision twice does no harm. A thread runs `ProducerGroupChecks.run` (`check_thread`), or a task
+sending a decision twice does no harm. A thread runs `ProducerGroupChecks.run` (`check_thread`), or a task
 (`async_transaction_producer`).
 """
 
@@ -41,7 +41,7 @@ class ProducerGroupChecks:
 
     Attributes:
         group: The producer group.
-        answers: Given and not told yet, for `endTransaction` or the next fetch.
+        answers: Given and not sent yet, for `endTransaction` or the next fetch.
         is_fetching: A fetch waits for its answer.
 
     Args:
@@ -84,7 +84,7 @@ class ProducerGroupChecks:
         pause: Callable[[float], Awaitable[object]],
         is_closing: Callable[[], bool],
     ) -> None:
-        """Fetch checks, have the listener answer them, and tell its answers, until the producer is being closed.
+        """Fetch checks, have the listener answer them, and send its answers, until the producer is being closed.
 
         Args:
             connection: Its own; closed at the end.
@@ -106,7 +106,7 @@ class ProducerGroupChecks:
                 if is_closing():
                     # The node asks another process, or this one again, once the lease has passed.
                     break
-        # One by one: a fetch might bring new checks that nobody would answer.
+        # One by one: a fetch might bring new checks that would not be answered.
         for answer in self.answers:
             try:
                 await _tell(connection, answer)
@@ -138,7 +138,7 @@ class ProducerGroupChecks:
         return {"request": request}
 
     def fetched(self, checks: Sequence[Any] | None) -> list[Any]:
-        """Take the answer of a fetch: what rode on it was told."""
+        """Take the answer of a fetch: the decisions sent with it have arrived."""
         self.answers.clear()
         self._pause_ms = PAUSE_MS_FIRST
         return list(checks or ())
@@ -150,7 +150,7 @@ class ProducerGroupChecks:
         return pause_ms / 1000
 
     def answered(self, check: Any, answer: object) -> None:
-        """Take what a listener answered, or its exception: what that stands for is told."""
+        """Take what a listener answered, or its exception; the caller says what it is for."""
         state, remark = state_of(answer)
         self.answers.append(decision_of(self._wire, self.group, check.handle, state, remark, from_check=True))
 
@@ -212,12 +212,12 @@ async def _tell(connection: Conversation, answer: Any) -> None:
 
 
 def state_of(answer: object) -> tuple[LocalState, str]:
-    """State that a listener's answer stands for, and a remark when it is none: an exception is an answer, not known."""
+    """State that a listener's answer means, and a remark when it is none: an exception is an answer, not known."""
     return (LocalState.UNKNOWN, remark_of(answer)) if isinstance(answer, Exception) else judged(answer)
 
 
 def decision_of(wire: Any, group: str, handle: str, state: LocalState, remark: str, *, from_check: bool) -> Any:
-    """Build what is told of a transaction."""
+    """Build the decision on a transaction."""
     return wire.EndTransaction(
         producerGroup=group, handle=handle, state=int(state), fromCheck=from_check, remark=remark or None
     )

@@ -7,7 +7,7 @@ in order. What keeps that right:
 
 - A message keeps its number as long as any attempt of it may have been stored (it is *undecided*).
 - Numbers of a message that certainly is not stored are free: those behind it, none of which can be stored either, are
-  numbered anew. Under another name if one of them is undecided, or was given up so: a late attempt of it may arrive.
+  numbered again. Under another name if one of them is undecided, or was abandoned so: a late attempt of it may arrive.
 - Messages under two names are never under way together: nothing keeps their order.
 - Until the node has shown that it knows numbers, and where messages have none, one call is under way at a time.
 
@@ -51,7 +51,7 @@ NUMBER_MAX = (1 << 48) - 1
 
 
 class Numbers:
-    """A name that nobody else has, and the numbers of the messages that are sent under it.
+    """A name that no other producer has, and the numbers of the messages that are sent under it.
 
     Attributes:
         name: 20 hex digits.
@@ -135,7 +135,7 @@ class OrderedSends:
         connection: Its own.
         resending: When failed sends are sent again.
         pause: Waits; False where nothing is to be sent again, since the producer is being closed.
-        in_flight_max: Calls under way at the same time; whoever submits keeps no more than these waiting.
+        in_flight_max: Calls under way at the same time; a caller keeps no more than these waiting.
         deduplicate: Whether messages get numbers.
 
     Attributes:
@@ -164,15 +164,15 @@ class OrderedSends:
         self._name_out: Numbers | None = None
         """The name of what is under way."""
         self._is_known = False
-        """The node has told that it knows messages by their numbers."""
+        """The node has answered that it knows messages by their numbers."""
         self._is_held = False
         """Nothing is written before all of `_out` is answered."""
         self._pause_ms = 0
         """What to wait then."""
         self._free: int | None = None
-        """The lowest of the name's numbers that are free, to go on with then."""
+        """The lowest of the name's numbers that are free, to continue with then."""
         self._torn: Numbers | None = None
-        """The name of a message that was given up undecided: its number may be taken, now or later."""
+        """The name of a message that was abandoned undecided: its number may be taken, now or later."""
         self.is_running = False
         self._is_closed = False
 
@@ -185,7 +185,7 @@ class OrderedSends:
             self._fill()
 
     def withdraw(self, send: Send) -> bool:
-        """Take back a send that nobody waits for; False when it may have gone out, and goes on."""
+        """Take back an abandoned send; False when it may have gone out, and continues."""
         if send.numbers is not None or send.undecided or send in self._out or send not in self._queue:
             return False
         self._queue.remove(send)
@@ -255,7 +255,7 @@ class OrderedSends:
         self._fill()
 
     async def _begin_again(self) -> None:
-        """All is answered: wait, and number anew what is to be."""
+        """All is answered: wait, and number again what is to be."""
         pause_ms, self._pause_ms = self._pause_ms, 0
         if pause_ms and not await self._pause(pause_ms / 1000):
             for send in tuple(self._queue):
@@ -342,7 +342,7 @@ class OrderedSends:
             self._fill()
 
     def _lose(self, error: ClientError) -> None:
-        """The connection is gone, and nobody knows what became of all that was under way."""
+        """The connection is lost; it is unknown what became of the calls under way."""
         lost = tuple(self._out)
         self._out.clear()
         for send in lost:
@@ -371,7 +371,7 @@ class OrderedSends:
         return next(each for each in self._queue if each.numbers is send.numbers) is not send
 
     def _anew_behind(self, send: Send) -> None:
-        """Have those of its name behind a send that is not stored, which cannot be stored either, numbered anew."""
+        """Have those of its name behind a send that is not stored, which cannot be stored either, numbered again."""
         behind = False
         for each in self._queue:
             if behind and each.numbers is send.numbers:

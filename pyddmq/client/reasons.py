@@ -1,4 +1,4 @@
-"""What a consumer tells the node about a message that its work failed on."""
+"""The reason that a consumer sends to the node for a message that its work failed on."""
 
 from __future__ import annotations
 

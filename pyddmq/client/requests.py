@@ -1,4 +1,4 @@
-"""A call of a producer as it is handed over, whoever makes it, and what a message holds."""
+"""A call of a producer as it is handed over by both clients, and what a message holds."""
 
 from __future__ import annotations
 

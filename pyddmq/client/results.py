@@ -48,7 +48,7 @@ class PendingResults:
                 result = self._queues[topic, qid] = QueueResult(topic, qid, [], [], {}, {})
             (result.success if success else result.fail).append(offset)
             if delivery:
-                # The answer to an earlier delivery of it may come last; what is told of is the present one.
+                # The answer to an earlier delivery of it may come last; the result is sent for the present one.
                 result.deliveries[offset] = max(delivery, result.deliveries.get(offset, 0))
             if reason:
                 result.reasons[offset] = reason

@@ -90,7 +90,7 @@ class Resending:
     Attributes:
         resends: How often, at most.
         pause_ms: Wait before each; longer ones while patience lasts.
-        patience_ms: How long beyond `resends` while nobody answers, or the node starts or stops.
+        patience_ms: How long beyond `resends` while no node answers, or the node starts or stops.
         on_resend: Told of the failure before each.
 
     Raises:
@@ -174,7 +174,7 @@ def knows_numbers(result: Any, messages: Sequence[Any]) -> bool:
 
 
 def receipt_of(told: Any, result: Any, message: Any, attempts: int) -> SendReceipt:
-    """Build a receipt from what is told of the message, by the result of its call or within it."""
+    """Build a receipt from the answer about the message, by the result of its call or within it."""
     return SendReceipt(
         code=0,
         msg=result.msg or "",
@@ -192,6 +192,6 @@ def receipts_of(idl: Any, result: Any, messages: Sequence[Any], attempts: int) -
     """Build the receipts of a batch, in its order."""
     told = result.receipts
     if told is None or len(told) != len(messages):
-        # A node without the additive field stores the batch and tells no places.
+        # A node without the additive field stores the batch and returns no places.
         told = [idl.Receipt()] * len(messages)
     return [receipt_of(receipt, result, each, attempts) for receipt, each in zip(told, messages, strict=True)]

@@ -87,7 +87,7 @@ def endpoint(address: str, tls: Tls | None) -> Endpoint:
 def failure(address: str, error: OSError) -> TlsFailed | None:
     """Return what an error of a connection by TLS means, or None: nothing that has to do with TLS.
 
-    Those that a node tells by an alert come, with TLS 1.3, only with the first answer; no call has taken effect then.
+    Those that a node sends as an alert come, with TLS 1.3, only with the first answer; no call has taken effect then.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return TlsFailed(address, _VERIFY.get(error.verify_code, f"its certificate is refused: {error.verify_message}"))

@@ -41,7 +41,7 @@ class CheckThread:
     """One background thread that answers the checks of a producer group.
 
     Args:
-        connection: Its own; nobody else uses it.
+        connection: Its own; not shared.
         checks: What is asked and answered.
         listener: Knows what became of transactions.
         closing: Set when no more is to be fetched; all threads of a producer share it.
@@ -66,7 +66,7 @@ class CheckThread:
         return threading.current_thread() is self._thread
 
     def close(self, timeout_seconds: float) -> bool:
-        """Fetch no more, tell what has been answered, and wait for the thread.
+        """Fetch no more, send the answers given so far, and wait for the thread.
 
         Returns:
             Whether it has ended in time; a listener that is still at work is left alone.

@@ -1,4 +1,4 @@
-"""What a program tells of its transactions, and what it is told: states, listener, message, result."""
+"""Transactions as a program sees them: states, listener, message, result."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def half_request(message: Any, group: str, timeout_ms: int) -> NodeRequest[tuple
 
 
 def end_request(decision: Any, timeout_ms: int) -> NodeRequest[None]:
-    """Return the call that tells a decision."""
+    """Return the call that sends a decision."""
     return NodeRequest("endTransaction", {"decision": decision}, timeout_ms, (), lambda _result, _attempts: None)
 
 
@@ -167,7 +167,7 @@ def transaction_result(half: Any, state: LocalState, remark: str, problem: str, 
 
 
 def judged(answer: object) -> tuple[LocalState, str]:
-    """State that a listener's answer stands for, and a remark when it is none."""
+    """State that a listener's answer means, and a remark when it is none."""
     if answer is None:
         return LocalState.UNKNOWN, ""
     if isinstance(answer, LocalState):

@@ -6,7 +6,7 @@ simulated network and disk, from their own seeded randomness.
 
 A `Process` marks everything that one simulated process schedules, through a context variable that callbacks inherit.
 Killing it makes all its pending and later callbacks vanish, as SIGKILL does, while its peers live on in the same loop.
-While it stands still (SIGSTOP) what is due waits, and happens in its order when it goes on.
+While it is still (SIGSTOP) what is due waits, and happens in its order when it continues.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ def current_process() -> Process | None:
 
 
 class _Guarded:
-    """A callback of a process: made to do nothing once that is dead, and to wait while it stands still.
+    """A callback of a process: made to do nothing once that is dead, and to wait while it is still.
 
     Attributes:
         handle: Cancelled, it is not called, also where it waits.
@@ -338,7 +338,7 @@ def _process_task(
     coroutine: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
     context: contextvars.Context | None = None,
 ) -> asyncio.Task[Any]:
-    """Make a task and tell its process of it."""
+    """Make a task and register it with its process."""
     task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, context=context)
     process = _process.get()
     if process is not None:

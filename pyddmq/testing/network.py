@@ -340,7 +340,7 @@ class SimTransport(asyncio.Transport):
             self._lose_later(ConnectionResetError("the peer has closed"))
 
     def _end(self, error: Exception | None) -> None:
-        """Close this end: tell its protocol in the next turn, and the peer if it still writes."""
+        """Close this end: notify its protocol in the next turn, and the peer if it still writes."""
         if self._gone:
             return
         self._gone = True

@@ -1,6 +1,6 @@
 """Syncs in the background of a `SimDisk`: what they cover becomes durable when they end, a seeded while later.
 
-A power loss meanwhile takes what it takes of unsynced changes; a kill lets nobody know how they ended. Faults and
+A power loss meanwhile takes what it takes of unsynced changes; after a kill it is unknown how they ended. Faults and
 `stop_after` of the disk strike when they end. Syncs of one file may end in any order, and one that failed takes with it
 what later ones would have covered, as on Linux.
 """
@@ -60,7 +60,7 @@ class _SimSync:
         self._done: Told | None = done
 
     def wait(self) -> None:
-        """End it, once; nobody is told when the process that began it is gone."""
+        """End it, once; without a call when the process that began it has ended."""
         done, self._done = self._done, None
         if done is None or self._epoch != self._disk.epoch:
             return

@@ -11,7 +11,7 @@ from upstream.calls.modes import answers_many
 from upstream.calls.user_code import ActionMisbehaved, as_exception, shown
 
 Answer = Status | Exception
-"""What becomes of a job, by a status or by what stands for an exception that was raised."""
+"""What becomes of a job, by a status or by the reason for an exception that was raised."""
 
 
 def run_action(action: Action, jobs: Sequence[Job]) -> Sequence[Answer]:

@@ -58,7 +58,7 @@ class AwaitingCaller(Caller):
             answer = await cast("Any", self.action.act(job))
         except BaseException as error:
             answer = _raised(call, error)
-        # A call that is over keeps no task, which would keep it.
+        # An ended call keeps no task, which would keep it.
         call.task = None
         self._end(call, (answer,))
 
@@ -82,7 +82,7 @@ class AwaitingCaller(Caller):
                 if job.state is _RUNNING:
                     jobs.append(job)
                 else:
-                    # It is over, or finished by a late success and waits to be let go.
+                    # It has ended, or is finished by a late success and waits for its release.
                     self._leave(job, Status.CONTINUE)
             if jobs:
                 call = self._begin(jobs, self._clock.monotonic(), self._limit_ms())

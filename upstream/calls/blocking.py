@@ -102,7 +102,7 @@ class BlockingCaller(Caller):
         self._calls.pool.ask(self._line, self)
 
     def abandon(self) -> None:
-        """Begin nothing any more; what is out goes on."""
+        """Begin nothing any more; what is out continues."""
         self._waiting.clear()
         super().abandon()
 
@@ -115,7 +115,7 @@ class BlockingCaller(Caller):
         while self._waiting and len(jobs) < (BATCH_JOBS if self._many else 1):
             job = self._waiting.popleft()
             if job.state is not _RUNNING:
-                # It is over, or finished by a late success and waits to be let go.
+                # It has ended, or is finished by a late success and waits for its release.
                 self._leave(job, Status.CONTINUE)
                 continue
             try:

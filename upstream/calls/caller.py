@@ -1,14 +1,14 @@
 """Calls of one action in one subscription: what is out, since when, and what becomes of it.
 
-A call is one run of `act`, or of `act_many` over the jobs at hand. From its beginning to its end its jobs are RUNNING
+A call is one run of `act`, or of `act_many` over the available jobs. From its beginning to its end its jobs are RUNNING
 and keep permit and key, so that nothing overtakes them, and stand in `GroupQueue.calls`, which outlives the generation:
 a call that is left behind when its generation ends keeps its messages from being run again before it is over, because a
 retry must never overlap it.
 
-A time limit cancels what can be cancelled (D45). What goes on all the same is `late`, and shown as stuck until it ends.
-Its answer counts then, whatever the time: a success is one.
+A time limit cancels what can be cancelled (D45). What continues all the same is `late`, and shown as stuck until it
+ends. Its answer counts then, whatever the time: a success is one.
 
-Answers are told in the loop's thread, those of a turn together: one round of the pipeline and of `pump` for all.
+Answers are delivered in the loop's thread, those of a turn together: one round of the pipeline and of `pump` for all.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ActionFigures(NamedTuple):
 
 
 class AnswerListener(Protocol):
-    """Told the answers of a turn, in the loop's thread; each of these calls is over."""
+    """Takes the answers of a turn, in the loop's thread; each of these calls has ended."""
 
     def __call__(self, jobs: list[UpstreamJob], answers: list[Answer], successors: list[UpstreamJob], /) -> None:
         """`successors` are jobs of later generations that waited for one of the calls."""
@@ -95,7 +95,7 @@ class Caller:
         self._watch = Later(calls.scheduler, self._look)
 
     def call(self, jobs: list[UpstreamJob]) -> None:
-        """Take RUNNING jobs over; each is told of once, unless it is never begun before `abandon`."""
+        """Take RUNNING jobs over; each is answered once, unless it is never begun before `abandon`."""
         raise NotImplementedError
 
     def abandon(self) -> None:
@@ -123,7 +123,7 @@ class Caller:
         return call
 
     def _end(self, call: ActionCall, answers: Sequence[Answer]) -> None:
-        """Note how a call ended; it is told in this turn of the loop."""
+        """Note how a call ended; it is delivered in this turn of the loop."""
         del self.out[call]
         figures = self._figures
         figures.out.value -= 1
@@ -166,7 +166,7 @@ class Caller:
         self.told(jobs, answers, successors)
 
     def _look(self) -> None:
-        """See to calls whose time is over."""
+        """End calls whose time has passed."""
         now = self._clock.monotonic()
         for call in list(self.out):
             if call.deadline > now + EARLY_SECONDS:

@@ -61,9 +61,9 @@ class NodeCalls:
         return future
 
     async def settle(self, hurry: Callable[[], bool]) -> None:
-        """End: wait until what was cancelled is over and all actions are closed, CLOSING_SECONDS at most.
+        """End: wait until the cancelled calls have ended and all actions are closed, CLOSING_SECONDS at most.
 
-        A blocking call may hang for ever; what it answers later is dropped, as after a kill.
+        A blocking call may hang forever; what it answers later is dropped, as after a kill.
 
         Args:
             hurry: Whether to wait no longer.

@@ -24,7 +24,7 @@ class ActionMisbehaved(Exception):
 
 
 def as_exception(error: BaseException) -> Exception:
-    """Return what stands for something raised: itself where `except Exception` and a future take it."""
+    """Return the exception to keep for something raised: itself where `except Exception` and a future take it."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
     return ActionMisbehaved(f"it raised {described(error)}").with_traceback(error.__traceback__)

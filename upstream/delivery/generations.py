@@ -32,7 +32,7 @@ from upstream.delivery.subscription import Subscription
 _DRAIN_CHECK_SECONDS = 0.05
 _START_AGAIN_SECONDS = 5.0
 _OWNED_LOOK_SECONDS = 1.0
-"""How often queues are tried again that somebody inside the program consumes (D36)."""
+"""How often queues are tried again that a consumer inside the program has (D36)."""
 
 
 class TopicPlace:
@@ -42,7 +42,7 @@ class TopicPlace:
         config: The configuration wanted; None when the topic is to end.
         actions: The pipeline of the next generation.
         problem: Why the last attempt to start a generation failed, "" when it did not.
-        owner: Who consumes the topic's queues for this group instead (D36); None while nobody does.
+        owner: The consumer that has the topic's queues for this group instead (D36), or None.
         subscription: The generation that runs.
         replace_at: Monotonic seconds when it is replaced even if it has not drained; None while it stays.
         again: The next attempt to start it; None while none is due.

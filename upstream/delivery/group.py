@@ -288,7 +288,7 @@ class ConsumerGroup:
         self._buffer.asked_at = self.node.runtime.clock.monotonic()
 
     def is_at_work(self, seconds: float) -> bool:
-        """Whether somebody has pulled within so long, waits or holds messages, or whether it pushes."""
+        """Whether a client has pulled within this time, waits or holds messages, or whether it pushes."""
         buffer = self._buffer
         lines = [buffer.line(name).asked_at for name in self._slots]
         asked_at = max([buffer.asked_at, *lines])
@@ -314,14 +314,14 @@ class ConsumerGroup:
         return slot.subscription
 
     def undrain_topic(self, topic: str) -> None:
-        """Start a topic's generation anew where `drain_topic` has ended it and nothing else has begun; else nothing."""
+        """Start a topic's generation again if `drain_topic` has ended it and nothing else has begun."""
         slot = self._slots.get(topic)
         drains = slot is not None and slot.subscription is not None and slot.subscription.draining
         if slot is not None and slot.config is not None and drains and slot.replace_at is None:
             self._generations.renew(slot, slot.config, self._make_actions(slot.config))
 
     def restart_topic(self, topic: str, change: Callable[[], None] = lambda: None) -> None:
-        """End a topic's generation at once, run `change`, and start it anew from where its trackers then stand.
+        """End a topic's generation at once, run `change`, and start it again from where its trackers then stand.
 
         Raises:
             Exception: An action cannot be made, and nothing has happened; or what `change` raised.
@@ -440,7 +440,7 @@ class ConsumerGroup:
         return self._figures.stats(details_max)
 
     def offsets(self, topic: str | None = None) -> list[TopicOffsets]:
-        """Return where each topic, or the one named, stands, whatever is unfinished in it."""
+        """Return the positions of each topic, or of the one named."""
         return self._figures.offsets(topic)
 
     def _subscription(self, config: SubscriptionConfig, slot: TopicPlace) -> Subscription:
@@ -475,7 +475,7 @@ class ConsumerGroup:
         return subscription
 
     def _more_group_queues(self, topic: NodeTopic, config: SubscriptionConfig | None) -> list[GroupQueue]:
-        """Take the queues that a topic got since; none while somebody else consumes one of them."""
+        """Take the queues that a topic got since; none while another consumer has one of them."""
         try:
             self._claims.take(topic)
         except QueuesOwned as owned:
@@ -498,7 +498,7 @@ class ConsumerGroup:
         self._lost(topic)
 
     def _lost(self, topic: str) -> None:
-        """End the generations that read a topic: somebody else consumes it. They start again when it is free."""
+        """End the generations that read a topic: another consumer has it. They start again when it is free."""
         for slot in list(self._slots.values()):
             running = slot.subscription
             if running is not None and any(group_queue.topic == topic for group_queue in running.group_queues):

@@ -70,12 +70,12 @@ class GroupFigures:
         return [reader.retries(retry_topic.topic, retries.values(), loss, running=running)]
 
     def _retries(self) -> dict[int, GroupQueue]:
-        """Each queue of the retry topic once, whichever topics read it."""
+        """Each queue of the retry topic once, though several topics read it."""
         of_all = [each for of_topic in self.queues_by_topic.values() for each in of_topic.values()]
         return {each.queue_id: each for each in of_all if each.retries}
 
     def offsets(self, topic: str | None) -> list[TopicOffsets]:
-        """Return where each topic, or the one named, stands, whatever is unfinished in it."""
+        """Return the positions of each topic, or of the one named."""
         found = []
         for name in self.places:
             group_queues = self.queues_by_topic.get(name, {}).values()

@@ -4,7 +4,7 @@ Whether a result is of the present delivery, `upstream.delivery.answer_matching`
 finishes the offset all the same; the key waits for the present delivery's answer or timeout. A fail counts for the
 present delivery only.
 
-Why the two differ: a success says that somebody has done the work, which stays true whoever did it, so that to
+Why the two differ: a success says that the work was done, which stays true for any client, so that to
 deliver again would only repeat it. A fail says that one attempt did not work, and the present one may still. The key
 must wait in the first case, since the present holder may be at work on the message while the next one of the key ran
 beside it (D40).
@@ -60,7 +60,7 @@ def is_of_present(
 
 
 def is_of_only(delivery: DeliveredBatch, holder: Holder, number: int | None, *, certain: bool = False) -> bool:
-    """Whether a success from somebody else can only be of the present delivery: there was no other.
+    """Whether a success from another client can only be of the present delivery: there was no other.
 
     Args:
         delivery: The present delivery.
@@ -92,7 +92,7 @@ def _take(group_queue: GroupQueue, offset: int, of: Callable[[DeliveredBatch], b
     return False
 
 
-# Reasons that clients give for failures: bytes of anybody's, made fit for records, pages and terminals.
+# Reasons that clients give for failures: untrusted bytes, made fit for records, pages and terminals.
 
 REASON_CHARS_MAX = 300
 """What is kept of a reason."""
@@ -139,7 +139,7 @@ class Result(NamedTuple):
         holder: Who says it.
         deliveries: By offset the number of the delivery that is answered, 0 where it is not in there; None where the
             client knows no numbers.
-        reasons: By offset what the client says about a failure: bytes of anybody's, for people.
+        reasons: By offset what the client says about a failure: untrusted bytes, for people.
     """
 
     success: Sequence[int]
@@ -149,7 +149,7 @@ class Result(NamedTuple):
     reasons: dict[int, bytes] | None = None
 
     def number(self, offset: int) -> int | None:
-        """Number of the delivery of which it is, None where nobody says."""
+        """Number of the delivery of which it is, None where the client does not say."""
         return None if self.deliveries is None else self.deliveries.get(offset, 0)
 
     def failure(self, offset: int) -> str:
@@ -305,7 +305,7 @@ def _succeed_leaving(
 ) -> str:
     """Apply a success for what is on its way out of its queue, or was left undecided by an earlier generation.
 
-    What is sent back was failed by who had it, and nobody else has it: the fail stands. A message on its way to the
+    What is sent back was failed by its holder, and no other client has it: the fail counts. A message on its way to the
     dead letters is finished by a success, so that it never comes again even if its record is not there after a failed
     disk; where that is there, it is in the dead letters besides, as if the success had come a moment later.
     """

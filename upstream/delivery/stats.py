@@ -24,7 +24,7 @@ T = TypeVar("T", int, float)
 
 
 class TopicOffsets(NamedTuple):
-    """Where a group stands in one topic: by qid, the committed offset, and the end and start of the queue."""
+    """Where a group is in one topic: by qid, the committed offset, and the end and start of the queue."""
 
     topic: str
     consumed: dict[str, int]

@@ -11,7 +11,7 @@ the key's list (`order`), and `waiting_max` of them stop the reading, since what
 goes backwards this way: no pull, so no ack, so no permit, so no admission, so no read; the backlog stays on the disk.
 
 `pump` does not call itself: an action that ends a job at once comes back into it through `outcomes`, is noted
-(`_pumping`), and goes on in the round that runs. After READS_PER_PUMP reads it asks the loop for another turn.
+(`_pumping`), and continues in the round that runs. After READS_PER_PUMP reads it asks the loop for another turn.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class Subscription:
         self._source.lag_max = config.consume_lag_max
 
     def set_paused(self, paused: bool) -> None:
-        """Stop reading, running actions and handing out, or go on; what is out may be answered."""
+        """Stop reading, running actions and handing out, or continue; what is out may be answered."""
         self.outcomes.paused = paused
         self.hands_out = not paused and not self.draining
         if self.hands_out:
@@ -401,7 +401,7 @@ class Subscription:
     # Actions
 
     def _run(self, jobs: list[UpstreamJob]) -> None:
-        """Run RUNNING jobs through their actions, once their bodies are at hand."""
+        """Run RUNNING jobs through their actions, once their bodies are in memory."""
         if self.pushes:
             self._line.asked_at = self.now()
         if self._fetches:
@@ -448,7 +448,7 @@ class Subscription:
     def _calls_ended(
         self, step: int, jobs: list[UpstreamJob], answers: list[Status | Exception], successors: list[UpstreamJob]
     ) -> None:
-        """Carry out the answers of calls of one action, and let those go on that waited for these calls."""
+        """Carry out the answers of calls of one action, and let those continue that waited for these calls."""
         if self.outcomes.stopped:
             # The next generation may have the message again; its consumption counts all the same.
             last = self._running.is_last(step)
@@ -496,7 +496,7 @@ class Subscription:
         self.outcomes.apart.complete(job)
 
     def expire(self, job: UpstreamJob) -> None:
-        """End a job that nobody has, for its log file goes."""
+        """End a job without a holder, since its log file is deleted."""
         self.outcomes.expire(job)
 
     # What others read of it

@@ -1,8 +1,8 @@
 """Bodies that a pipeline made, for the pull clients of a group that asks for them (`PullServer: {body: transformed}`).
 
-A buffered job holds no body (D15), for the log has it. One that was made stands nowhere else, so it is kept with its
-job until the job ends: a delivery that comes again has it without running the actions anew. After a restart or a reload
-the message is read and its actions run again, so nothing of this is stored.
+A buffered job holds no body (D15), for the log has it. One that was made is nowhere else, so it is kept with its
+job until the job ends: a delivery that comes again has it without running the actions again. After a restart or a
+reload the message is read and its actions run again, so nothing of this is stored.
 
 What is kept is counted: against the node's memory, and against a share of its ceiling for each subscription. At that
 share nothing more is admitted until some of it has gone.

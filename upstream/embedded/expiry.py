@@ -5,15 +5,15 @@
 | was tried and failed, or is out, or in an action | to the group's dead letters as `expired`; the file waits |
 | is on its way to the dead letters, or to the retry topic | the file waits |
 | is in the retry topic, read or not | as what was tried |
-| was never given to anybody | lost: counted per group, logged, shown |
+| was never delivered | lost: counted per group, logged, shown |
 | is in a dead-letter topic | lost, tried or not: there is no dead letter of a dead letter (D16) |
 
 The dead letters are durable, and their origins finished in the ack journal, durably, before the file goes. Between its
 append and that a message is `expiring` (`OffsetTracker`): it may still be answered, or fail once more, and what it
 failed for has it neither dead-lettered a second time nor sent back. What is lost
 is finished after it went: a kill in between finds those messages gone and counts them when it starts (`Progress`), and
-no offset ever passes a message that is still there. A key whose earlier messages went goes on with its next one; while
-a client still holds such a message the key waits for its answer or timeout, as after a late success (D12).
+no offset ever passes a message that is still there. A key whose earlier messages went continues with its next one;
+while a client still holds such a message the key waits for its answer or timeout, as after a late success (D12).
 
 Groups that are no longer configured are treated alike: what they tried is kept, the rest is counted (D6).
 """
@@ -49,13 +49,13 @@ from upstream.state import JobEvent, JobState, move
 
 LOOK_AHEAD_SECONDS = 30.0
 NEAR_SHARE = 0.1
-"""Part of a limit; a group whose oldest message has less left is told of in the log."""
+"""Part of a limit; a group whose oldest message has less left is logged."""
 _CHUNK_UNITS = 1024
 _LEAVING = (JobState.BURYING, JobState.SENDING, JobState.UNDECIDED)
 _WITH_SOMEBODY = (JobState.OUT, JobState.RUNNING)
 _WAITS_MAX = 8
-"""How often a file waits beside the loop while groups go on working in it; then the loop waits for the disk once, since
-else each of its messages would be given out, and be a dead letter as well."""
+"""How often a file waits beside the loop while groups continue working in it; then the loop waits for the disk once,
+since else each of its messages would be given out, and be a dead letter as well."""
 _ENDED_AT_ONCE = (
     JobState.READ,
     JobState.WAITING,
@@ -239,14 +239,14 @@ class Expiry:
         self, tracker: OffsetTracker, offset: int, position: list[int], error: StoreError | None
     ) -> None:
         if error is not None:
-            # Nobody can tell before a restart whether the record is there: until then it counts as being on its way.
+            # Until a restart it is unknown whether the record is there: it counts as being on its way.
             return
         tracker.expiring.discard(offset)
         self._progress.dead_lettered(tracker, offset)
         self._progress.dead_letters_done(dead_letter_topic(tracker.group), 0, position[0] + 1)
         self._counters(tracker).dead_letters("expired").add()
         self._limited_log.note("message_dead_lettered", **names_of(tracker), offset=offset, reason="expired")
-        # As they are now: the group may have begun anew.
+        # As they are now: the group may have begun again.
         group_queues = self._group_queues(tracker.group).get((tracker.group, tracker.topic, tracker.queue_id), [])
         group_queue = _group_queue_of(group_queues, offset)
         _complete(group_queue, offset)
@@ -338,7 +338,7 @@ def _earlier(tracker: OffsetTracker, record: memoryview) -> int:
 
 
 def _pending(tracker: OffsetTracker, group_queues: Iterable[GroupQueue], minimum: int) -> list[int]:
-    """Unfinished offsets below `minimum` that were tried, or that somebody has now; ascending."""
+    """Unfinished offsets below `minimum` that were tried, or that a client has now; ascending."""
     found = {offset for offset in tracker.failures if offset < minimum}
     if is_retry_topic(tracker.topic):
         found.update(range(tracker.watermark, minimum))
@@ -392,7 +392,7 @@ def _complete(group_queue: GroupQueue | None, offset: int) -> None:
 
 
 def _leave(group_queue: GroupQueue, minimum: int) -> None:
-    """End every job below `minimum` that nobody has."""
+    """End every job below `minimum` without a holder."""
     group_queue.check_until = max(group_queue.check_until, minimum)
     for offset in [each for each in group_queue.adopted if each < minimum]:
         del group_queue.adopted[offset]
@@ -403,7 +403,7 @@ def _leave(group_queue: GroupQueue, minimum: int) -> None:
 
 
 def _pump(group_queues: Iterable[GroupQueue]) -> None:
-    """Let the subscriptions of these group queues go on."""
+    """Let the subscriptions of these group queues continue."""
     for subscription in dict.fromkeys(group_queue.subscription for group_queue in group_queues):
         if subscription is not None:
             subscription.pump()

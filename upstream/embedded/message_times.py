@@ -1,8 +1,8 @@
 """When messages of a store could first be consumed, and how many of a stretch a tag filter takes: for lag samples.
 
-A message that waited (delay level, timer) is stored anew when it is due, or soon after: its time is the moment at which
-it was due, so that what was late in the broker shows as lag. That stands in the record that it replaces (D27), as long
-as that is kept; afterwards its own store time stands for it.
+A message that waited (delay level, timer) is stored again when it is due, or soon after: its time is the moment at
+which it was due, so that what was late in the broker shows as lag. That is in the record that it replaces (D27), as
+long as that is kept; afterwards its own store time is used.
 
 What was read is kept for as long as it is asked for, so that a queue at rest costs no read.
 """

@@ -2,7 +2,7 @@
 
 The locks are those of consumers inside the program (`broker.consumer`), so that a group belongs to the proxy or to
 them. All queues of a topic are taken, or none. What is committed is handed over through `consumerOffset.json`: it is
-brought up to date when a topic or group is given up, and read again after locks are taken.
+brought up to date when a topic or group is released, and read again after locks are taken.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class QueueOwnership:
             store: Has the locks.
             progress: Committed before locks are released.
             runtime: Its scheduler runs the renewal every 20 s; counts refusals and losses, and says what was lost.
-            lost: Told the topic whose locks somebody else has got meanwhile.
+            lost: Called with the topic whose locks another consumer got meanwhile.
         """
         self._group = group
         self._client_id = client_id

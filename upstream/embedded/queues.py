@@ -69,6 +69,6 @@ def own(queue: QueueView) -> ConsumeQueue:
 
 
 def offsets_of(progress: Progress) -> ConsumerOffsets:
-    """Return the committed offsets of a node over a store, for whoever else keeps some there."""
+    """Return the committed offsets of a node over a store, for other parts that keep some there."""
     assert isinstance(progress.offsets, ConsumerOffsets), "opened by EmbeddedQueues"
     return progress.offsets

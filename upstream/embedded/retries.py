@@ -1,4 +1,4 @@
-"""What stands in the log because a message failed: records that send back, and dead letters, read again (D16, D27)."""
+"""What is in the log because a message failed: records that send back, and dead letters, read again (D16, D27)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 `EmbeddedSource` merges the queues of a topic in commit-log order (D14): it looks up a chunk of units per queue and
 gives out, sorted, those up to the horizon, the lowest position up to which every queue is known. A queue that is
-read to its end does not hold the horizon back: what arrives there later lies behind everything visible now.
+read to its end does not hold the horizon back: what arrives there later is after everything visible now.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class EmbeddedSource:
                 order key.
             group_queues: All queues; more may be added by `add_group_queue`.
             store: Where records are read.
-            runtime: Its clock dates failures; its log is told what cannot be read.
+            runtime: Its clock dates failures; its log gets what cannot be read.
             counters: Series of the subscription.
             keeps_bodies: Actions read the body at once, before the order gate: leave the record with the job.
         """
@@ -159,7 +159,7 @@ class EmbeddedSource:
             merged.sort()
         self._merged = merged
         self._at = 0
-        # Where nothing is left over, what `arrived` tells of is next.
+        # Where nothing is left over, what `arrived` announced is next.
         self._dirty = rest and bool(merged)
         return bool(merged)
 
@@ -233,7 +233,7 @@ class EmbeddedSource:
         return jobs
 
     def _with_wanted_code(self, units: Sequence[Unit]) -> list[Unit]:
-        """Drop the units whose tags code says that nobody wants the message."""
+        """Drop the units whose tags code says that the group does not want the message."""
         codes = self._codes
         wanted: list[Unit] = []
         for unit in units:
@@ -262,7 +262,7 @@ class EmbeddedSource:
         return self._make_each(zip(units, located, strict=True))
 
     def _make_keyed(self, units: Sequence[Unit], keys: Sequence[OrderKey | None]) -> list[UpstreamJob]:
-        """Make jobs of messages that everybody may get, with their keys."""
+        """Make jobs of messages that all clients may get, with their keys."""
         subscription = self._subscription
         made = job_loops.make(UpstreamJob, subscription, units, keys)
         if made is not None:
@@ -334,7 +334,7 @@ class EmbeddedSource:
             self._subscription.refused(unit)
 
     def _skip(self, group_queue: GroupQueue, offset: int, reason: str) -> bool:
-        """Finish a message that nobody gets; returns whether it was not finished before."""
+        """Finish a message that is not delivered; returns whether it was not finished before."""
         group_queue.apart.discard(offset)
         is_new = group_queue.tracker.finish(offset)
         if is_new:

@@ -137,7 +137,7 @@ class StretchReader:
 
 
 def _times_of(unit: _Unit, located: Located) -> tuple[int, int]:
-    """Stored and born, of a record that stands in its segment or in a view of its own."""
+    """Stored and born, of a record that is in its segment or in a view of its own."""
     view, body_at, _, _, end = located
     begin = end - unit[1]
     if body_at - begin != HEADER_BYTES:

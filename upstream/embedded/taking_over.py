@@ -1,10 +1,10 @@
 """What RocketMQ had in hand at a hand-over becomes unfinished here, in place (D10).
 
-A POP consumer's message lies below the committed offset from the moment it was handed out. Where the committed offsets
-are RocketMQ's, those that nobody acknowledged are made unfinished again: the watermark goes down to the first of them,
-and what lies between is finished above it. RocketMQ's revive records stay in the log. Its revive group is moved behind
-them in the same write of `consumerOffset.json` that lowers the watermarks, so that after the way back a message comes
-from its queue, and not from there as well.
+A POP consumer's message is below the committed offset from the moment it was handed out. Where the committed offsets
+are RocketMQ's, those that were not acknowledged are made unfinished again: the watermark goes down to the first of
+them, and what is between is finished above it. RocketMQ's revive records stay in the log. Its revive group is moved
+behind them in the same write of `consumerOffset.json` that lowers the watermarks, so that after the way back a message
+comes from its queue, and not from there as well.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def take_over(
         hand: What is in hand.
         queue_of: Finds queues; what names none is passed over.
         offsets: Committed offsets; the revive group's are moved.
-        tracker_of: Returns the tracker of a group's queue, which stands at the committed offset at least.
+        tracker_of: Returns the tracker of a group's queue, which is at the committed offset at least.
         metrics: Counts messages.
 
     Returns:

@@ -1,6 +1,6 @@
 """The fetchers of one group on this node, and which queues each owns.
 
-A fetcher is a name (consumerId) that clients give, not a connection: it stays while its client connects anew. It joins
+A fetcher is a name (consumerId) that clients give, not a connection: it stays while its client connects again. It joins
 with its first fetch and leaves when it has neither fetched nor moved a position for EXPIRY_SECONDS. DDMQ counts fetches
 alone, so that a client at work on a long batch loses its queues amid it (as W34); and an ack that says nothing new
 proves no work: a timer in a hung client sends such.
@@ -75,7 +75,7 @@ class FetcherQueue:
     Attributes:
         generation: The one that it was given by.
         given: One past the highest offset that it was given; only grows within a generation.
-        is_bound: Its acks count up to `given` only. Set when the queue began anew beneath it, or when a reset is newer
+        is_bound: Its acks count up to `given` only. Set when the queue began again beneath it, or when a reset is newer
             than what it may still have in hand.
     """
 

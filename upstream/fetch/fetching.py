@@ -1,14 +1,15 @@
 """Fetches and acks of one low-level group: what comes back, and which positions move (R79-R87).
 
 A fetch comes in two kinds. One of a *fetcher* (`Fetchers`) is given the queues that it owns. One of *named queues* is
-given exactly those that it names, whoever owns them, and makes nobody a fetcher: many connections may read ranges side
-by side. Where neither says otherwise a queue is read from the group's committed offset on (R84), which for a group that
-was never seen stands where `consumeFromWhere` says (W71: DDMQ begins at the end, and takes an error for 0).
+given exactly those that it names, whichever client owns them, and registers no fetcher: many connections may read
+ranges side by side. Where neither says otherwise a queue is read from the group's committed offset on (R84), which for
+a group that was never seen begins where `consumeFromWhere` says (W71: DDMQ begins at the end, and takes an error for
+0).
 
 An ack says up to where all is done. It goes through the group's tracker, as every finished message does: so it is kept
 by the ack journal, moves no position back, and shows in lag and offsets. It counts for what the client
 was given, and where no other client owns the queue (W73); one that says nothing new counts always, since DDMQ's clients
-send all their positions again until an answer is true. What a fetcher is not given since nobody wants it (tags, stress
+send all their positions again until an answer is true. Messages that are not delivered to the group (tags, stress
 tests) is finished on the way, so that no lag is left behind it.
 """
 
@@ -195,7 +196,7 @@ class Fetching:
 
     @staticmethod
     def _start(group_queue: GroupQueue, asked: int, fetcher: FetcherClient | None) -> int:
-        """Where to read: where the client says, unless the queue began anew since it was given it; else (R84)."""
+        """Where to read: where the client says, unless the queue began again since it was given it; else (R84)."""
         generation, tracker = group_queue.subscription, group_queue.tracker
         stored = tracker.watermark
         if fetcher is not None and generation is not None:
@@ -245,7 +246,7 @@ class Fetching:
         return Row(topic, qid, stretch.next_offset, stretch.messages, stretch.times), stretch.bytes
 
     def _finish_passed(self, group_queue: GroupQueue, stretch: Stretch) -> Stretch:
-        """Finish what nobody of the group gets, and leave out what it had before it was low level."""
+        """Finish messages that the group does not get, and leave out what it had before it was low level."""
         tracker = group_queue.tracker
         finished = tracker.ahead > 0
         if stretch.passed:

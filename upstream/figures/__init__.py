@@ -1,4 +1,4 @@
-"""What the consuming side counts of messages, how long they take, and who is told what became of them.
+"""What the consuming side counts of messages, how long they take, and listeners to their endings.
 
 Nothing here decides anything, or knows of groups.
 """

@@ -1,4 +1,4 @@
-"""What becomes of single messages, told to whoever records it: nobody, unless a group's ack log or debug lines are on.
+"""Endings of single messages, for those who record them: a group's ack log or debug lines, if on.
 
 A group has one `EndingHook`, which its generations share. Off, it costs one branch per batch that is handed out or
 finished, and one per message that ends otherwise.
@@ -53,10 +53,10 @@ def ended_jobs(delivery: DeliveredBatch, offsets: Sequence[int]) -> list[Upstrea
 
 @dataclass(slots=True)
 class EndingHook:
-    """Where a group tells of endings.
+    """The endings of a group.
 
     Attributes:
-        listeners: Who is told.
+        listeners: Called with each ending.
         acted: Called with each run of an action, once it has ended; None without tracing.
         failed: Called with each attempt that failed, and why; likewise.
     """
@@ -67,7 +67,7 @@ class EndingHook:
     _by_name: dict[str, EndingListener] = field(default_factory=dict)
 
     def put(self, name: str, listener: EndingListener | None) -> None:
-        """Have somebody told in the place of the one of this name; None: nobody any more."""
+        """Set, replace or remove (None) the listener of this name."""
         if listener is None:
             self._by_name.pop(name, None)
         else:

@@ -1,7 +1,7 @@
 """How long messages of one subscription took: from the log to a client, and to their end.
 
 Both are counted from the record's store timestamp, by the wall clock: what was published with a delay, or comes again
-from the retry topic, is stored anew when it is due, so that a wait that was asked for is not in it. The messages of a
+from the retry topic, is stored again when it is due, so that a wait that was asked for is not in it. The messages of a
 batch are observed at once, as if each were as old as the oldest; where some of them come again, each is by itself, so
 that an old one does not make the others old.
 """
@@ -40,7 +40,7 @@ class Latency:
         metrics: Where they are.
         group, topic: Their labels.
         clock: Its wall clock is that of store timestamps.
-        endings: Who else is told.
+        endings: Further listeners.
     """
 
     def __init__(self, metrics: Metrics, group: str, topic: str, clock: Clock, endings: EndingHook) -> None:
@@ -104,7 +104,7 @@ class Latency:
             self._endings.failed(job, reason)
 
     def refused(self, generation: Generation, unit: Unit) -> None:
-        """Tell them of a message that nobody of the group gets: its tags, or the stress flag, rule it out."""
+        """Report a message that the group does not get: its tags, or the stress flag, rule it out."""
         if self._endings.listeners:
             physical, size, _, offset, group_queue = unit
             self.ended(UpstreamJob(generation, group_queue, offset, physical, size, None), MessageEnding.REFUSED)

@@ -1,4 +1,4 @@
 """What operators see and change of groups: figures, stuck messages, heads, positions, pauses.
 
-Cold paths: called when somebody asks.
+Cold paths: called for an operator.
 """

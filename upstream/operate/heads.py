@@ -1,13 +1,13 @@
 """What an operator does by hand to a job that is stuck: retry it now, give it up to the dead letters, or pass over it.
 
 The operator names a message by topic, queue and offset, having seen it as the first of its key; it is looked for again
-here, and where another message stands first by now nothing is done (`HeadRefused`). A job that is out with a client, or
+here, and where another message comes first by now nothing is done (`HeadRefused`). A job that is out with a client, or
 in an action, is left alone unless the operator insists (`force`). Then its holder may still be at work on it: the next
 of its key goes out beside it, which promise 3 excludes otherwise. A success that still comes counts (D12), or finds
 the offset finished.
 
-Order is kept: a message that is passed over is journaled, durably, before the next of its key is let go, and one that
-is given up releases its key when its dead letter is durable (D16).
+Order is kept: a message that is passed over is journaled, durably, before the next of its key is released, and one that
+is dead-lettered releases its key when its dead letter is durable (D16).
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def _journal_due_now(job: UpstreamJob, progress: Progress, clock: Clock) -> None
 
 
 def skip(head: Head, *, force: bool, progress: Progress) -> Handled:
-    """Finish a message without a dead letter: counted, journaled durably, and only then its key goes on.
+    """Finish a message without a dead letter: counted, journaled durably, and only then its key continues.
 
     Raises:
         HeadRefused: It is out or in an action and `force` is not given, or its dead letter is being written.
@@ -200,7 +200,7 @@ def skip(head: Head, *, force: bool, progress: Progress) -> Handled:
 
 
 def dead_letter(head: Head, *, force: bool, who: str) -> Handled:
-    """Give a message up to the group's dead letters; its key goes on when that record is durable.
+    """Give a message up to the group's dead letters; its key continues when that record is durable.
 
     To be followed by the end of the turn; a job that is BURYING after it could not be written yet and is tried again.
 
@@ -228,7 +228,7 @@ def dead_letter(head: Head, *, force: bool, who: str) -> Handled:
 
 
 def _may_end(head: Head, force: bool) -> str:
-    """Refuse to end a job that somebody has, unless forced; returns what there is to say about that."""
+    """Refuse to end a job that a client has, unless forced; returns a remark about that."""
     job, subscription = head
     if job.state is JobState.OUT:
         return f" {_insist(job, force)} had it and may still be processing it."
@@ -259,7 +259,7 @@ def _insist(job: UpstreamJob, force: bool) -> str:
 
 
 def _take_out(head: Head) -> bool:
-    """Take a job that is about to end out of where it stands; returns whether it held the order gate."""
+    """Take a job that is about to end out of where it is; returns whether it held the order gate."""
     job, subscription = head
     held_gate = subscription.gate_holder is job
     if job.state is JobState.OUT:
@@ -279,7 +279,7 @@ def _go_on(subscription: Subscription, held_gate: bool) -> None:
 
 
 def _let_go(head: Head, force: bool) -> Handled:
-    """Let the key of a finished job go on although its present holder has not answered."""
+    """Let the key of a finished job continue although its present holder has not answered."""
     job, subscription = head
     holder = _insist(job, force)
     subscription.outcomes.let_go(job)

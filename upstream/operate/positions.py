@@ -25,7 +25,7 @@ class TargetRefused(Exception):
 
 
 class PositionUnknown(Exception):
-    """A group stands nowhere in a topic or queue."""
+    """A group has no position in a topic or queue."""
 
 
 class PositionTarget(NamedTuple):
@@ -52,7 +52,7 @@ class PositionTarget(NamedTuple):
         """Return the offset that it means in a queue.
 
         Raises:
-            TargetRefused: It lies outside of what the queue holds.
+            TargetRefused: It is outside of the queue.
         """
         if self.time_ms is not None:
             return times.offset_at(queue, self.time_ms)
@@ -94,7 +94,7 @@ def plan_moves(trackers: Mapping[int, OffsetTracker], target: PositionTarget, ti
     """Work out what moving these trackers means; changes nothing.
 
     Raises:
-        TargetRefused: The target lies outside of a queue.
+        TargetRefused: The target is outside of a queue.
     """
     moves = []
     for queue_id, tracker in trackers.items():

@@ -1,7 +1,7 @@
 """Messages on their way out of their queue: to the group's dead letters, or to its retry topic.
 
-A record takes the message's place, and it is durable before the offset is finished and the key goes on (D16, D27).
-Until then the job is BURYING or SENDING. If the disk fails meanwhile only the log can tell what became of it: it is
+A record takes the message's place, and it is durable before the offset is finished and the key continues (D16, D27).
+Until then the job is BURYING or SENDING. If the disk fails meanwhile only the log shows what became of it: it is
 UNDECIDED, and the key waits (`apart`). A dead letter that the store refuses is tried again, and may be called off
 until then.
 """
@@ -24,7 +24,7 @@ from upstream.state import WITHOUT_PERMIT, JobEvent, JobState, move
 
 
 class JobRelease(Protocol):
-    """Forgets a job that just became FINISHED, frees its permit if it had one, and lets its key go on."""
+    """Forgets a job that just became FINISHED, frees its permit if it had one, and lets its key continue."""
 
     def __call__(self, job: UpstreamJob, *, held_permit: bool = True) -> None:
         """Do so."""
@@ -55,7 +55,7 @@ class DepartingJobs:
             parts: What the subscription has of its group; its log says what was dead-lettered and refused.
             apart: Keeps what is undecided.
             counters: Series of the subscription.
-            latency: Is told of ends.
+            latency: Receives endings.
             over: Ends a job.
             pump: Called when something was freed.
         """
@@ -76,7 +76,7 @@ class DepartingJobs:
     def send_back(self, job: UpstreamJob, wait_ms: int) -> bool:
         """Put a failed job into the retry topic (D37); False when it is to be retried in place.
 
-        That is so where the store takes no record, and where somebody else may still answer for the message: a
+        That is so where the store takes no record, and where another client may still answer for the message: a
         delivery of it timed out, or may have been made before this generation. Such a success must count (D12), and
         what has left its queue can no longer be finished there. So too where retention has appended a dead letter.
         """

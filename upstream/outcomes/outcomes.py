@@ -7,7 +7,7 @@ A job has up to four things: a **permit** (from `admit` on), its place in the ch
   exactly once (W36, W41). A job that waits for its retry keeps both: nothing of its key overtakes it.
 - An attempt is staged for the journal before the redelivery that it causes (D17), so a restart knows of it.
 - A record that takes a message's place is durable before the offset is finished (`leaving`).
-- A late success may finish the offset while somebody has the job; then it waits, HELD, and counts once.
+- A late success may finish the offset while a client has the job; then it waits, HELD, and counts once.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class Outcomes:
         self.latency.finished_singly(job)
 
     def over(self, job: UpstreamJob, *, held_permit: bool = True) -> None:
-        """Forget a job that just became FINISHED, free its permit and let its key go on."""
+        """Forget a job that just became FINISHED, free its permit and let its key continue."""
         group_queue = job.group_queue
         if group_queue.adopted or group_queue.unanswered:
             group_queue.forget(job.offset)
@@ -281,7 +281,7 @@ class Outcomes:
             self.stops.stop(job, stop, kind, reason)
 
     def was_finished(self, job: UpstreamJob) -> bool:
-        """Whether a late success finished the offset while an action had the job; then the job is over."""
+        """Whether a late success finished the offset while an action had the job; then the job has ended."""
         if not job.group_queue.tracker.is_finished(job.offset):
             return False
         held_permit = job.state is not JobState.READ
@@ -346,7 +346,7 @@ class Outcomes:
         self.over(job, held_permit=held_permit)
 
     def expire(self, job: UpstreamJob) -> None:
-        """End a job that nobody has, for its log file goes: with its permit; its key goes on with the next one."""
+        """End a job without a holder, with its permit, since its log file is deleted; its key continues."""
         state = job.state
         if state is JobState.BUFFERED:
             self._buffer.forget(job)

@@ -1,9 +1,9 @@
-"""Jobs that nothing is done with, and that keep their keys, until somebody else has answered or a restart has told.
+"""Jobs that nothing is done with, and that keep their keys, until another client answers or a restart decides.
 
-- UNDECIDED: the disk failed while a message's retry or dead letter was written. Nobody can tell whether it is there;
+- UNDECIDED: the disk failed while a message's retry or dead letter was written. It is unknown whether it is there;
   the log says it after a restart (D27).
 - What an earlier generation left open (`GroupQueue.apart`): such a message, a finished one that a client still has, and
-  one that is in a call of an action. The new generation reads it like any other, so that it stands in the chain of its
+  one that is in a call of an action. The new generation reads it like any other, so that it is in the chain of its
   key, and leaves it alone in its turn.
 """
 
@@ -25,7 +25,7 @@ class Apart:
     Args:
         parts: What the subscription has of its group: monotonic time, and log lines.
         permits, counters, deadlines: The subscription's.
-        over: Forgets a job that just became FINISHED and holds no permit; its key goes on.
+        over: Forgets a job that just became FINISHED and holds no permit; its key continues.
         pump: Called when something was freed.
     """
 
@@ -52,7 +52,7 @@ class Apart:
         """Whether a READY job is one that an earlier generation left open; then it takes that one's place.
 
         Its key waits on: for the answer of who holds a finished message, for the end of the call that it is in, or for
-        a restart to tell whether its retry or dead letter is there.
+        a restart to show whether its retry or dead letter is there.
         """
         group_queue, offset = job.group_queue, job.offset
         if offset not in group_queue.apart:

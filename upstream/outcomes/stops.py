@@ -1,8 +1,8 @@
 """Messages that are out of attempts and wait for an operator, with their key or with their whole queue (onExhausted).
 
-Where a group would rather stand still than go on without a message, exhaustion does not lead to the dead letters:
+Where a group would rather stand still than continue without a message, exhaustion does not lead to the dead letters:
 
-    RUNNING, OUT  --stop-->  STOPPED  --retry-->       BUFFERED or RUNNING, its attempts counted anew
+    RUNNING, OUT  --stop-->  STOPPED  --retry-->       BUFFERED or RUNNING, its attempts counted again
                                       --skip-->        FINISHED
                                       --dead-letter--> BURYING
                                       --a success that still comes--> FINISHED
@@ -13,7 +13,7 @@ so it outlives restarts and generations; the job is found stopped when its turn 
 
 `stopQueue` holds the message's queue besides, whatever the keys in it: nothing more of it is handed out or run, but
 what is out may be answered. What was ready is kept here, what was in the pull buffer comes here, too, and gives its
-permit back. All of it goes on when the last stopped message of the queue has ended or is tried again.
+permit back. All of it continues when the last stopped message of the queue has ended or is tried again.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Stops:
         move(job, JobEvent.STOP)
 
     def try_again(self, job: UpstreamJob) -> None:
-        """Let a STOPPED job go on as an operator wishes, its attempts counted anew."""
+        """Let a STOPPED job continue as an operator wishes, its attempts counted again."""
         history = job.history
         assert history is not None, "it was stopped because it failed"
         failure = job.group_queue.tracker.failures.get(job.offset)
@@ -141,7 +141,7 @@ class Stops:
             self._rerun([job])
 
     def ended(self, job: UpstreamJob) -> None:
-        """Note that a job is stopped no more; its queue goes on if it was the last one that this waited for."""
+        """Note that a job is stopped no more; its queue continues if it was the last one that this waited for."""
         group_queue = job.group_queue
         offsets = self.queues.get(group_queue)
         if offsets is None or job.offset not in offsets:

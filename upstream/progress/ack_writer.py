@@ -1,9 +1,9 @@
 """AckWriter: what is staged for the ack journal, and when it is written, synced, or refused.
 
 One write per turn, however many acks it covers; a sync after one of the log when the last is 20 ms ago, and so soon
-after a write that it is durable 100 ms later (D9). Nobody waits for such a sync, so it goes on beside the loop, and so
-do those of a new segment, the *roll*. A failed write or sync ends all writing (a failed sync is never tried again: the
-pages it was for may be gone); a full disk only until there is space again (D5).
+after a write that it is durable 100 ms later (D9). Nobody waits for such a sync, so it continues beside the loop, and
+so do those of a new segment, the *roll*. A failed write or sync ends all writing (a failed sync is never tried again:
+the pages it was for may be gone); a full disk only until there is space again (D5).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = structlog.get_logger()
 SYNC_SECONDS = 0.09
 """An ack's sync begins after this long at the latest, to have ended within the 100 ms of D9."""
 SYNC_SPACING_SECONDS = 0.02
-"""How far apart syncs that follow those of the log are: nobody waits for one, but the disk has it to do."""
+"""How far apart syncs that follow those of the log are: no caller waits for one, but the disk has it to do."""
 
 JOURNAL_BLOCKS = declare("pyddmq_ack_journal_blocks_total", "Blocks written to the ack journal: one per turn.")
 JOURNAL_BYTES = declare("pyddmq_ack_journal_bytes_total", "Bytes of entries written to the ack journal.")
@@ -105,10 +105,10 @@ class AckWriter:
 
         Args:
             journal: Where.
-            runtime: Its clock tells how long ago the last sync is; its scheduler runs what is due after a write.
+            runtime: Its clock says how long ago the last sync is; its scheduler runs what is due after a write.
             sync_each_flush: Whether every `flush` is durable.
             fence: Tells the commit-log offset of a finished message, -1 where it says nothing new.
-            snapshot: Tells the blocks that describe everything as it stands in memory.
+            snapshot: Tells the blocks that describe everything as it is in memory.
             syncs: Makes the syncs of `begin_sync`; without them they are made at once.
             driver: Hears, after `begin`, of what is staged and fails; without one the log says so.
         """
@@ -178,8 +178,8 @@ class AckWriter:
     def flush(self) -> None:
         """Write everything staged in one write.
 
-        When the segment is full that begins a new one, which is made durable beside the loop. While that goes on it is
-        written to; only when it is full before it is durable does this wait.
+        When the segment is full that begins a new one, which is made durable beside the loop. While that continues it
+        is written to; only when it is full before it is durable does this wait.
 
         Raises:
             ProgressFailed: It could not be written; no reply may promise it.
@@ -213,7 +213,7 @@ class AckWriter:
 
     @property
     def _written(self) -> int:
-        """How much was written, in blocks and segments: what a sync covers is told by this."""
+        """How much was written, in blocks and segments: this says what a sync covers."""
         return int(self._blocks.value + self._segments.value)
 
     def sync(self) -> None:
@@ -250,7 +250,7 @@ class AckWriter:
                 yield self._journal.folder
         except OSError as error:
             raise self.failed or self._refuse("syncing", error) from error
-        # Of a failure the system may have told those that had begun before, which end about now, too.
+        # The system may have reported a failure to those that had begun before, which end about now, too.
         if before is not None:
             before.wait()
         if rolling and segment == self._journal.number:
@@ -270,7 +270,7 @@ class AckWriter:
                 self._sync_next = False
 
     def wait(self) -> None:
-        """Wait for syncs that are on their way: of a failure the system tells them or another one, not both."""
+        """Wait for syncs that are on their way: the system reports a failure to them or to another one, not both."""
         self._begin_next = False
         if self._syncing is not None:
             self._syncing.wait()
@@ -328,7 +328,7 @@ class AckWriter:
     def set_space_aside(self) -> None:
         """Claim the next segment's space where that could not be done before; quiet when there is none."""
         if self._rolling:
-            # The segment that is about to be given up will be it.
+            # The segment that is about to be released will be it.
             return
         try:
             self._journal.ensure_spare()
@@ -445,6 +445,6 @@ class AckWriter:
         try:
             self.begin_sync()
         except ProgressFailed as error:
-            # `failed` says so to whoever asks, and the log has its line; only a full disk is worth another try.
+            # `failed` says so, and the log has its line; only a full disk is worth another try.
             if isinstance(error, ProgressFull):
                 self._next_sync.after(SYNC_SECONDS)

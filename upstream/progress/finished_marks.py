@@ -4,7 +4,7 @@ A tracker has a byte per offset above its watermark. Of two forms the shorter is
 finished), for some gaps in much that is finished, and a bit each, for scattered acks, which as runs would be 64 times
 as large. Both are made by C loops over the row, so that a snapshot of a million scattered acks takes milliseconds.
 
-A few bytes may say a row of a gigabyte. So what is read stays as it was written until somebody says how many offsets
+A few bytes may say a row of a gigabyte. So what is read stays as it was written until a caller says how many offsets
 the queue can hold: no more memory is taken than for those.
 """
 

@@ -4,14 +4,14 @@ What it guarantees, and which faults it survives:
 
 - A block that `append` returned from is in the page cache: it survives SIGKILL. After `sync` it survives power loss.
 - A segment begins with a snapshot of everything, so only one segment is ever replayed. A new segment is synced, and
-  its name made durable, before the one before it is given up: a crash at any point leaves one that is whole. Both may
-  go on beside the loop (`begin_segment`): the new one holds all that the one before it does, and what is appended
+  its name made durable, before the one before it is released: a crash at any point leaves one that is whole. Both may
+  continue beside the loop (`begin_segment`): the new one holds all that the one before it does, and what is appended
   meanwhile, so it counts wherever its snapshot came through.
 - A torn tail is ignored; a damaged block in the middle is skipped by looking for the next valid one, and counted. What
   it held comes again (acks name their offsets, so losing one never finishes another).
 - The snapshot is there twice, since every ack behind it depends on it: damage to one copy costs nothing.
-- The space of a segment is claimed before it is used, and a spare of the same size stands ready, so a full disk does
-  not stop acks (D5). The segment given up becomes the spare, so its space never leaves our hands.
+- The space of a segment is claimed before it is used, and a spare of the same size is ready, so a full disk does
+  not stop acks (D5). The released segment becomes the spare, so its space is never returned to the file system.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class AckJournal:
         return self._file is not None and not self.disk.exists(self._segment_path(self._number))
 
     def begin_segment(self, snapshot: Sequence[Buffer], markers: Sequence[Buffer] = ()) -> None:
-        """Begin a new segment with a snapshot of all that was appended, and with `markers`; `append` goes on there.
+        """Begin a new segment with a snapshot of all that was appended, and with `markers`; `append` continues there.
 
         It is durable, and so is what is appended to it, when its file and then `folder` were synced after this. Call
         `give_up_earlier` then, and begin no other one before.
@@ -290,7 +290,7 @@ class AckJournal:
                 file.allocate(wanted)
                 size = wanted
         except OSError as error:
-            # A little room behind the snapshot is enough to go on with: acks matter more than even segments.
+            # A little room behind the snapshot is enough to continue with: acks matter more than even segments.
             if error.errno == errno.ENOSPC and size >= snapshot_bytes + SEGMENT_BYTES_MIN // 2:
                 return file, size, is_clean
             file.close()
@@ -307,7 +307,7 @@ class AckJournal:
             self._earlier = None
 
     def _is_made_durable(self, number: int) -> bool:
-        """Sync the segment that counts: a process that was killed may not have done it, and the others are given up."""
+        """Sync the segment that counts: a process that was killed may not have done it, and the others are released."""
         try:
             with closing(self.disk.open(self._segment_path(number))) as file:
                 file.sync()
@@ -438,7 +438,7 @@ def scanning_segment(number: int, data: bytes, *, folder: str = "") -> Generator
             # are looked at again, but none from before a reset, which begins a new segment (D16).
             entries = [entry for entry in entries if not isinstance(entry, Scanned)]
         if copy_holes != content.holes or not content.intact:
-            # The second copy declares every tracker anew, as it stood; it is needed only where the first is damaged.
+            # The second copy declares every tracker again, as it was; it is needed only where the first is damaged.
             # Behind a damaged place in it nothing is left out: its end may have been there.
             content.entries += entries
 

@@ -32,7 +32,7 @@ FORMAT_VERSION = 1
 MAGIC = b"\xa5AJ1"
 BLOCK_HEADER = struct.Struct("<4sII")  # magic, payload bytes, CRC-32
 END_OF_BLOCKS = bytes(BLOCK_HEADER.size)
-"""Written behind the last block, so that a clean end is told from a torn one; the next block goes over it."""
+"""Written behind the last block, so that a clean end is distinguished from a torn one; the next block goes over it."""
 
 _SALT = struct.Struct("<QQI")  # segment number, position, payload bytes
 
@@ -58,7 +58,7 @@ class SegmentHeader(NamedTuple):
 
 
 class TrackerEntry(NamedTuple):
-    """A tracker as it stands: in a snapshot, and when it is first declared. Its id is good for this segment."""
+    """A tracker as it is: in a snapshot, and when it is first declared. Its id is good for this segment."""
 
     tracker_id: int
     group: str

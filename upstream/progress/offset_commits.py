@@ -1,7 +1,7 @@
 """Commits: watermarks go to `consumerOffset.json`, which is never ahead of the ack journal (D10).
 
 Before the file is written, the journal says durably which values it is about to get. So a value found there at a start
-that the journal does not know was put there by somebody else, and wins.
+that the journal does not know was put there by another program, and wins.
 """
 
 from __future__ import annotations

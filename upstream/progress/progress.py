@@ -5,7 +5,7 @@ It owns the trackers of all (group, topic, queue)s, the ack journal and `consume
 - What `flush` returned from survives SIGKILL; what `sync` returned from, or is 100 ms old, survives power loss (D9).
 - `consumerOffset.json` holds watermarks only and is never ahead of the journal (D10): `commit` first makes the journal
   durable, together with the values that it is about to write. So a value found there that the journal does not know
-  was put there by somebody else, and wins.
+  was put there by another program, and wins.
 - Nothing is taken for finished that was not: after damage, a lost log tail or a foreign file, what is in doubt comes
   again (D11).
 
@@ -92,7 +92,7 @@ DEAD_LETTERS_RECOVERED = declare(
 
 
 class DeadLetterOrigin(NamedTuple):
-    """The message that a dead-letter record stands for."""
+    """The message of a dead-letter record."""
 
     group: str
     topic: str
@@ -175,12 +175,12 @@ class Progress:
         Nothing but a note is written before the last step, which may be left out; all is durable after it.
 
         Args:
-            root: The store's root; the journal lies in `pyddmq/acks` below it.
+            root: The store's root; the journal is in `pyddmq/acks` below it.
             queues: Recovered, and nothing appended to them since (D11).
             runtime: Where both live; the scheduler runs the sync that is due after a flush.
             ack_flush: "sync" makes every `flush` durable.
             segment_bytes: Size at which a new journal segment begins.
-            file_writes: The store's; makes what nobody waits for beside the loop where it has `syncs`.
+            file_writes: The store's; does unawaited work beside the loop where it has `syncs`.
             driver: Whose turns flush it; hears nothing of the opening.
 
         Raises:
@@ -233,7 +233,7 @@ class Progress:
     def tracker(self, group: str, topic: str, queue_id: int, *, first_offset: Callable[[], int]) -> OffsetTracker:
         """Return the tracker of a queue.
 
-        A known one stands where it stood, or at the oldest message where that is later. A new one starts at the value
+        A known one keeps its position, or the oldest message where that is later. A new one starts at the value
         that consumerOffset.json has for it, or else at `first_offset()`; that is durable with the next flush (D6).
         """
         queue = self._queues.queue(topic, queue_id)
@@ -254,7 +254,7 @@ class Progress:
         if value is not None:
             start = value
         elif self._snapshot_lost and queue is not None:
-            # Whether this group is new or its tracker was lost cannot be told; nothing may be skipped.
+            # It is unknown whether this group is new or its tracker was lost; nothing may be skipped.
             start = queue.min_offset
         else:
             start = first_offset()
@@ -272,7 +272,7 @@ class Progress:
         return known
 
     def _skip_expired(self, tracker: OffsetTracker, queue: QueueView | None) -> None:
-        """Move a tracker that stands below the oldest message up to it, and count what was unfinished."""
+        """Move a tracker that is below the oldest message up to it, and count what was unfinished."""
         if queue is None or tracker.watermark >= queue.min_offset:
             return
         expired = finish_gone(tracker, queue, tracker.watermark)
@@ -332,7 +332,7 @@ class Progress:
             queue: Holds dead letters, or retry records; is read from `scan_position` on, which then is its end.
             replaced_by: Reads what its records replace, from an offset on.
             begin: Tells where the group starts in a queue that neither journal nor committed offsets know: what became
-                of a message there is told by the record alone.
+                of a message there is known by the record alone.
             sent_back: They are retry records.
         """
         start = self.scan_position(queue.topic, queue.queue_id)
@@ -389,7 +389,7 @@ class Progress:
         known = self._table.known[tracker.tracker_id]
         known.let_go = False
         if value is None or value in (known.file_values or [tracker.watermark]):
-            # The journal knows it: nobody else put it there.
+            # The journal knows it: no other program put it there.
             return
         queue = self._queues.queue(tracker.topic, tracker.queue_id)
         self.reset(tracker, value if queue is None else min(value, queue.max_offset))

@@ -4,7 +4,7 @@
 | --- | --- |
 | the file holds a value that this journal never wrote | the file: the queue's acks above it are dropped |
 | the file has no value where the journal wrote one | the journal; the value is written again |
-| an offset lies beyond the end of its queue (recovery cut the log's tail) | the log, for file and journal |
+| an offset is beyond the end of its queue (recovery cut the log's tail) | the log, for file and journal |
 | the log holds another record at an acknowledged offset (cut, then written on without this journal) | the log |
 
 Every case is counted and logged once per queue; each costs redelivery only.
@@ -109,7 +109,7 @@ class Reconciler:
         value = self._offsets.get(tracker.group, tracker.topic, tracker.queue_id)
         if value is None:
             if each.file_values:
-                # Nobody moved the offset anywhere, its entry is gone: what the journal knows stands.
+                # The offset was not moved, its entry is missing: the journal's value counts.
                 self._metrics.counter(OFFSETS_MISSING, tracker.group).add()
                 each.file_values.clear()
                 self.changed = True

@@ -5,8 +5,8 @@ safe side. Safe means: an offset is taken for finished only when the message tha
 that offset. Everything that is in doubt comes again.
 
 Each offset above a watermark costs a byte, and a block of a few bytes may say a thousand million. So no more of what is
-finished is taken over than the queue, which is recovered, can hold; what it says besides is told as what lies beyond
-the log. Of queues that are not here, nobody knows that: they have a bound together.
+finished is taken over than the queue, which is recovered, can hold; anything above is reported as beyond
+the log. Of queues that are not here that is unknown: they have a bound together.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class Replayed:
     fences: list[tuple[int, int]]
     """(offset, physical) of finished records; one matching fence vouches for every offset below it."""
     end: int | None = None
-    """Where its queue ends, None where nobody knows: nothing from there on was taken over."""
+    """Where its queue ends, None where unknown: nothing from there on was taken over."""
     claimed: int = 0
-    """One past the highest finished offset that lies beyond that end; 0 where none does."""
+    """One past the highest finished offset beyond that end; 0 without one."""
     dropped: int = 0
     """How many finished offsets do."""
 
@@ -181,10 +181,10 @@ def _apply(
 
 
 def _finish(found: JournalReplay, known: Replayed, start: int, end: int) -> None:
-    """Finish a range as far as its queue reaches. Raises ValueError: nobody knows how far, and it is too much."""
+    """Finish a range as far as its queue reaches. Raises ValueError: the reach is unknown, and it is too much."""
     tracker = known.tracker
     if known.end is None:
-        # Only a range with a gap before it takes memory for what lies between.
+        # Only a range with a gap before it takes memory for the gap.
         more = end - tracker.high if start > tracker.watermark else 0
         if more > found.unseen_left:
             raise ValueError(f"{more} offsets more of a queue that is not here")

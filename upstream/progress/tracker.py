@@ -103,7 +103,7 @@ class OffsetTracker:
     """Offsets whose dead letter retention has appended and which are finished when it is durable."""
     undecided: dict[int, bool] = field(default_factory=dict)
     """Offsets whose retry (True) or dead letter (False) was appended and is not known to be durable: of a failed
-    disk the log tells after a restart, so this process makes no other attempt at them."""
+    disk the log decides after a restart, so this process makes no other attempt at them."""
     failures: dict[int, AttemptFailures] = field(default_factory=dict)
     """Unfinished offsets that failed at least once; an offset leaves when it finishes."""
     marks: bytearray = field(default_factory=bytearray)
@@ -124,7 +124,7 @@ class OffsetTracker:
             False when it was finished already.
 
         Raises:
-            ValueError: The offset lies more than AHEAD_MAX above the watermark.
+            ValueError: The offset is more than AHEAD_MAX above the watermark.
         """
         # `marks[0]` is the watermark's own offset and always 0, or the watermark would have moved on.
         index = offset - self.watermark
@@ -157,7 +157,7 @@ class OffsetTracker:
             How many were not finished before.
 
         Raises:
-            ValueError: An offset lies more than AHEAD_MAX above the watermark; then none was marked.
+            ValueError: An offset is more than AHEAD_MAX above the watermark; then none was marked.
         """
         count = len(offsets)
         if count < 2:
@@ -319,7 +319,7 @@ class OffsetTracker:
         return ranges
 
     def load(self, watermark: int, row: bytes | bytearray) -> None:
-        """Stand where a snapshot stood; stages nothing. `row` starts at the watermark and may be untidy."""
+        """Take the position of a snapshot; stages nothing. `row` starts at the watermark and may be untidy."""
         self.watermark = watermark
         marks = self.marks
         marks[:] = row
@@ -346,7 +346,7 @@ class OffsetTracker:
         """
         if self.high <= end:
             return 0
-        # `load` counts anew what is left ahead: the difference was behind `end`.
+        # `load` counts again what is left ahead: the difference was behind `end`.
         lost, before = max(0, self.watermark - end), self.ahead
         if self.watermark >= end:
             self.load(end, b"")

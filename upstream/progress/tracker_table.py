@@ -91,7 +91,7 @@ class TrackerTable:
         return blocks
 
     def entry(self, known: TrackerExtras) -> bytes:
-        """The journal's entry that says where a tracker stands."""
+        """The journal's entry with a tracker's position."""
         tracker = known.tracker
         queue = self._queues.queue(tracker.topic, tracker.queue_id)
         return form.encode_tracker(

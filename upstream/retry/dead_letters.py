@@ -1,9 +1,9 @@
 """Dead letters: messages that ran out of attempts or that nothing can process go to `%DLQ%<group>` (D16, D17).
 
 The durable record in that topic is the commit point. Only when the store reports it does the origin count as finished
-and its key go on. A refused append (disk full) is tried again; the key waits, visibly. Where the disk fails after the
-append nobody can tell whether the record is there: the message stays as it is, and its key waits, until a restart. Then
-the records that the ack journal does not know yet finish their origins.
+and its key continue. A refused append (disk full) is tried again; the key waits, visibly. Where the disk fails after
+the append it is unknown whether the record is there: the message stays as it is, and its key waits, until a restart.
+Then the records that the ack journal does not know yet finish their origins.
 
 What such a record holds is the broker's business.
 """
@@ -23,7 +23,7 @@ from upstream.source import Broker
 from upstream.state import JobState
 
 Resolved = Callable[[UpstreamJob, str | None], None]
-"""Called when a dead letter is over: with None, with `damaged` or `gone`, or with UNDECIDED: the disk has failed."""
+"""Called when a dead letter is done: with None, with `damaged` or `gone`, or with UNDECIDED: the disk has failed."""
 
 UNDECIDED = "undecided"
 """Whether the record is there is not known before a restart."""
@@ -64,7 +64,7 @@ class DeadLetters:
         return self._append(job, reason, resolved)
 
     def holds(self, topic: str) -> bool:
-        """Whether a topic holds dead letters; what is exhausted there is given up where it is (D16)."""
+        """Whether a topic holds dead letters; what is exhausted there is abandoned where it is (D16)."""
         return self._broker.is_dead_letter_topic(topic)
 
     def refused(self, job: UpstreamJob) -> bool:

@@ -26,7 +26,7 @@ def next_interval_ms(intervals: Sequence[int], fails: int) -> int | None:
     """Wait before the next attempt of a message that failed for business reasons.
 
     Args:
-        intervals: retryIntervals in ms; a -1 repeats the entry before it for ever.
+        intervals: retryIntervals in ms; a -1 repeats the entry before it forever.
         fails: Failures counted before this one.
 
     Returns:

@@ -1,11 +1,11 @@
 """The retry topic of one group: what failed leaves its queue until its next attempt (D37, `retryTopic`).
 
 The durable record is the commit point (D27): it names the record that it replaces, and only when the store reports it
-is that one finished. It waits in a timer, to the millisecond, and then stands in `%RETRY%<group>`, which every unkeyed
+is that one finished. It waits in a timer, to the millisecond, and then is in `%RETRY%<group>`, which every unkeyed
 subscription of the group reads beside its own topic: each takes what was sent to that topic. After a restart the
 records that the ack journal does not know yet finish what they replace.
 
-What the store refuses, as on a full disk, is retried in place. Where the disk fails after the append nobody can tell
+What the store refuses, as on a full disk, is retried in place. Where the disk fails after the append it is unknown
 whether the record is there: the message stays as it is until a restart, when the log says it.
 """
 
@@ -23,7 +23,7 @@ from upstream.progress.progress import Begin, Progress
 from upstream.source import RetryQueues
 
 Resolved = Callable[[UpstreamJob, bool], None]
-"""Told that the retry record of a job is durable, or that the disk failed and nobody can tell before a restart."""
+"""Called when the retry record of a job is durable, or the disk failed and a restart has to show it."""
 
 
 class RetryTopic:

@@ -2,8 +2,9 @@
 
 A job is READY when it is first of its key. It runs when there is a permit (`concurrency`, R67) and a token (`maxTps` or
 `totalMaxTps`, R66), and its queue is not stopped. Reading stops besides at `maxConsumeLag` messages beyond a queue's
-committed offset (R69). All four change live. Who is held back, and by what, is told on the page, in the answers and in
-the metrics; for how often, a bound that is met counts each time that a job which could have gone has to wait for it.
+committed offset (R69). All four change live. Clients held back, with the limit, are shown on the page, in the answers
+and in the metrics; for how often, a bound that is met counts each time that a job which could have gone has to wait for
+it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Admission:
             outcomes: Has the ready jobs, the permits, and what keeps a job from its turn.
             config: Its limits; see `configure`.
             runtime: Its metrics count waits, its monotonic clock refills tokens.
-            again: Has the subscription go on when a token is there.
+            again: Has the subscription continue when a token is there.
             count_max: Jobs admitted at once.
         """
         self._outcomes = outcomes

@@ -2,7 +2,7 @@
 
 A subscription whose actions are all plain opens and closes them at once. One that has an async or a blocking action
 opens its actions one after the other beside the loop's turns, and begins to read after the last of them; it closes them
-when the last call of the generation is over, which for a blocking call may be long after the generation's end.
+when the last call of the generation has ended, which for a blocking call may be long after the generation's end.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Calling:
             acted: Called with each run of a timed action, once it has ended.
 
         Raises:
-            TypeError: An action cannot be called where it stands.
+            TypeError: An action cannot be called where it is.
         """
         self._pipeline = pipeline
         self._runtime = runtime
@@ -148,7 +148,7 @@ class Calling:
     def open(self, opened: Callable[[Exception | None], None]) -> None:
         """Open all actions; when one fails, those opened before it are closed again.
 
-        `opened` is told why it failed, or None: at once where all of them are plain, and raises what it raises.
+        `opened` gets why it failed, or None: at once where all of them are plain, and raises what it raises.
         """
         if not self._slow_hooks:
             self._pipeline.open()
@@ -185,7 +185,7 @@ class Calling:
             self._pipeline.drain()
 
     def end(self) -> None:
-        """Cancel calls as far as can be, and close the actions when the last one is over."""
+        """Cancel calls as far as can be, and close the actions when the last one has ended."""
         self._ended = True
         if self._callers and self._calls is not None:
             self._calls.ending.add(self)

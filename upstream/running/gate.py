@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class OrderKeyGate:
-    """What stands before the order queue when the key is inside the body.
+    """The gate before the order queue when the key is inside the body.
 
     Attributes:
         closed: A job failed before its key was known and waits for its retry; reading stops until it has passed,

@@ -1,6 +1,6 @@
 """The actions of one subscription, split at the order gate.
 
-The gate stands where `Async` stands; without one an ordered subscription has it before its last action (D14). Only a
+The gate is where `Async` is; without one an ordered subscription has it before its last action (D14). Only a
 JSON-path key needs what earlier actions make of the body; for every other order the gate moves to the front, so that
 nothing is parsed before a job's turn has come. Actions before a JSON-path gate run in reading order and must answer at
 once: a job that fails there with attempts left stops the reading until it has passed, since its key is not known.

@@ -68,14 +68,14 @@ class Running:
 
     def answered(self, job: UpstreamJob, answer: Status | Exception) -> None:
         """Carry out what an action decided of a job that it kept (`is_in_action`), by an answer but ASYNCHRONIZED."""
-        # A single action leaves no step, and after a wait there stands -1.
+        # A single action leaves no step, and after a wait it is -1.
         step = max(job.step, 0) + 1
         if onward := self._answered([job], [answer]):
             job.step = step
             self.run_from(step, onward)
 
     def _answered(self, jobs: Sequence[UpstreamJob], answers: Sequence[Status | Exception]) -> list[UpstreamJob]:
-        """Carry out what an action decided (R16); returns the jobs that go on."""
+        """Carry out what an action decided (R16); returns the jobs that continue."""
         onward = []
         for job, answer in zip(jobs, answers, strict=True):
             if job.state is not _RUNNING:

@@ -6,14 +6,14 @@ Of what was answered meanwhile, a publish is there or not, and an ack is there o
 That follows from the order of copying. The log only grows, and all else speaks of records that are in it already:
 
 1. committed offsets and ack journal, as one: the offsets must be the same before and after the journal was read, or the
-   journal would take them for somebody else's (D10);
+   journal would take them for another program's (D10);
 2. topics, geometry, checkpoint and other small files;
 3. queue files, which hold at least what that checkpoint covers; what they hold beyond it is cut at the first opening;
 4. the log, up to the end of its last valid record at that moment; zeros behind it;
 5. whose the producers' names are, which is written before the first message of each.
 
 `backup.json` is written last, with size and SHA-256 of every file; a folder without it is no backup. Index, timer log
-and timer wheel are left out: they are made anew.
+and timer wheel are left out: they are made again.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Backup:
 
         Raises:
             BackupError: The target is not empty, or the source does not hold still.
-            StoreError: There is no store, or it cannot be read; `store check` tells more.
+            StoreError: There is no store, or it cannot be read; `store check` says more.
             OSError: A file cannot be read or written.
         """
         started = self.clock.wall_ms()
@@ -347,7 +347,7 @@ def _restore_file(source: str, target: str, line: dict[str, Any], disk: Disk, ad
 
 
 def _refuse_links(folder: str, files: Iterable[str], disk: Disk) -> None:
-    """Refuse a backup with symbolic links in it: no copy has any, and they lead to what the sums do not tell."""
+    """Refuse a backup with symbolic links in it: no copy has any, and they lead to files that the sums do not cover."""
     looked_at: set[str] = set()
     for path in files:
         parts = path.split("/")

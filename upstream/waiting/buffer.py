@@ -4,12 +4,12 @@ Rotation is over topics first and then over a topic's queues, one queue per repl
 another topic's first message by one batch at most. Every arrival, retry, timeout and give-back wakes parked pulls, in
 the order of their parking, whether bound to a topic or not, in the same call that offers (W51-W54).
 
-A job is in the buffer while it is BUFFERED, and then stands once: in its group queue's `waiting`, in the order read,
-or in `front`, a heap by offset, when it came back. A job that ends meanwhile (a late answer, an operator) is taken
-out of all counts and its place left: `gone` says how many such places a group queue has, and `take` passes them over.
-So nothing is ever searched for. A group queue that has anything left is listed once in its topic's line, and a line
-with such a queue once in the rotation; both lists are corrected by whoever takes from them, not by whoever empties
-them.
+A job is in the buffer while it is BUFFERED, and then is in one place: in its group queue's `waiting`, in the order
+read, or in `front`, a heap by offset, when it came back. A job that ends meanwhile (a late answer, an operator) is
+taken out of all counts and its place left: `gone` says how many such places a group queue has, and `take` passes them
+over. So nothing is ever searched for. A group queue that has anything left is listed once in its topic's line, and a
+line with such a queue once in the rotation; both lists are corrected when taken from, not when
+emptied.
 
 Parked pulls stand by their numbers in two lines, those for any topic and those for one; the lower number of the two
 heads is served. A wake may give its batch back, which offers again: `_serving` makes that a later round of the same
@@ -164,7 +164,7 @@ class PullBuffer:
             self.wake(line)
 
     def forget(self, job: UpstreamJob) -> None:
-        """Forget a BUFFERED job that is over; its place in the line is passed over later."""
+        """Forget an ended BUFFERED job; its place in the line is passed over later."""
         group_queue = job.group_queue
         group_queue.gone += 1
         group_queue.line.jobs -= 1
@@ -202,13 +202,13 @@ class PullBuffer:
             count_max: Messages wanted at most; None or 0 and below: the subscription's maxPullBatchSize (R40).
             holder: Who gets them.
 
-        While the node refuses for want of memory there is nothing (`upstream.budget`); `serve` goes on afterwards.
+        While the node refuses for want of memory there is nothing (`upstream.budget`); `serve` continues afterwards.
         """
         if self.budget.level >= _REFUSING:
             return None
         now = self._clock.monotonic()
         if self._may_hand_out is not None and not self._may_hand_out():
-            # That somebody asks is what makes a member of a node (D56).
+            # A request is what makes a node a member (D56).
             (self if topic is None else self.line(topic)).asked_at = now
             return None
         if topic is not None:
@@ -295,7 +295,7 @@ class PullBuffer:
         delivery = DeliveredBatch(holder, now, now + subscription.timeout_seconds, jobs)
         perhaps, delivery.again = job_loops.hand_out(jobs, delivery, group_queue.uncertain_until)
         if perhaps:
-            # Only what was delivered before has answers to be told apart.
+            # Only what was delivered before has answers to distinguish.
             self._deliveries += 1
             delivery.number = self._deliveries
         subscription.handed_out(delivery)

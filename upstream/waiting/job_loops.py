@@ -160,7 +160,7 @@ def _finish(  # noqa: PLR0917
         deliveries: The numbers of the deliveries that are answered, where the client says them; 0 where not in there.
 
     Returns:
-        Where the first offset of another delivery stands or how many there are, the delivery, and the last job that is
+        The index of the first offset of another delivery or their number, the delivery, and the last job that is
         finished.
     """
     done, slow = found

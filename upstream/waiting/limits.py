@@ -1,6 +1,6 @@
 """Permits and rate of one subscription.
 
-Both belong to the subscription object and to nobody else, so a job of a stopped generation can never release into its
+Both belong to the subscription object alone, so a job of a stopped generation can never release into its
 successor (W43). A rate token is taken together with a permit or not at all (W42).
 """
 

@@ -50,7 +50,7 @@ class OrderQueue:
     def release(self, job: UpstreamJob) -> UpstreamJob | None:
         """End the first job of a key: make its next one READY and return it, or None when the key is free now.
 
-        The caller has seen that `job` has a key and stands first.
+        The caller has seen that `job` has a key and comes first.
         """
         following = job.successor
         if following is not None and following.state is _WAITING:

@@ -78,7 +78,7 @@ class Deadlines:
         self._call.at(delivery.deadline)
 
     def close(self, delivery: DeliveredBatch) -> None:
-        """Every job of it is answered: let go of them."""
+        """Every job of it is answered: forget them."""
         delivery.jobs = None
         self.open.pop(delivery, None)
 

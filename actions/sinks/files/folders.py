@@ -1,4 +1,4 @@
-"""What a sink of files writes by. Each call may raise `ServerAway`: then nobody knows how much of it happened."""
+"""What a sink of files writes by. Each call may raise `ServerAway`: then it is unknown how much of it happened."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Folders(Protocol):
     appends: bool
 
     async def append(self, path: str, at: int, data: bytes) -> None:
-        """Write bytes behind the first `at` of a file, durably; with 0 it is made anew, with its folders.
+        """Write bytes behind the first `at` of a file, durably; with 0 it is made again, with its folders.
 
         It is known to have that length.
         """
@@ -50,7 +50,7 @@ class Folders(Protocol):
         ...
 
     async def put(self, path: str, data: bytes) -> None:
-        """Make a whole file, durably; nobody sees a part of it, and it replaces one that has the name."""
+        """Make a whole file, durably; no reader sees a part of it, and it replaces one that has the name."""
         ...
 
     async def close(self) -> None:

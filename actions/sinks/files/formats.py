@@ -75,7 +75,7 @@ class Format(Protocol):
         ...
 
     def mark(self, name: str, at: int) -> bytes:
-        """Return what stands before the records of one write that begins at byte `at`."""
+        """Return what precedes the records of one write that begins at byte `at`."""
         ...
 
     def whole(self, records: list[Any]) -> bytes:

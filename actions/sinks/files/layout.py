@@ -1,7 +1,7 @@
 """Where a message goes: the folder by group, topic and store time, the name by its queue and the first offset (D46).
 
 So a message that comes again goes to the file that it was in, whatever the time is now (W61). A name also has the store
-time of its first message: offsets begin again at 0 when a data directory is made anew, and must not replace what an
+time of its first message: offsets begin again at 0 when a data directory is made again, and must not replace what an
 earlier one wrote.
 """
 
@@ -106,6 +106,6 @@ def plain_name(text: str) -> str:
 
 
 def aside(path: str) -> str:
-    """Return where a file stands until it is whole; names that begin with a dot are passed over by readers."""
+    """Return the path of a file until it is whole; names that begin with a dot are passed over by readers."""
     folder, _, name = path.rpartition("/")
     return f"{folder}/.{name}{OPEN_SUFFIX}"

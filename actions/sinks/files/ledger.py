@@ -5,14 +5,14 @@ offsets of the messages in them. Only then they are written, made durable, and t
 at any moment a file is one of three:
 
 - as long as it was, or longer but without the right new bytes: these messages were not written, or not whole. It is cut
-  to what it was, and they come again, for nobody answered them.
+  to what it was, and they are redelivered, since they were not answered.
 - as long as it was to be, with the right sum: they are in it. It is cut there, and when one of them comes again (its
   answer was on its way, or lost with the power) it is answered without being written.
-- shorter than it was: somebody else changed it. It is closed as it is, and that is said.
+- shorter than it was: another program changed it. It is closed as it is, and that is said.
 
 A file under its final name was closed: then the same is asked of that. Answers that a power loss may take back are no
 older than `RECENT_MS`: offsets of so long stay in the ledger. They are forgotten once they came again, or after
-`FORGET_SECONDS`, since who moves a group back wants its messages anew; until then they survive further kills.
+`FORGET_SECONDS`, since who moves a group back wants its messages again; until then they survive further kills.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class HBaseSink(OutsideAction):
             self._links.append(self.outside.hbase(wish))
         self._used = 0
         self._away = Away("HBase", lambda: self.context)
-        # Between reading a cell and putting it again nobody else of this subscription may.
+        # Between reading a cell and putting it again no other command of this subscription may.
         self._once = threading.Lock()
         self._is_open = True
 

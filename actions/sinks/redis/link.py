@@ -110,7 +110,7 @@ class RealRedis:
             raise ServerAway(_said(error)) from error
         finally:
             if not whole or pool is not self._pool:
-                # Answers that nobody read would be taken for those of the next round trip.
+                # Unread answers would be taken for those of the next round trip.
                 await connection.disconnect(nowait=True)
             await pool.release(connection)
 

@@ -24,7 +24,7 @@ def check_address(text: str) -> str:
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """Return host and port of an address; an IPv6 one stands in brackets."""
+    """Return host and port of an address; an IPv6 one is in brackets."""
     host, _, port = text.rpartition(":")
     return host.strip("[]"), int(port)
 

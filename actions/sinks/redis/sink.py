@@ -23,7 +23,7 @@ from upstream.views import SinkView
 # Commands that leave no second effect on a repeat: one script that counts in a marker how far it has come.
 #
 # A script runs alone, and its writes reach the server's log together. So marker and effect are always of one state: a
-# repeat goes on behind the last command that had its effect, also where one of them was refused in between.
+# repeat continues behind the last command that had its effect, also where one of them was refused in between.
 
 SCRIPT = b"""\
 local done = tonumber(redis.call('GET', KEYS[1]) or '0')
@@ -393,7 +393,7 @@ def _refusal(answers: Sequence[Any], wanted: _MessageCommands) -> str | None:
             return str(last)
         return f"{_text(last[1])} ({_text(wanted.commands[last[0] - 1][0])})" if last[0] else None
     if isinstance(last, CommandRefused):
-        # A transaction that was given up for what one of its commands is: that one says more.
+        # A transaction that was abandoned because of one of its commands: the error of that one says more.
         queued = answers[-1 - len(wanted.commands) : -1] if len(wanted.commands) > 1 else []
         return next((str(each) for each in queued if isinstance(each, CommandRefused)), str(last))
     if len(wanted.commands) > 1:

@@ -72,7 +72,7 @@ class WatchingLoop(Scheduler, Protocol):
 
 
 class SyncsAtOnce:
-    """`broker.runtime.seams.Syncs` that syncs in the calling thread and tells it in the next turn."""
+    """`broker.runtime.seams.Syncs` that syncs in the calling thread and reports it in the next turn."""
 
     def __init__(self, scheduler: Scheduler, disk: Disk) -> None:
         self._scheduler = scheduler
@@ -97,7 +97,7 @@ class SyncsAtOnce:
 
 
 class CompletedSync:
-    """`broker.runtime.seams.Syncing` of a sync that has ended, and who is to be told."""
+    """`broker.runtime.seams.Syncing` of a sync that has ended, and its callback."""
 
     __slots__ = ("_done", "error")
 
@@ -124,7 +124,7 @@ class _SubmittedSync:
         self.path = path
 
     def wait(self) -> None:
-        """Wait for the kernel, and tell."""
+        """Wait for the kernel, and report."""
         self._aio.wait(self.number)
 
 
@@ -155,7 +155,7 @@ class LinuxAio:
             raise OSError(ctypes.get_errno(), "no AIO")
         self._waiting: dict[int, _SubmittedSync] = {}
         self._ended_untold: dict[int, int] = {}
-        """By number: results that the kernel has given out, and gives out no more, of those that wait to be told."""
+        """By number: results that the kernel has given out, and gives out no more, of those that wait for it."""
         self._last = 0
         self._request = _Request()
         self._requests = (ctypes.POINTER(_Request) * 1)(ctypes.pointer(self._request))
@@ -170,7 +170,7 @@ class LinuxAio:
             raise
 
     def close(self) -> None:
-        """Tell nobody anything any more; waits for the syncs that are on their way."""
+        """Report nothing any more; waits for the syncs that are on their way."""
         if self._eventfd >= 0:
             self._waiting.clear()
             self._loop.remove_reader(self._eventfd)
@@ -220,7 +220,7 @@ class LinuxAio:
         return begun
 
     def wait(self, number: int) -> None:
-        """Wait for one sync and tell of it; others that have ended are told in the next turn."""
+        """Wait for one sync and report it; others that have ended are reported in the next turn."""
         while number in self._waiting and number not in self._ended_untold:
             for each in self._reap(self._one):
                 if each != number:
@@ -239,7 +239,7 @@ class LinuxAio:
                 self._tell(ended.pop(0))
         finally:
             for each in ended:
-                # One of those told has failed us; the others have waited for theirs.
+                # A callback has raised; the others have waited for theirs.
                 self._loop.call_soon(self._tell, each)
 
     def _reap(self, least: ctypes.c_long) -> list[int]:

@@ -1,7 +1,7 @@
-"""A disk whose changes nobody else sees: files are read where they are, and written in memory.
+"""A disk whose changes no other process sees: files are read where they are, and written in memory.
 
-With it a store that nobody has open is opened as its owner would open it, recovery and all, and looked at; not a byte
-below changes. Of a large file only the pages that are written to are copied. Everything ends with the object.
+With it a store that no process has open is opened as its owner would open it, recovery and all, and looked at; not a
+byte below changes. Of a large file only the pages that are written to are copied. Everything ends with the object.
 """
 
 from __future__ import annotations

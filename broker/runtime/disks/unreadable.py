@@ -1,8 +1,8 @@
 """Sectors that the disk does not give out: reading around them, and not dying of them.
 
-A mapped page that cannot be read ends the process by SIGBUS, and would do so again after each restart. So whoever looks
-at mapped bytes that may have to come from the disk has them read by `pread` first, in windows: that fails with an error
-instead, and leaves in the page cache what it could read. One bad page then costs what lies on it, and nothing else.
+A mapped page that cannot be read ends the process by SIGBUS, and would do so again after each restart. So a reader that
+looks at mapped bytes that may have to come from the disk has them read by `pread` first, in windows: that fails with an
+error instead, and leaves in the page cache what it could read. One bad page then costs what is on it, and nothing else.
 
 What remains: a page that was read, left the page cache, went bad, and is looked at again within about a minute.
 """
@@ -69,7 +69,7 @@ def read_around(file: DiskFile, start: int, size: int) -> tuple[bytes, list[BadS
 
 
 def write_around(file: DiskFile, offset: int, data: Buffer) -> bool:
-    """Write bytes of a file that can be made anew; a page that cannot be read, and so not in part, is written whole.
+    """Write bytes of a file that can be made again; a page that cannot be read, and so not in part, is written whole.
 
     Returns:
         Whether there was such a page. Its other bytes are zeros now.
@@ -85,7 +85,7 @@ def write_around(file: DiskFile, offset: int, data: Buffer) -> bool:
             raise
     begin = offset - offset % PAGE_BYTES
     end = min(-(-(offset + len(data)) // PAGE_BYTES) * PAGE_BYTES, file.size())
-    # Bytes beside `data` that cannot be read are zeros from now on; the caller makes them anew.
+    # Bytes beside `data` that cannot be read are zeros from now on; the caller makes them again.
     whole = bytearray(read_around(file, begin, end - begin)[0])
     whole[offset - begin : offset - begin + len(data)] = data
     file.write(begin, [whole])

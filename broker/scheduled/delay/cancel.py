@@ -2,7 +2,7 @@
 
 A message is named by topic and UNIQ_KEY, as a timer is (D31); the index finds its record, and the record confirms it.
 RocketMQ has no cancel for levels, and every record of the schedule topic is delivered by it. So a cancel is a record of
-a topic of its own, which nobody reads, and names the one in the schedule topic as replaced (D27): it holds from the
+a topic of its own, which has no readers, and names the one in the schedule topic as replaced (D27): it holds from the
 moment it is durable, unless the delivery precedes it in the log.
 """
 

@@ -3,8 +3,8 @@
 Guarantees:
 
 - Never early, by the wall clock; see `broker.scheduled.delay.level_queue` for a clock that is set back (D35).
-- In the order of due times within a level. A message that is refused holds up nobody: it is kept apart, counted, said,
-  and tried again every RETRY_SECONDS. With REFUSED_MAX of a level refused, that level waits.
+- In the order of due times within a level. A message that is refused does not block others: it is kept apart, counted,
+  said, and tried again every RETRY_SECONDS. With REFUSED_MAX of a level refused, that level waits.
 - Delivered once: the delivered record names the record that it replaces, and is the decision (D27). A start reads what
   was decided behind the last checkpoint, or in the whole log when there is none.
 - What waits costs nothing but one look a second at the wall clock, which may have been set forward. Without anything
@@ -49,7 +49,7 @@ from broker.store_seams import StoreSeams
 # above a message that was refused. `pyddmq/delays.json` has that and the ranges completed above it, with the
 # commit-log offset up to which this holds. When both are missing the whole log is walked.
 #
-# Positions are only ever taken forward: if RocketMQ moved the file, it delivered what lies below; if somebody put an
+# Positions are only ever taken forward: if RocketMQ moved the file, it delivered what is below; if a user put an
 # older one there, the log still says what was delivered.
 
 

@@ -1,7 +1,7 @@
 """Messages of the delay levels that are due: read, released, appended; refused ones kept apart.
 
 What is delivered takes the place of its record in the schedule topic (D27). A refused message is kept apart: it holds
-up nobody, and is tried again every RETRY_SECONDS. With REFUSED_MAX of a level refused, that level waits.
+up no other, and is tried again every RETRY_SECONDS. With REFUSED_MAX of a level refused, that level waits.
 """
 
 from __future__ import annotations

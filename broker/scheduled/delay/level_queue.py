@@ -247,7 +247,7 @@ class DelayLevel:
             caps.popleft()
         for end, moment in caps:
             if offset < end:
-                # At each look anew, since the wall clock may be set again meanwhile.
+                # At each look again, since the wall clock may be set again meanwhile.
                 left_ms = ceil((moment - self._clock.monotonic()) * 1000)
                 return min(due, self._clock.wall_ms() + left_ms)
         return due

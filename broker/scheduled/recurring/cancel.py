@@ -23,8 +23,8 @@ from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 
 LOOKS = 3
-"""How often a cancel looks while an occurrence is on its way into the log. With the last look everybody waits for the
-disk: a loop that comes round faster than the disk syncs would be ahead of its cancel for ever."""
+"""How often a cancel looks while an occurrence is on its way into the log. With the last look the loop waits for the
+disk: a loop that comes round faster than the disk syncs would be ahead of its cancel forever."""
 _FOUND_MAX = 64
 """Records looked at, the newest first. The newest of a loop is what is pending, older ones are delivered or moved; more
 than one is pending when an add was repeated."""
@@ -41,7 +41,7 @@ def cancelling_delay(
         timers: What waits.
         topic: Where it was sent to; it is there.
         occurrence: Which one, or any of a loop.
-        owner: Who cancels: what is another principal's is unknown to it. None: everybody.
+        owner: The principal that cancels: messages of others are unknown to it. None: any.
 
     Raises:
         StoreError: The cancel cannot be stored.

@@ -1,4 +1,4 @@
-"""Which loops RocketMQ ended; `broker.scheduled.recurring.resumed_loops` has them go on."""
+"""Which loops RocketMQ ended; `broker.scheduled.recurring.resumed_loops` has them continue."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Interrupted:
             self._file.save(sorted({*self.load(), *physicals}))
 
     def forget(self) -> None:
-        """All of them go on. Raises OSError."""
+        """All of them continue. Raises OSError."""
         if self._disk.exists(self._file.path):
             self._disk.remove(self._file.path)
             self._disk.sync_folder(f"{self._root}/pyddmq")

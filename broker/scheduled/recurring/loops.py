@@ -9,8 +9,8 @@ Guarantees:
   without their gaps, in the order of the loop, a bunch at a time: UNFOLD_COUNT and UNFOLD_BYTES to a step of the
   timers, so that other messages have their turn between two of them (W86). Of more than MISSED_MAX the oldest are
   skipped, counted and said; they count as made.
-- Nothing decides whether a loop goes on but its id: a topic that takes nothing keeps its occurrence apart as any other
-  timed message, and the loop goes on when the topic does.
+- Nothing decides whether a loop continues but its id: a topic that takes nothing keeps its occurrence apart as any
+  other timed message, and the loop continues when the topic does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from broker.store import Store
 # A loop's message as it waits in the timer topic, and as it is delivered.
 #
 # It waits under two keys: the id of the occurrence, DDMQ's uniqDelayMsgId (D31), and that of the loop's first one, by
-# which a cancel finds what is pending whichever occurrence it was given. `__PYDDMQ_LOOP` holds the id once more; it is
+# which a cancel finds what is pending by any occurrence. `__PYDDMQ_LOOP` holds the id once more; it is
 # all the state that a loop has. What is delivered has the id as its only key, as with DDMQ (its MqPushService).
 
 

@@ -3,9 +3,9 @@
 DDMQ's uniqDelayMsgId is `timestamp-type-expire-times-made-interval-sequence-uuid` (reference section 5.1): ten digits,
 one digit, ten digits, four numbers, and a lower-case uuid. Time is in whole seconds since the Unix epoch. `made` is how
 many deliveries came before this one, so that each occurrence of a loop has an id of its own and the next one can be
-told from it alone. A loop (`LOOP`) comes every `interval` seconds; one with growing gaps (`GROWING`) after interval^1,
-interval^2, ... seconds, none longer than a day. It comes at most `times` times and not after `expire`; both count
-occurrences by the time they were meant for, however late they are delivered.
+computed from it alone. A loop (`LOOP`) comes every `interval` seconds; one with growing gaps (`GROWING`) after
+interval^1, interval^2, ... seconds, none longer than a day. It comes at most `times` times and not after `expire`; both
+count occurrences by the time they were meant for, however late they are delivered.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Loops that RocketMQ ended, going on after the way back.
+"""Loops that RocketMQ ended, continued after the way back.
 
 RocketMQ delivers a loop's pending occurrence as any timed message: once, with all its properties, the loop's
-state among them. What is delivered here never has that, so the record in a user's topic tells that the loop stands
+state among them. What is delivered here never has that, so the record in a user's topic shows that the loop stands
 still. Recovery notes such records as it scans them (`Interrupted`), before its checkpoint passes them over; once timers
 are open, the next occurrence is put, naming the record that it follows, and the note goes when that is durable. It is
-looked up first, by its id, so a loop goes on once wherever a stop comes in between.
+looked up first, by its id, so a loop continues once wherever a stop comes in between.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 
 def returning(store: Store, *, disk: Disk) -> Generator[None, None, int]:
-    """Have interrupted loops go on, in steps; return how many. What is put is durable at the end.
+    """Have interrupted loops continue, in steps; return how many. What is put is durable at the end.
 
     Raises:
         StoreError: It cannot be stored.
@@ -57,7 +57,10 @@ def returning(store: Store, *, disk: Disk) -> Generator[None, None, int]:
 
 
 def _following(store: Store, physical: int) -> Generator[None, None, tuple[Put, int, bytes] | None]:
-    """What to append so that a loop goes on behind an occurrence; None when it goes on, has ended, or is no loop's."""
+    """Return what to append so that a loop continues after an occurrence.
+
+    None when it continues, has ended, or the occurrence is not of a loop.
+    """
     try:
         message = at_physical(store, physical)
     except NotFound:

@@ -67,10 +67,10 @@ def cancelling(parts: TimerParts, topic: str, unique_key: str) -> AwaitedSteps[C
 
 
 def rescheduling(parts: TimerParts, topic: str, unique_key: str, due_ms: int) -> AwaitedSteps[Rescheduled]:
-    """Give a timer another moment, in steps of bounded work; one that is over delivers it. Durable when it ends.
+    """Give a timer another moment, in steps of bounded work; a past one delivers it. Durable when it ends.
 
-    A loop's occurrence waits also when the moment is over, for a millisecond: its delivery makes the one after it. What
-    follows keeps its own moments, since they are told from the occurrence's id
+    A loop's occurrence waits also when the moment has passed, for a millisecond: its delivery makes the one after it.
+    What follows keeps its own moments, since they are computed from the occurrence's id
     (`broker.scheduled.recurring.occurrence`).
 
     Raises:
@@ -92,10 +92,10 @@ def rescheduling(parts: TimerParts, topic: str, unique_key: str, due_ms: int) ->
 
 
 def _find(parts: TimerParts, topic: str, unique_key: str) -> AwaitedSteps[_Target | CancelEffect]:
-    """Find the pending record of a timer, or tell why there is none.
+    """Find the pending record of a timer, or raise why there is none.
 
-    What is under way with a look has landed before the next one, so a second look at the same record tells, and a third
-    one is made only where something new has begun with it meanwhile: a copy, or another attempt after a refusal.
+    What is under way with a look has landed before the next one, so a second look at the same record decides, and a
+    third one is made only where something new has begun with it meanwhile: a copy, or another attempt after a refusal.
     """
     taken: set[int] = set()
     while True:

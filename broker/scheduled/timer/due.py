@@ -1,7 +1,7 @@
 """Timers that are due: read, released, appended; refused ones kept apart. The last two stages.
 
 What is delivered takes the place of its record in the timer topic (D27), and so do rolls, which go to the timer topic
-again. A refused timer is kept apart: it holds up nobody, and is tried again every RETRY_SECONDS. With REFUSED_MAX
+again. A refused timer is kept apart: it blocks no other, and is tried again every RETRY_SECONDS. With REFUSED_MAX
 refused, further ones are put again at the log's tail, due DEFER_MS later, so that memory and checkpoint stay small.
 
 A timer is delivered once, whatever stops between, because its delivery names the record that it replaces: the log

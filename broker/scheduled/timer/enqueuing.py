@@ -57,7 +57,7 @@ def read_entries(
         lost: Told of records that cannot be read or have no real topic.
 
     Returns:
-        (queue offset, entry) in their order, and the offset to go on at.
+        (queue offset, entry) in their order, and the offset to continue at.
 
     Raises:
         OSError: The queue cannot be read.
@@ -211,7 +211,7 @@ class Entering:
             # A late one needs a slot that was read; the table opens the next one first.
             late = next((place for place, (_, entry) in enumerate(batch) if entry.slot_ms < self._table.next_ms), None)
             batch = batch[:late]
-        # RocketMQ goes on behind the last unit's record: the last one has a unit even if it needs none (D30).
+        # RocketMQ continues behind the last unit's record: the last one has a unit even if it needs none (D30).
         last_done = bool(batch) and self._is_done(*batch[-1])
         wanted = [entry for at, entry in batch[:-1] if not self._is_done(at, entry)]
         wanted += [entry for _, entry in batch[-1:]]

@@ -110,7 +110,7 @@ class KeptScan:
         return bisect_right(range(len(self)), after, key=lambda place: self[place][:2])
 
     def serves(self, asked: tuple[str | None, int, int], after: tuple[int, int], generation: int) -> bool:
-        """Whether a page behind `after` can be taken from it; not once the timer log was made anew."""
+        """Whether a page behind `after` can be taken from it; not once the timer log was made again."""
         if self.asked != asked or after == _BEGIN or after < self.start or generation != self.generation:
             return False
         return self.is_whole or self.behind(after) < len(self)
@@ -119,7 +119,7 @@ class KeptScan:
 class TimerListing:
     """A page of pending timers, those due first at the front; `steps` finds them.
 
-    The page may be shorter than `limit`, or empty, though there are more: `after` tells.
+    The page may be shorter than `limit`, or empty, though there are more: see `after`.
 
     Args:
         timers: Whose.
@@ -166,7 +166,7 @@ class TimerListing:
         """Search, yielding after each bounded piece of work.
 
         Raises:
-            TimersDamaged: The timer log is damaged; it is made anew when the timers meet that.
+            TimersDamaged: The timer log is damaged; it is made again when the timers meet that.
             OSError: A file cannot be read.
         """
         if self._timers.entering.queue is None or not self._limit:
@@ -232,12 +232,12 @@ class TimerListing:
         log, wanted, first_ms = table.log, self._hash, max(self._begin_ms, self._from[0])
         for start, stop in log.runs(log.first, log.count, _CHUNK_UNITS):
             if start < log.first or stop > log.count or log.generation != generation:
-                # It was cut, or made anew, meanwhile.
+                # It was cut, or made again, meanwhile.
                 return
             read_ms, next_ms, last_ms = table.read_ms, table.next_ms, self._last_ms
             for number, raw in enumerate(log.raw(start, stop), start):
                 _, previous, magic, write_ms, delay_ms, physical, size, topic_hash, due_ms = raw
-                # Most are outside of the page, which two comparisons tell. (RocketMQ writes no due time: 0.)
+                # Most are outside of the page, which two comparisons show. (RocketMQ writes no due time: 0.)
                 if due_ms and not first_ms <= due_ms <= last_ms:
                     continue
                 slot_ms = write_ms + delay_ms

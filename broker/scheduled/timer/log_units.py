@@ -1,4 +1,4 @@
-"""Many units of the timer log at once: read, told apart, counted on their way out; counted where they wait.
+"""Many units of the timer log at once: read, sorted by kind, counted on their way out; counted where they wait.
 
 What is done for every timer has an accelerator (`broker.runtime.accelerators`): it runs compiled where that is built.
 """

@@ -2,7 +2,7 @@
 
 A timed message waits in queue 0 of `rmq_sys_wheel_timer`. `TIMER_OUT_MS` names its slot: the last multiple of the
 precision before the due time, so that slot s holds what is due in (s, s + precision]. RocketMQ delivers a slot when
-it is over. The due time itself, to the millisecond, stands in `TIMER_DELIVER_MS` (D28).
+it is over. The due time itself, to the millisecond, is in `TIMER_DELIVER_MS` (D28).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def due_of(block: bytes, precision_ms: int) -> int | None:
     """Due time of a record of the timer topic, ms since the epoch; None when it names no slot.
 
     What RocketMQ stored is due at its TIMER_DELIVER_MS when that was asked for and belongs to the slot, else when its
-    slot is over: a relative delay was counted from a receipt that nobody noted to the millisecond (D28).
+    slot is over: a relative delay was counted from a receipt that was not noted to the millisecond (D28).
 
     Args:
         block: Its property block.

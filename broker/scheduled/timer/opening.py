@@ -7,8 +7,8 @@ With the files as some stop left them:
 2. Records that replace others, from where the checkpoint says, complete their timers.
 3. The rest of the timer topic's queue is entered.
 
-Otherwise log and wheel begin anew, empty, and all of the queue is entered, less what the whole commit log says was
-replaced. What was due meanwhile stands in the slot of the present moment then.
+Otherwise log and wheel begin again, empty, and all of the queue is entered, less what the whole commit log says was
+replaced. What was due meanwhile is in the slot of the present moment then.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _from_files(parts: TimerParts, saved: Saved, refused: dict[int, tuple[int, i
     if not wheel_found or (found and count < table.log.first) or (count and count > table.log.in_files()):
         raise TimersDamaged("timer log or wheel do not match the checkpoint")
     if saved.floor == (check.offset, check.read_ms):
-        # RocketMQ's own, that is, with its timerPrecisionMs: slots of another width would be looked for in vain.
+        # RocketMQ's own, that is, with its timerPrecisionMs: slots of another width would not be found.
         precision = table.wheel.precision_near(check.read_ms)
         if precision != table.wheel.precision_ms:
             log.warning("timers_of_other_precision", theirs_ms=precision, ours_ms=table.wheel.precision_ms)
@@ -103,7 +103,7 @@ def _from_files(parts: TimerParts, saved: Saved, refused: dict[int, tuple[int, i
 def _open_slot(parts: TimerParts) -> Generator[None, None, None]:
     """Read the first slot at once if its time is to come: the wall clock was ahead when slots were read.
 
-    What was sent since it was corrected stands in that slot, however soon it is due (rule 3 of the table).
+    What was sent since it was corrected is in that slot, however soon it is due (rule 3 of the table).
     """
     table = parts.table
     if table.next_ms > parts.clock.wall_ms() + AHEAD_MS and table.wheel.get(table.next_ms) is not None:
@@ -112,7 +112,7 @@ def _open_slot(parts: TimerParts) -> Generator[None, None, None]:
 
 
 def rebuild(parts: TimerParts) -> Reading[None]:
-    """Make timer log and wheel anew from the commit log, in steps of bounded work.
+    """Make timer log and wheel again from the commit log, in steps of bounded work.
 
     Raises:
         OSError: A file cannot be read or written.

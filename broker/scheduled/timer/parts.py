@@ -54,9 +54,9 @@ class TimerParts:
         state: The checkpoints.
         is_fresh: The timer topic was just made; timer log and wheel have still to be.
         reading: The slot that is being read; None between slots.
-        mending: The steps in which timer log and wheel are being made anew; None while they are whole.
+        mending: The steps in which timer log and wheel are being made again; None while they are whole.
 
-    Timer log and wheel are made anew while nothing is under way, and nothing begins meanwhile: deliveries, cancels and
+    Timer log and wheel are made again while nothing is under way, and nothing begins meanwhile: deliveries, cancels and
     copies of retention wait for each other by `DueTimers.under_way` and `is_mending`. So what was read of the old ones
     is forgotten as a whole (`TimerTable.make_anew`, `DueTimers.begin_anew`), and nothing comes back from it later.
     """
@@ -77,7 +77,7 @@ class TimerParts:
             runtime: Where its files are, wall clock for due times, counts, log lines.
             delivered: Called when deliveries are durable.
             follower: As of `DueTimers`.
-            rebuild: Makes timer log and wheel anew: `broker.scheduled.timer.opening`.
+            rebuild: Makes timer log and wheel again: `broker.scheduled.timer.opening`.
         """
         options = store.waiting(TimedPuts).options
         disk, clock = runtime.disk, runtime.clock
@@ -113,7 +113,7 @@ class TimerParts:
 
     @property
     def is_mending(self) -> bool:
-        """Whether timer log and wheel are being made anew, or have still to be made."""
+        """Whether timer log and wheel are being made again, or have still to be made."""
         return self.mending is not None or self.is_fresh
 
     @property
@@ -122,7 +122,7 @@ class TimerParts:
         return self.mending is not None
 
     def damaged(self, error: TimersDamaged) -> None:
-        """Have timer log and wheel made anew, since a look at them found damage."""
+        """Have timer log and wheel made again, since a look at them found damage."""
         self.note_damage(error)
         # What is under way is of the timer log and the wheel that there are.
         self.store.file_writes.finish()
@@ -131,7 +131,7 @@ class TimerParts:
         self.due.wake()
 
     def begin_mending(self) -> None:
-        """Have timer log and wheel made anew by `mend`, from the beginning."""
+        """Have timer log and wheel made again by `mend`, from the beginning."""
         self.mending = alone(self.store, self._rebuild(self))
 
     def mend(self) -> None:
@@ -198,7 +198,7 @@ class TimerParts:
     def is_pending(self, physical: int, offset: int) -> bool:
         """Whether the record of the timer topic at a commit-log and queue offset is neither completed nor under way.
 
-        Damage that this meets has timers made anew: what is said then means nothing (`is_rebuilding`).
+        Damage that this meets has timers made again: what is said then means nothing (`is_rebuilding`).
         """
         if physical in self.due.superseded:
             return False
@@ -233,7 +233,7 @@ class TimerParts:
 
         Args:
             physical: Commit-log offset of its record.
-            error: Why that record is not durable: the timer goes on.
+            error: Why that record is not durable: the timer continues.
         """
         # First what came due meanwhile is pending again: what is not pending is not taken out.
         self.due.let_go(physical)
@@ -270,7 +270,7 @@ class TimerParts:
         offset = prepared_offset(self.store.read(physical, size))
         return max(offset, 0) if offset else -1
 
-    # How it stands
+    # How it is
 
     def measure(self) -> None:
         """Bring the gauges up to date."""

@@ -86,7 +86,7 @@ class TimerHold:
         """Find pending timers whose records are before a commit-log offset, in a bounded number of units.
 
         Returns:
-            What was found; the number of the unit to go on at; whether that is all, or one may be the one whose
+            What was found; the number of the unit to continue at; whether that is all, or one may be the one whose
             delivery is under way (BLOCKED).
 
         Raises:

@@ -1,4 +1,4 @@
-"""The five stages of timers, RocketMQ's by name; each can be paused, and tells its depth and time."""
+"""The five stages of timers, RocketMQ's by name; each can be paused, and reports its depth and time."""
 
 from __future__ import annotations
 

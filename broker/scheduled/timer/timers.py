@@ -3,7 +3,7 @@
 Guarantees:
 
 - Never early by the wall clock (D35), in the order of due times, and of those due together in the order of sending.
-- A message that is refused holds up nobody: it is kept apart, counted, said, and tried again.
+- A message that is refused blocks no other: it is kept apart, counted, said, and tried again.
 - Delivered once: the delivered record names the record that it replaces, and is the decision (D27). What is pending is
   known from the commit log alone; timer log, wheel and checkpoints save reading it.
 - A pending timer takes 52 bytes on disk and none in memory until its slot comes up, 2 s before it is due; 8 then.

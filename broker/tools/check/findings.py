@@ -31,7 +31,7 @@ class StoreFinding:
         position: Byte in the file at which it begins; None for the whole file.
         text: What was found.
         costs: What it means for messages and for a node.
-        count: How many units, records or files it stands for.
+        count: How many units, records or files it is for.
         repair: What `--repair` does about it; empty when nothing needs to be done or can be.
     """
 

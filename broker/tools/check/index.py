@@ -66,7 +66,7 @@ def _check_file(
         if file.resized and file.sums is not None:
             raise IndexDamaged(file, "its size differs from the saved one")
         if file.name in saved.missing or file.name not in saved.files or (live and not _is_as_saved(file)):
-            # Not finished: it is not believed, and made anew when its time comes.
+            # Not finished: it is not believed, and made again when its time comes.
             return
     run_now(file.verify(again=True))
     if file.header.next_entry <= 1 or file.header.end >= log.visible_end:

@@ -52,7 +52,7 @@ class RecordCheck:
         hole_ms: By start of a hole, the store timestamp of the record behind it, ms since the epoch.
         patches: What has to be written into queue files so that they are right.
         wrong_sizes: Log files of another size than a segment's, by name: their size in bytes.
-        trusted: The checkpoint fits; else all queue files are made anew at the next start.
+        trusted: The checkpoint fits; else all queue files are made again at the next start.
     """
 
     root: str

@@ -87,7 +87,7 @@ def check_geometry(root: str, *, disk: Disk) -> Generator[StoreFinding, None, Ge
     """Check `pyddmq/store.json`, and return the store's sizes, from its files where the file does not say them.
 
     Raises:
-        StoreUnreadable: There is no store, or its files have other sizes than `store.json` tells.
+        StoreUnreadable: There is no store, or its files have other sizes than `store.json` says.
         StoreFormatNewer: A newer version wrote it.
     """
     path = "pyddmq/store.json"
@@ -321,7 +321,7 @@ def foreign(file: str, whose: str = "unknown to this version") -> StoreFinding:
 
 
 def check_foreign(root: str, *, disk: Disk) -> Iterator[StoreFinding]:
-    """What RocketMQ keeps in a way that this version does not read, as far as names and settings tell."""
+    """What RocketMQ keeps in a way that this version does not read, as far as names and settings show."""
     layout = in_layout(root, disk)
     try:
         asking = not_accepted(root, layout, disk)

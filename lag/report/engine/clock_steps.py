@@ -3,7 +3,7 @@
 A clock that was set back goes through some time twice. What was recorded before the step and what was recorded after
 it are then mixed in the order of time: offsets seem to fall and rise. So of that time nothing is kept, and a report has
 nothing known there. A clock that was set forward makes every moment of before it older at once: a group that was read
-from a minute ago seems to have stood for an hour. So of the window behind the step nothing is kept.
+from a minute ago seems to have held for an hour. So of the window behind the step nothing is kept.
 
 After either the store's own times lie: a message that was stored before the step has an age that is wrong by the step,
 and it may wait for long. Its times are taken out of samples; its age is then not known, or known by bounds.

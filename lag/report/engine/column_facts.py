@@ -301,7 +301,7 @@ class _Windows:
             "peak_committed": ColumnValues(_Extremes(values, longest).highest(since, until), until > since),
             "committed_before": before,
         }
-        # A topic that is emptied or made anew moves the committed offset to where it begins.
+        # A topic that is emptied or made again moves the committed offset to where it begins.
         fell = points.begins.copy()
         fell[1:] |= (based[1:] > based[:-1]) | ((based[1:] == based[:-1]) & (values[1:] < values[:-1]))
         rising = np.where(until > since, np.maximum(since, points.last(fell)[newest]), until)

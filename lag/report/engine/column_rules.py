@@ -53,7 +53,7 @@ def _at(values: Any, places: Any) -> Any:
 
 
 def code_of(text: str) -> int:
-    """Return the number that stands for a text of a rule."""
+    """Return the number that is for a text of a rule."""
     code = _CODES.setdefault(text, len(_TEXTS))
     if code == len(_TEXTS):
         _TEXTS.append(text)

@@ -177,6 +177,6 @@ def marks_of(events: Iterable[Mapping[str, Any]], window: ReportWindow) -> tuple
         found.append(mark)
     if len(found) <= MARKS_MAX:
         return found, 0
-    # Retention goes on all day; what people did is what a reader looks for.
+    # Retention continues all day; what people did is what a reader looks for.
     kept = sorted(found, key=lambda mark: (mark.kind == "retention", mark.time_ms))[:MARKS_MAX]
     return sorted(kept, key=lambda mark: mark.time_ms), len(found) - MARKS_MAX

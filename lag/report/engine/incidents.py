@@ -289,7 +289,7 @@ def _continued(before: Figures, row: Figures) -> Figures:
 
 
 def _is_about(event: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-    """Whether an event may have to do with an incident; retention goes on all day, and matters where it takes."""
+    """Whether an event may have to do with an incident; retention continues all day, and matters where it takes."""
     if event["kind"] == EventKind.RETENTION.value and not row["lost"]:
         return False
     names = (event["group"], row["group"]), (event["topic"], row["topic"])

@@ -27,7 +27,7 @@ _SHOWN: Final = tuple(sorted({
     *causes.EVIDENCE, "committed", "end", "lag", "unfinished", "lost", "catch_up_s", "time_lag_ms", "time_lag_high_ms",
     "time_lag_method", "produce_rate", "consume_rate",
 }))  # fmt: skip
-"""What is told of single samples."""
+"""Findings about single samples."""
 
 
 class JudgedSamples:
@@ -95,7 +95,7 @@ class JudgedSamples:
         """Return what is added up of each queue over a window, as an array over the queues."""
         facts, zero = self.judge.facts, np.zeros(self.count, np.int64)
         committed, skipped = facts["committed"], facts["skipped"]
-        # Where a group goes on: what is lost lifts not every committed offset.
+        # Where a group continues: what is lost lifts not every committed offset.
         committed = ColumnValues(np.maximum(committed.values, facts["start"].filled(0)), committed.known)
         then, skipped_then = self.before(committed), self.before(skipped)
         passes = ~self.first & ~self.is_gap
@@ -173,7 +173,7 @@ class JudgedSamples:
         return judge
 
     def told(self, rows: Any) -> Iterator[Figures]:
-        """Yield what is told of some samples, with their cause."""
+        """Yield the findings about some samples, with their cause."""
         judge, columns = self.causes(rows), {}
         for name in (*_SHOWN, "status", "cause"):
             if name in TEXTS:

@@ -191,7 +191,7 @@ class _JudgedBlocks:
     def _causes(
         self, judged: JudgedSamples, rows: Any, begins: Any, severity: Any, kept: Any
     ) -> tuple[list[dict[str | None, int]], Iterator[Figures]]:
-        """Return, of each incident, how long each cause held while it was worst, and what is told of the longest."""
+        """Return, of each incident, how long each cause held while it was worst, and the finding of the longest."""
         numbers = np.cumsum(np.isin(np.arange(len(rows)), begins)) - 1
         worst = np.flatnonzero((judged.severities[rows] == severity[numbers]) & np.isin(numbers, kept))
         found = judged.causes(rows[worst]).facts["cause"].within(len(worst)).filled(-1)

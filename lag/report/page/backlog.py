@@ -1,4 +1,4 @@
-"""What lies in backlogs, as rows that are few whatever lies there; as a table, Markdown, CSV and JSON."""
+"""What is in backlogs, as a bounded number of rows; as a table, Markdown, CSV and JSON."""
 
 from __future__ import annotations
 

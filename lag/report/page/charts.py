@@ -47,7 +47,7 @@ TONES: Final = {
     "UNDECIDED": "warn",
     "IN_TIME": "good",
 }
-"""Tone of each status; `dark` is "we cannot tell", which is neither good nor bad."""
+"""Tone of each status; `dark` is "unknown", which is neither good nor bad."""
 
 LEVEL_TONES: Final = {"OK": "good", "WARN": "warn", "ERR": "bad"}
 

@@ -1,6 +1,6 @@
-"""What lies between committed and end: a store's messages, aggregated by Spark, so that only the greatest come back.
+"""The backlog between committed offset and end, aggregated by Spark: only the greatest rows come back.
 
-Files are read once, their small columns are kept for the aggregates; bodies are read only where a key stands in them.
+Files are read once, their small columns are kept for the aggregates; bodies are read only where a key is in them.
 Ages count from when a message could first be consumed: a delayed one, or a timer, from when it was due. What still
 waits for its time is beside it (`lag.spark.jobs.scheduled`).
 """
@@ -37,10 +37,10 @@ class BacklogOptions:
 
     Attributes:
         data: The store's folder.
-        positions: What lies between which offsets, and what of it is finished.
+        positions: The offsets between which the backlog is, and what of it is finished.
         read_ms: Ages are of this moment.
         top: Rows of each kind that are kept, by group.
-        order_by: Where a message's order key stands in its body, as a JSON path such as `$.caseId`; null: its key.
+        order_by: Where a message's order key is in its body, as a JSON path such as `$.caseId`; null: its key.
         verify: Whether each record's sum is looked at.
         delivered: How far delivery of delay levels and timers is; null: what waits there is not looked at.
         topics: Those for which what waits there is looked at; null: all.

@@ -27,7 +27,7 @@ from lag.spark.sources.options import OptionRefused
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Tell what lies in backlogs; returns the exit code: 0, 1 when that failed, 2 when an option is wrong."""
+    """Tell what is in backlogs; returns the exit code: 0, 1 when that failed, 2 when an option is wrong."""
     parser = argparse.ArgumentParser(prog="pyddmq lag backlog", description="Count the messages in groups' backlogs.")
     parser.add_argument("--data", required=True, help="a store's folder, such as a node's data directory")
     parser.add_argument("--progress", default=None, help="file of the finished messages of groups (docs/cli.md)")

@@ -31,7 +31,7 @@ _MARK_MAGIC: Final = 0x50594D51
 _DAMAGED: Final = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error)
 _NEVER: Final = 1 << 62
 LATE_MS: Final = 10_000
-"""Slots are read two seconds ahead. A timer that comes when its own has been read stands in a later one, so of those
+"""Slots are read two seconds ahead. A timer that comes when its own has been read is in a later one, so of those
 that were stored so long before the checkpoint's slot, and since, the log is asked."""
 
 
@@ -130,7 +130,7 @@ def _timers(data: str) -> tuple[int, int, int, list[int], int]:
     own, check = _own(data, "timers"), _timer_check(data)
     try:
         if own is not None and "anew" in own:
-            # Everything is being made anew: what RocketMQ delivered before is all that is known.
+            # Everything is being made again: what RocketMQ delivered before is all that is known.
             offset, moment_ms = own["anew"]
             return int(moment_ms), _NEVER, int(offset), [], 0
         if own is not None:

@@ -46,7 +46,7 @@ _FIGURES: Final = frozenset(
      "time_lag_method", *_OWN)
 )  # fmt: skip
 _WIDE_MS: Final = "CASE tier WHEN 'hour' THEN 3600000L WHEN 'minute' THEN 60000L ELSE 0L END"
-"""What a row stands for, before its moment, as SQL."""
+"""The time that a row covers, before its moment, as SQL."""
 _LIMITS: Final = frozenset(field.name for field in fields(LagLimits))
 _TOLD: Final = tuple(
     sorted({*_FIGURES, *names_in(causes.RULE), *causes.EVIDENCE, *names_in(TOPIC_QUANTITIES["hot"].rule)}
@@ -56,7 +56,7 @@ _TOLD: Final = tuple(
 _SEVERITY: Final = f"CASE status {' '.join(f'WHEN {name!r} THEN {rank}' for name, rank in SEVERITY.items())} END"
 _CALM: Final = ", ".join(repr(name) for name, each in BY_NAME.items() if each.level.name == "OK")
 _POSITION: Final = "if(committed < `start`, `start`, committed)"
-"""Where a group goes on."""
+"""Where a group continues."""
 _KNOWN: Final = "if({0} IS NULL OR {1} > {2}, 0L, {1})"
 """How much of some time is known by a sample's state: all, if it is no gap."""
 _IN_TIME: Final = """CASE WHEN status = 'UNKNOWN' THEN NULL
@@ -72,14 +72,14 @@ class ReportFrames:
         queues: Names of queues and topics, numbered, with the moment of each queue's last sample: rows carry the
             numbers alone.
         rows: The window's samples, judged: those that are calm added up by queue and bucket, each other one, and each
-            queue's last one, by itself, with what was told of it as the struct `told`.
+            queue's last one, by itself, with the finding about it as the struct `told`.
 
     Args:
         samples: Samples of the window, and of `limits.window_ms` before it, so that its first rows are judged as well.
         window: What is reported on.
         limits: Thresholds.
         events: When offsets of queues were reset and queues left, by name; null: neither happened.
-        told: Whether anything is told of single samples. If not, objectives and groups are all that there is.
+        told: Whether there are findings about single samples. If not, objectives and groups are all that there is.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class ReportFrames:
         )
 
     def _with_causes(self, narrow: DataFrame) -> DataFrame:
-        """Tell the cause, which is looked for where there is something told at all."""
+        """Return the cause, which is looked for where there is a finding."""
         frame = with_neighbours(narrow, _NUMBERS).selectExpr("*", "told.*")
         whole = ", ".join(f"`{name}`" for name in (*_TOLD, *_SUMMED, *ALONE, "cause"))
         frame = with_cause(frame, self._limits)

@@ -1,4 +1,4 @@
-"""Between which offsets a group's backlog lies in each queue of a store, and what of it is finished already."""
+"""Between which offsets a group's backlog is in each queue of a store, and what of it is finished already."""
 
 from __future__ import annotations
 

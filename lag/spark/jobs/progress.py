@@ -1,6 +1,6 @@
 """A progress bar for people, on stderr where that is a terminal: how many tasks of Spark's present stages are done.
 
-Spark's own goes to the JVM's output, which is in the log file. How much is to come nobody knows before the stages are
+Spark's own goes to the JVM's output, which is in the log file. How much is to come is unknown before the stages are
 planned, so the bar is of those that run, and counts those that have ended.
 """
 

@@ -37,7 +37,7 @@ GAPS_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResidenceOptions:
-    """What is to be told.
+    """What the residence report is to show.
 
     Attributes:
         paths: Data directories, or folders of ack logs.
@@ -103,7 +103,7 @@ def residence_of(messages: DataFrame, every_ms: int) -> DataFrame:
 
 
 def residence(spark: SparkSession, options: ResidenceOptions) -> Residence:
-    """Read ack logs, and tell.
+    """Read ack logs, and report.
 
     Raises:
         OptionRefused: A path has no ack log.

@@ -1,7 +1,7 @@
 """What waits for its time in a store, in delay levels and as timers: how many, where to, when due, and what is overdue.
 
-Records are read once, with the few columns that tell. One that a later record replaces waits no more (a delivery, a
-cancel, a roll, a copy that retention made), nor does one that a cancel of RocketMQ's names, or that it has rolled.
+Records are read once, with the few columns that are needed. One that a later record replaces waits no more (a delivery,
+a cancel, a roll, a copy that retention made), nor does one that a cancel of RocketMQ's names, or that it has rolled.
 """
 
 from __future__ import annotations

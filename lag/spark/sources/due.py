@@ -1,6 +1,6 @@
 """When a message that waited was due: its delay level, or its timer, as the record says that it replaces (D27).
 
-It is stored anew when it is due, or later: so lag counts from then, and not from when the broker came to it. The node
+It is stored again when it is due, or later: so lag counts from then, and not from when the broker came to it. The node
 says the same of its samples (`upstream.embedded.message_times`).
 """
 
@@ -53,7 +53,7 @@ def waits_until_ms(topic: str, block: bytes, stored_ms: int) -> int | None:
     """Return when a record that waits in a topic is due, Unix ms; None: nothing waits there, or it names no moment.
 
     Args:
-        topic: In which it lies.
+        topic: Its topic.
         block: Its properties.
         stored_ms: When it was stored.
     """

@@ -1,8 +1,8 @@
 """Exported samples and events (docs/lag-journal.md), read by Spark itself: the files that count, of the days asked for.
 
 Nothing but names is looked at before Spark reads, through the file system that Spark has for the place. So a file that
-is none, is cut, or has other columns, is found when Spark comes to it: whoever asks catches that (`unreadable_file`),
-asks again without the file, and is told by `exported_gaps` what is missing.
+is none, is cut, or has other columns, is found when Spark comes to it: the caller catches that (`unreadable_file`),
+asks again without the file, and `exported_gaps` returns what is missing.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ FIELDS: Final = {
 }
 """Columns and their Arrow types: of which snapshot a row is, the names of `lag.samples`, and what a row sums up.
 
-`tier` is raw, minute or hour; `row_samples` how many a row stands for, whose last one it has; `row_lag_max` and
+`tier` is raw, minute or hour; `row_samples` how many a row covers, whose last one it has; `row_lag_max` and
 `row_age_max_ms` are the extremes of all of them, null of a raw one.
 """
 _GAP_FIELDS: Final = {

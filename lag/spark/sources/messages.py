@@ -1,9 +1,9 @@
 """`pyddmq_messages`: the messages of a store's files (stopped, live, a backup, of a real RocketMQ) or of a node.
 
-Here stands the source, and how files are read; `node_batch` and `node_stream` read a running node. The planner looks
-each queue's range up once and cuts it by bytes of the log; a partition carries offsets, and of a live store the places
-of those records that only the log's tail has. Columns that the schema does not ask for are not made: a count by key
-reads no body.
+This module has the source, and how files are read; `node_batch` and `node_stream` read a running node. The planner
+looks each queue's range up once and cuts it by bytes of the log; a partition carries offsets, and of a live store the
+places of those records that only the log's tail has. Columns that the schema does not ask for are not made: a count by
+key reads no body.
 """
 
 from __future__ import annotations

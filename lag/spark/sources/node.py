@@ -105,7 +105,7 @@ class NodeRefused(Exception):
 
 
 class QueueOffsets(NamedTuple):
-    """Where a queue stands: the first offset that is kept, what the group committed, the end."""
+    """Offsets of a queue: the first offset that is kept, what the group committed, the end."""
 
     start: int
     committed: int
@@ -113,7 +113,7 @@ class QueueOffsets(NamedTuple):
 
 
 class FetchedRange(NamedTuple):
-    """What a fetch found in one queue: where to go on, and messages as dicts by field id, oldest first."""
+    """What a fetch found in one queue: where to continue, and messages as dicts by field id, oldest first."""
 
     next_offset: int
     messages: list[dict[int, Any]]
@@ -155,7 +155,7 @@ class NodeClient:
                 raise NodeRefused(NO_SUCH_TOPIC, text) from None
 
     def standings(self, group: str) -> dict[str, dict[str, QueueOffsets]]:
-        """Return where each queue stands, by topic and qid; empty: no such group. Raises NodeRefused, NodeFailed."""
+        """Return the offsets of each queue, by topic and qid; empty: no such group. Raises NodeRefused, NodeFailed."""
         result = self._result("getConsumeStats", [wire.structure(1, [wire.text(1, group)])], group)
         found: dict[str, dict[str, QueueOffsets]] = {}
         try:
@@ -170,7 +170,7 @@ class NodeClient:
         return found
 
     def fetch(self, group: str, topic: str, qid: str, offset: int, count: int) -> FetchedRange:
-        """Fetch from an offset of one queue on, whoever owns it.
+        """Fetch from an offset of one queue on, whichever client owns it.
 
         Returns:
             Messages whose offsets rise and lie before `next_offset`.
@@ -273,5 +273,5 @@ def number_of(qid: str) -> int:
 
 
 def _consumer() -> str:
-    """Return the name that positions are told under: it owns no queue, so any will do; people see whose it is."""
+    """Return the client name under which positions are sent; it owns no queue, so any name works."""
     return f"spark-{os.getpid()}@{socket.gethostname()}"[:255]

@@ -98,7 +98,7 @@ def offset_at(client: NodeClient, part: NodePart, time_ms: int) -> int:
         middle = (low + high) // 2
         probe = NodePart(part.options, part.topic, part.qid, middle, high)
         first = next(messages_of(client, probe, 1), None)
-        # What nobody of the group gets says nothing of its time: as if it were as late as what follows.
+        # The time of messages that the group does not get is unknown: taken as late as what follows.
         if first is None or first[0].get(101, 0) >= time_ms:
             high = middle
         else:

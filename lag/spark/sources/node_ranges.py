@@ -1,6 +1,6 @@
 """Messages of a running node: ranges of queues, how one is read to its end, and the columns made of it.
 
-What lies in a range and does not come is told apart: what the group's tags rule out or is damaged is passed over, as
+Messages of a range that do not come are distinguished: what the group's tags rule out or is damaged is passed over, as
 for any fetcher; what retention took, and a queue that vanished, is lost data.
 """
 
@@ -184,7 +184,7 @@ def messages_of(client: NodeClient, part: NodePart, count_max: int = FETCH_COUNT
 
 
 def _tell_of_loss(client: NodeClient, part: NodePart, at: int, where: str) -> None:
-    """Tell when what lies between an offset and the first message that came is gone, not only passed over."""
+    """Report when the messages between an offset and the first one received were deleted, not only passed over."""
     standing = client.standings(part.options.group).get(part.topic, {}).get(part.qid)
     if standing is not None and standing.start > at:
         gone = min(standing.start, part.end)
@@ -238,7 +238,7 @@ MAKERS: Final[dict[str, Callable[[_Messages], pa.Array]]] = {
     "body": lambda messages: pa.array([each.get(2) for each in messages], pa.binary()),
     "properties": _maps,
 }
-"""How a column is made of a batch's messages. A node does not tell ids, attempts and sizes: they are null."""
+"""How a column is made of a batch's messages. A node does not send ids, attempts and sizes: they are null."""
 
 
 def batches(part: NodePart, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

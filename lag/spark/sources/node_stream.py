@@ -3,7 +3,7 @@
 What a query finished is acked to the node, so that it shows in every lag report (D48). Spark calls `commit` only when
 the next batch with messages is planned: not when a query is idle, nor after its last batch. But it asks for the latest
 offset after each batch that ended, and of one that failed never before it was run again. So `latestOffset` acks where
-it is told to start, which is what all finished batches reach, and `commit` what it is given.
+where it is told to start, which is what all finished batches reach, and `commit` what it is given.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class NodeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._latest
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        """Cut what lies between two offsets; what of it is gone is told."""
+        """Cut the range between two offsets; what of it was deleted is reported."""
         with self._options.client() as client:
             standings = self._standings(client)
         parts: list[InputPartition] = []

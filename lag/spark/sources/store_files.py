@@ -154,7 +154,7 @@ class StoreFiles:
     def visible_end(self) -> int | None:
         """Return the position in the log up to which a running node lets others read; None: no node has the store.
 
-        What lies beyond it is not synced, or waits for its moment. Once the node is gone, what is whole counts, as for
+        Bytes beyond it are not synced, or wait for their moment. Once the node is gone, what is whole counts, as for
         the node's own next start.
         """
         state = read_visible_end(self._disk, f"{self._root}/{FILE}")
@@ -234,7 +234,7 @@ class StoreFiles:
         return None if found is None else found.stored_ms
 
     def bytes_between(self, topic: str, queue: int, first: int, end: int) -> int:
-        """Return about how much log lies between two offsets of a queue, other queues' records included."""
+        """Return about how much log is between two offsets of a queue, other queues' records included."""
         if end <= first:
             return 0
         return max(0, self._position(topic, queue, end - 1) - self._position(topic, queue, first))

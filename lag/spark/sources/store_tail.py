@@ -1,6 +1,6 @@
-"""The tail of a live store's log: what lies between the node's last checkpoint and its visible end.
+"""The tail of a live store's log: the part between the node's last checkpoint and its visible end.
 
-A running node writes the units of its queues at checkpoints (16 MiB of log, or 10 s). What came since stands in the log
+A running node writes the units of its queues at checkpoints (16 MiB of log, or 10 s). What came since is in the log
 alone, so it is found there: one scan, from the end that the checkpoint covers to the visible end, by the reader of the
 node's own start.
 """
@@ -86,7 +86,7 @@ def read_tail(root: str, log: CommitLog, visible: int) -> Tail:
         first, data = found[key]
         gap = entry.queue_offset - first - len(data) // UNIT.size
         if 0 <= gap * RECORD_OVERHEAD_BYTES <= visible - start:
-            # Offsets whose records are lost; more than the log can have held are nobody's.
+            # Offsets whose records are lost; more than the log can have held are not counted.
             data += UNIT.pack(entry.physical, 0, 0) * gap
             data += UNIT.pack(entry.physical, entry.size, 0)
     units = {key: Units(first, bytes(data)) for key, (first, data) in found.items() if data}

@@ -1,6 +1,6 @@
 """`pyddmq_waiting`: what stores keep of messages that wait for their time: records of delay levels and of timers.
 
-A row is a record as it lies there. Whether it still waits is another question, which records behind it answer, or how
+A row is a record as it is stored. Whether it still waits is another question, which records behind it answer, or how
 far delivery is: `lag.spark.jobs.scheduled` asks it.
 """
 

@@ -1,7 +1,7 @@
 """Thrift's binary protocol, framed, with the standard library alone: what Spark's executors say to a node.
 
 Requests are written field by field. Replies are read into dicts by field id, whatever they have: fields that are new
-are there too and nobody looks at them. Lengths, counts and depths are checked before they are followed, so a peer that
+are there too and are not read. Lengths, counts and depths are checked before they are followed, so a peer that
 is no node costs an error and no memory.
 """
 

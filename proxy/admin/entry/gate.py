@@ -1,7 +1,7 @@
 """Who asks the admin port for something, and may he: looked at before anything else of a request.
 
-1. Under which name it is asked, and by a page of which site (`Host`, `Origin`, `Sec-Fetch-Site`): a name that somebody
-   bound to this machine opens nothing.
+1. Under which name it is asked, and by a page of which site (`Host`, `Origin`, `Sec-Fetch-Site`): a name that an
+   attacker bound to this machine opens nothing.
 2. Who it is, where there are rules: by a token in `Authorization`, else by a session, else by a client certificate,
    else by its network. A token or a session that is none is never followed by the others.
 3. Whether a rule gives that one what the route needs.
@@ -32,9 +32,9 @@ from proxy.port.network import host_of
 
 # How often an address may try to sign in: `BURST` times at once, and once in `SECONDS_EACH` in the long run.
 #
-# Tokens have nothing to guess; this bounds the work and the lines that somebody can make by trying. IPv6 counts by /64,
-# of which anybody may have all. There is a place for `ADDRESSES_MAX` addresses; while all are taken, new ones share
-# one.
+# Tokens have nothing to guess; this bounds the work and the lines that an attacker can make by trying. IPv6 counts by
+# /64, of which one party may have all. There is a place for `ADDRESSES_MAX` addresses; while all are taken, new ones
+# share one.
 
 BURST = 10
 SECONDS_EACH = 6.0
@@ -103,10 +103,10 @@ class AdminGate:
 
     Args:
         node: The node.
-        own_host: Name or address that the port was told to listen on.
+        own_host: Name or address that the port is configured to listen on.
         token: Of nodes without rules.
         access: Who may do what; None where there are no rules.
-        audit: Is told of denials.
+        audit: Receives denials.
         settings: The section `admin`.
         random_bytes: As in `Sessions`.
 
@@ -235,7 +235,7 @@ class AdminGate:
             self._allow(request, asker, asker.rights, change.action, change.on(body))
 
     def may_see_all(self, request: web.Request) -> bool:
-        """Whether who asks may view everything; for what a probe says besides, and nobody is denied by it."""
+        """Whether the client may view everything; for the details of a probe, and without a denial."""
         if self.access is None:
             return True
         try:
@@ -261,7 +261,7 @@ class AdminGate:
         raise ChangeRefused(403, text)
 
     def note(self, request: web.Request, who: Who, resource: str, reason: str) -> None:
-        """Count a denial and tell of it, once a minute for each route and reason."""
+        """Count a denial and log it, once a minute for each route and reason."""
         route = request.match_info.route.resource
         # Of a request that no route has, neither path nor method: both are whatever its sender likes.
         what = "?" if route is None else f"{request.method} {route.canonical}"
@@ -281,7 +281,7 @@ class AdminGate:
 
 
 def may_see_all(asker: Asker) -> bool:
-    """Whether somebody may view everything."""
+    """Whether a principal may view everything."""
     return asker.rights is None or asker.rights.may(Permission.VIEW, EVERYTHING)
 
 
@@ -300,7 +300,7 @@ def address_of(request: web.Request) -> str:
 
 
 def is_private(request: web.Request) -> bool:
-    """Whether nobody on a network reads what goes over a request's connection: by TLS, or on the loopback."""
+    """Whether a request's connection is private: by TLS, or on the loopback."""
     if request.scheme == "https":
         return True
     try:
@@ -310,7 +310,7 @@ def is_private(request: web.Request) -> bool:
 
 
 def cookie_name(request: web.Request) -> str:
-    """Return what the cookie is called: each port has its own, for browsers tell hosts apart and not ports."""
+    """Return what the cookie is called: each port has its own, for browsers distinguish hosts and not ports."""
     transport = request.transport
     own = None if transport is None else transport.get_extra_info("sockname")
     port = own[1] if isinstance(own, tuple) else 0
@@ -328,7 +328,7 @@ def refuse_other_sites(request: web.Request, hosts: Sequence[str]) -> None:
         text = f"The Host header names {name!r}; use the node's address or localhost, or list the name in admin.hosts."
         raise ChangeRefused(403, text)
     origin = request.headers.get("Origin")
-    # Of a page that came by https from what passes plain HTTP on to here: nobody else has this host and port.
+    # Of a page that came by https from what passes plain HTTP on to here: no other site has this host and port.
     own = (f"{request.scheme}://{request.host}", f"https://{request.host}")
     if origin is not None and origin not in own:
         raise ChangeRefused(403, f"Requests from a page of {origin!r} are refused.")

@@ -18,14 +18,14 @@ from proxy.access.rules import EVERYTHING, NODE, Permission
 from proxy.operate.changes.desk import Change
 
 PROBES = frozenset(("/livez", "/healthz", "/readyz"))
-"""What is answered to anybody, under any name."""
+"""Paths answered to any client, under any name."""
 
 
 class Need(NamedTuple):
     """What a route needs.
 
     Attributes:
-        action: The right; None: whoever it is.
+        action: The right; None: any client.
         on: Returns the topics and groups that it is needed on.
         text: These, in the words of the documentation.
     """
@@ -48,7 +48,7 @@ def _named(name: str) -> Callable[[web.Request], Sequence[str]]:
 
 
 def _of_messages(request: web.Request) -> Sequence[str]:
-    # An id may be that of a message of any topic, whichever is named beside it.
+    # An id may be that of a message of any topic, not only of the one named beside it.
     query = request.query
     return (query["topic"],) if "topic" in query and not {"id", "physical"} & query.keys() else (EVERYTHING,)
 

@@ -32,7 +32,7 @@ class SignInPaths:
 
     Args:
         gate: Knows who is who.
-        audit: Is told who signs in and out.
+        audit: Receives sign-ins and sign-outs.
         metrics: Counts them.
     """
 
@@ -118,7 +118,7 @@ async def _token_of(request: web.Request) -> str | None:
     try:
         given = (await request.post()).get("token")
     except (ValueError, LookupError):
-        # No UTF-8, or of a charset that nobody knows.
+        # No UTF-8, or of an unknown charset.
         return None
     return given.strip() if isinstance(given, str) else None
 

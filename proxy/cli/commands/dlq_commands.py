@@ -188,7 +188,7 @@ def redrive(
 
 
 def _total(admin: str, group: str) -> int | None:
-    """Return how many there are, for the progress bar; None where only who may view all groups is told."""
+    """Return how many there are, for the progress bar; None without the right to view all groups."""
     try:
         answer = get(admin, _PATH, DeadLetterGroupsAnswer, timeout_seconds=_TIMEOUT_SECONDS)
     except CliError as error:
@@ -250,7 +250,7 @@ class _RedriveRun:
         self.stopped = page.stopped
         for name in self.counts:
             self.counts[name] += getattr(page, name)
-        # Refusals are what somebody has to look at: they are all shown, of the rest the first.
+        # An operator has to see the refusals: they are all shown, of the rest the first.
         ordinary = sum(each.outcome != "refused" for each in self.kept)
         for each in page.results:
             if each.outcome == "refused":

@@ -143,7 +143,7 @@ def _message(  # noqa: PLR0917 - the options of three commands, in their order
 
 
 def _confirm(head: StuckMessage) -> None:
-    """Show a message, on stderr, and go on when the answer is yes."""
+    """Show a message, on stderr, and continue when the answer is yes."""
     where = f"held by {holder_text(head.holder, head.holder_client)}" if head.holder else whereabouts(head.state)
     text = (
         f"topic {head.topic}, queue {head.queue}, offset {head.offset}, key {head.key}, id {head.id}: "

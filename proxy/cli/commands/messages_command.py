@@ -287,7 +287,7 @@ def _write_raw(message: MessageView, output: Path | None) -> None:
 
 
 def _target(output: Path | None, *, resume: bool, stack: contextlib.ExitStack) -> tuple[BinaryIO, int]:
-    """Open what is written to; returns it and the commit-log offset to go on from, 0 for the beginning."""
+    """Open what is written to; returns it and the commit-log offset to continue from, 0 for the beginning."""
     if output is None:
         return sys.stdout.buffer, 0
     with writing(output):

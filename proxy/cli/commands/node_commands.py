@@ -1,4 +1,4 @@
-"""`pyddmq topics`, `groups` and `stats`: what the admin port tells of a running node."""
+"""`pyddmq topics`, `groups` and `stats`: what the admin port returns of a running node."""
 
 from __future__ import annotations
 

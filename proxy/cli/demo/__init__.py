@@ -1,4 +1,4 @@
 """`pyddmq demo`: the demonstrations' commands.
 
-What they show stands in `proxy.demo`.
+What they show is in `proxy.demo`.
 """

@@ -1,4 +1,4 @@
-"""`pyddmq lag backlog`: what lies between what groups committed and the ends of their queues, counted by Spark."""
+"""`pyddmq lag backlog`: the messages above the groups' committed offsets, counted by Spark."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class Answers:
         waiting = self.opened_delays()
         limit, now_ms = int(given.get("limit", "0")), self._found.runtime.clock.wall_ms()
         answer = run_now(delays.search(waiting, given, limit=limit, now_ms=now_ms))
-        # The list of delays stands in the configuration of a node; due times stand in the store.
+        # The list of delays is in the configuration of a node; due times stand in the store.
         levels = [replace(each, delay_ms=None) for each in answer.levels if waiting.levels]
         return replace(answer, levels=levels)
 
@@ -148,7 +148,7 @@ class Answers:
         answer = run_now(
             search(transactions, TransactionQuery.of(given, limit=int(given.get("limit", "0"))), now_ms=now_ms)
         )
-        # When halves are checked stands in the configuration of a node.
+        # When halves are checked is in the configuration of a node.
         # A node counts them little by little, as it goes through them for checks.
         undecided = Counter((half.topic, half.group) for half in undecided_of(transactions))
         return replace(answer, settings=UNSET, pending=by_place(undecided))

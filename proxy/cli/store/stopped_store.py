@@ -117,7 +117,7 @@ def reset(
     """Do what `POST /api/offsets/reset` does, on a store that no node has open.
 
     Raises:
-        CliError: The group has no offsets there, or the target lies outside of a queue.
+        CliError: The group has no offsets there, or the target is outside of a queue.
     """
     from upstream.embedded.queues import EmbeddedQueues
     from upstream.operate.positions import PositionUnknown, TargetRefused, plan_moves, trackers_of

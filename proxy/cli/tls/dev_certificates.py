@@ -1,6 +1,6 @@
 """A CA and certificates for trying TLS: made at once, good for this machine, and for nothing that others rely on.
 
-The CA's key lies beside the certificates: whoever has the folder can be anybody.
+The CA's key is beside the certificates: the folder suffices to impersonate any client.
 """
 
 from __future__ import annotations

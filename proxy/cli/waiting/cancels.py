@@ -58,7 +58,7 @@ def run_cancels(admin: str, path: str, chosen: Chosen, *, rate: int, selected: b
         path: Of the change; its last name but one is what its body calls the list.
         chosen: Id and topic of each.
         rate: So many a second at most.
-        selected: They were selected, not named: only what was not in time is told one by one.
+        selected: They were selected, not named: only those that were too late are listed one by one.
         noun: What they are called.
         as_json: Print a line of JSON for each.
     """

@@ -1,6 +1,6 @@
 """One run: a node in this process, the events to its topic, a consumer per group, and an operator.
 
-All of it is in one event loop that skips waits (`SkippingLoop`): twelve minutes are over in seconds. The wall clock
+All of it is in one event loop that skips waits (`SkippingLoop`): twelve minutes pass in seconds. The wall clock
 begins so far in the past that the run ends about now.
 """
 
@@ -53,8 +53,8 @@ from pyddmq.client.sends import OutgoingMessage
 
 # An event loop that skips waits: minutes of a node and its clients, over real sockets, pass in seconds.
 #
-# When nothing is ready, the loop's time goes on to its next timer at once. It serves where everybody lives in one loop,
-# and nothing comes from threads or other processes: nobody would wait for those.
+# When nothing is ready, the loop's time continues to its next timer at once. It works where all parties live in one
+# loop, and nothing comes from threads or other processes: those would not be waited for.
 
 
 class _Selector(selectors.DefaultSelector):
@@ -116,7 +116,7 @@ class SkippingClock:
         return self._loop.time()
 
     def sleep(self, seconds: float) -> None:
-        """Wait in truth: whoever holds the loop up skips nothing."""
+        """Wait in real time: a blocking call skips nothing."""
         SystemClock().sleep(seconds)
 
 
@@ -168,7 +168,7 @@ def run_stages(
         data: An empty folder for its data.
         events: In the order in which they are sent.
         broken: Groups whose staging is left out.
-        told: Is told now and then how many seconds have passed, of `SECONDS`.
+        told: Called now and then with the seconds that have passed, of `SECONDS`.
 
     Raises:
         StoreError, OSError: The folder cannot be used.
@@ -238,7 +238,7 @@ class _LagDemo:
                 if pace == AWAY:
                     await asyncio.sleep(_PAUSE_SECONDS)
                     continue
-                # Work is taken from all queues at once: nobody is to seem absent from one of them.
+                # Work is taken from all queues at once: no consumer is to seem absent from one of them.
                 batch = [message for _ in range(QUEUES) for message in await consumer.pull(patience_ms=10_000)]
                 if pace != QUICK:
                     await asyncio.sleep(len(batch) / pace)

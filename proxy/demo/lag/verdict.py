@@ -103,7 +103,7 @@ def _of_part(part: GroupPart | None) -> Verdict | None:
 
 
 def _ended(part: GroupPart | None) -> list[Verdict]:
-    """Return the incidents of a group that are over."""
+    """Return the ended incidents of a group."""
     incidents = () if part is None else part.incidents
     return [(each.status, _name(each.cause)) for each in incidents if each.to_ms is not None]
 

@@ -5,7 +5,7 @@ lag rules find wrong is a finding too: one per group, topic and status, with the
 
 Where a finding and a lag status say the same thing, there is one finding:
 
-| kind | lag statuses that it stands for |
+| kind | lag statuses that it is for |
 | --- | --- |
 | `lost_to_retention` | DATA_LOSS |
 | `near_retention` | RETENTION_RISK |

@@ -294,5 +294,5 @@ def found(kind: str, bad: bool, text: str, **about: Any) -> Finding:
 
 
 def command(*words: str) -> str:
-    """A command line of `pyddmq`, to be typed into a shell as it stands."""
+    """A command line of `pyddmq`, to be typed into a shell as it is."""
     return shlex.join(("pyddmq", *words))

@@ -11,9 +11,9 @@ from proxy.operate.text import amount, short
 from proxy.operate.views.findings import Finding
 
 LIMITED_MAX = 5
-"""Clients at a limit that are told of one by one."""
+"""Clients at a limit that are listed one by one."""
 HELD_BACK = 30
-"""Calls that a client was held back for, without a refusal, from which on that is told of."""
+"""Calls that a client was held back for, without a refusal, from which on that is a finding."""
 
 
 def findings(troubles: NodeTroubles) -> Iterator[Finding]:

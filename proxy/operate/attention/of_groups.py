@@ -20,16 +20,16 @@ STUCK_SECONDS = 60.0
 SILENT_SECONDS = 60.0
 """A client that has messages this long without an answer is named."""
 EXPIRES_SHARE = 0.1
-"""Part of a retention limit that is left when a group is told of."""
+"""Part of a retention limit that is left when it becomes a finding."""
 LOST_SECONDS = 24 * 3600.0
 """How long a loss is shown; for the window of the lag rules as bad."""
 SINK_SECONDS = 1.0
 """A sink that waits this long is shown; a failover is often shorter."""
 FAILURES = 5
-"""Failures of a URL in a row that are told of, also where none puts it out."""
+"""Failures of a URL in a row that are a finding, also where the circuit stays closed."""
 TIMEOUTS = 3
 FLOOD = 10
-"""Timeouts, and dead letters, of one group and topic within a minute that are told of."""
+"""Timeouts, and dead letters, of one group and topic within a minute that are a finding."""
 STORM = 100
 """Failed attempts within a minute, more than what was finished, that are a storm of retries."""
 _NAMED = 5
@@ -37,7 +37,7 @@ _WINDOW_SECONDS = LagLimits().window_ms / 1000
 
 
 def findings(group: GroupView, risen: Risen, now_ms: int) -> Iterator[Finding]:
-    """Return what there is about a group.
+    """Return the findings about a group.
 
     Args:
         group: The group.
@@ -120,12 +120,12 @@ def _of_sinks(where: str, topic: SubscriptionView, now_ms: int) -> Iterator[Find
 
 
 def failing_urls(push: PushView) -> list[TargetView]:
-    """Return the URLs that an operator is told of."""
+    """Return the URLs that are shown to an operator."""
     return [each for each in push.urls if each.state != "closed" or each.failures >= FAILURES]
 
 
 def _of_calls(where: str, group: GroupView, topic: SubscriptionView, now_ms: int) -> Iterator[Finding]:
-    """Calls of actions that go on beyond their time limits."""
+    """Calls of actions that continue beyond their time limits."""
     for each in topic.calls_stuck[:_NAMED]:
         queue = _queue(each.qid)
         place = ("--topic", topic.topic, "--queue", queue, "--offset", str(each.offset), "--force")

@@ -18,17 +18,17 @@ LOOP_LAG_SECONDS = 0.5
 SLOW_SYNC_SECONDS = 1.0
 FREE_BYTES_LOW = 512 * 1024 * 1024
 RECENT_SECONDS = 600.0
-"""How long a fault inside the node, or a clock that was set forward, is told of."""
+"""How long a fault inside the node, or a clock that was set forward, is a finding."""
 DAY_SECONDS = 24 * 3600.0
 CLOCK_BEHIND_SECONDS = 1.0
 LATE_MS = 3_000
-"""How late timers are told of."""
+"""How late timers are when that is a finding."""
 REFUSALS = 30
 """Refusals of one kind within a minute that are a flood."""
 
 
 def findings(node: LiveNode, troubles: NodeTroubles) -> Iterator[Finding]:
-    """Return what there is about a node."""
+    """Return the findings about a node."""
     yield from _of_state(node, troubles)
     yield from _of_disk(node, troubles)
     yield from _of_damage(node, troubles)
@@ -131,7 +131,7 @@ def _of_damage(node: LiveNode, troubles: NodeTroubles) -> Iterator[Finding]:
         where = f"{' and '.join(parts)}, the first at offset {damage.first:,}"
         text = f"The log is damaged: {where}. Its data is lost{lost}."
         yield found("damage", True, text, count=max(1, damage.fillers, damage.records))
-    # What a start found is told of for a day.
+    # Findings of a start are shown for a day.
     if troubles.uptime_seconds >= DAY_SECONDS:
         return
     if troubles.acks_damaged:

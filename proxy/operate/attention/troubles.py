@@ -14,7 +14,7 @@ from upstream.progress.progress import ProgressFull
 from upstream.progress.reconcile import JOURNAL_DAMAGE
 
 CHECKS_UNANSWERED = 4
-"""Checks of a half without a decision after which it is told of."""
+"""Checks of a half without a decision after which it is a finding."""
 
 
 def troubles_of(node: Node, configuration: ConfigurationView) -> NodeTroubles:

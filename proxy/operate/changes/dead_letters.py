@@ -1,7 +1,7 @@
 """Redriving dead letters through the admin port: page by page, shown first (dry run), durable before the answer.
 
 Each page is one step: what it appended is durable when it is answered, and known as redriven, so that a caller that
-stops anywhere goes on by asking again.
+stops anywhere continues by asking again.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class ChangeBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_onl
 
 
 class NoBody(ChangeBody, frozen=True):
-    """Body of a change that needs to be told nothing."""
+    """Body of a change without arguments."""
 
 
 class ReloadBody(ChangeBody, frozen=True):
@@ -161,7 +161,7 @@ class Change:
 
 
 class AdminToken:
-    """The bearer token that changing requests must bring, read anew for each of them.
+    """The bearer token that changing requests must bring, read again for each of them.
 
     Args:
         read: Returns the token, None when none is configured; raises OSError when its file cannot be read.
@@ -210,7 +210,7 @@ class Asker(NamedTuple):
     """Who asks for something.
 
     Attributes:
-        who: As the audit trail tells it.
+        who: As the audit trail shows it.
         rights: What that one may do; None where there are no rules.
         by_session: Whether a browser's session says so.
     """
@@ -314,7 +314,7 @@ class ChangeDesk:
         self._audit_end(change, outcome, who, line, str(more.get("reason", "")))
 
     def _audit_end(self, change: Change, outcome: str, who: Who, line: int, why: str) -> None:
-        """Write down how it ended what was begun; what was refused before is among the denials, or nobody's change."""
+        """Write down how it ended what was begun; what was refused before is among the denials, or no change."""
         if self._audit is not None and line:
             self._audit.ended(change.name, outcome, who, of=line, why=why)
 

@@ -147,7 +147,7 @@ class _Groups:
 
     def skip(self, body: HeadBody) -> HeadResult:
         head = self._head(body)
-        # Its key goes on in this turn, and only with what is durable: the loop waits for the disk.
+        # Its key continues in this turn, and only with what is durable: the loop waits for the disk.
         handled = _handle(lambda: heads.skip(head, force=body.force, progress=self._node.progress_of(body.group)))
         self._node.turns.make_durable(self._node.opened)
         return _handled(head.job, handled)

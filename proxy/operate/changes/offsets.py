@@ -2,7 +2,7 @@
 
 A running subscription is drained first, as by a reload: nothing more is handed out, what is out is answered or times
 out, and so no key runs twice at once. Then the positions are reset, durably, in one new segment of the ack journal
-(D10), and a new generation reads on from there. With `force` nobody is waited for. However a reset ends, its topic is
+(D10), and a new generation reads on from there. With `force` it waits for no client. However a reset ends, its topic is
 read and handed out again; other changes are made while it waits.
 """
 
@@ -118,11 +118,11 @@ class _Offsets:
         self._waiting.add((body.group, body.topic))
         try:
             await self._drain(group, body)
-            # Planned again: while it drained, the group went on.
+            # Planned again: while it drained, the group continued.
             group.restart_topic(body.topic, lambda: done.extend(self._move(trackers, body, found)))
         finally:
             self._waiting.discard((body.group, body.topic))
-            # What drains still was not started anew: nothing was reset.
+            # What drains still was not started again: nothing was reset.
             group.undrain_topic(body.topic)
         self._node.turns.request()
         return self._result(body, done, group, changed=True)
@@ -205,7 +205,7 @@ class _Offsets:
 
         Raises:
             ChangeRefused: Something still is after the time given, or things are otherwise by then (409), or the node
-                takes no changes any more (503); then the topic is to go on as it was.
+                takes no changes any more (503); then the topic is to continue as it was.
         """
         draining = group.drain_topic(body.topic)
         if draining is None or body.force:
@@ -231,7 +231,7 @@ class _Offsets:
             raise ChangeRefused(409, text)
 
     async def _is_drained(self, draining: Subscription, body: ResetBody) -> bool:
-        """Wait until nothing is out, the time given is over, or nothing more is to be waited for; tell which."""
+        """Wait until nothing is out, the time given is over, or nothing more is to be waited for; return which."""
         clock = self._node.seams.clock
         deadline = clock.monotonic() + body.wait_seconds
         while not draining.drained:

@@ -51,7 +51,7 @@ class DeletionBody(ChangeBody, frozen=True):
 def topic_changes(node: Node) -> list[Change]:
     """Return the changes of topics."""
     desk = _Topics(node)
-    # What topics there are is everybody's affair: who may operate one makes and ends none.
+    # The list of topics concerns all users: the right to operate one is not enough to create or delete topics.
     of_node = partial(Change, action=Permission.ADMINISTER, on=lambda _: (NODE,))
     return [
         of_node(name="create_topic", path="/api/topics", body=TopicBody, run=desk.create),

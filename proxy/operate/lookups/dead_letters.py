@@ -134,7 +134,7 @@ class LetterPage:
                 yield None
 
     def stop_before(self, letter: Letter) -> None:
-        """Have the next page begin with this dead letter; the iteration is not gone on with."""
+        """Have the next page begin with this dead letter; the iteration does not continue."""
         self.cursor = f"{letter.queue_id}:{letter.offset}"
 
 

@@ -40,7 +40,7 @@ def lag_of_files(
         disk: Where.
         folder: The journal's folder.
         now_ms: The moment that is judged.
-        limit: Queues that are told of, at most.
+        limit: Queues that are listed, at most.
         group: Only this one.
         config_of: Configuration of a group, for its thresholds.
     """

@@ -1,6 +1,6 @@
 """What operators do not see of a topic's messages: properties and JSON fields that its `mask` names.
 
-Consumers get messages whole; so does whoever reads the files of a stopped store.
+Consumers get messages whole; so does a reader of the files of a stopped store.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TopicMask(NamedTuple):
         return {name: MASKED if name in self.names else value for name, value in found.items()}
 
     def body(self, body: bytes) -> bytes:
-        """Return a body with masked values: JSON written anew, or `MASKED` where it is not JSON."""
+        """Return a body with masked values: JSON written again, or `MASKED` where it is not JSON."""
         if not self.paths:
             return body
         try:

@@ -1,6 +1,6 @@
 """What a store knows of one timer: waiting, delivered, cancelled or rescheduled; from the index and the records.
 
-A timer is named by the UNIQ_KEY that its producer was told, or by its recall handle (D31). Nothing of it is in memory.
+A timer is named by the UNIQ_KEY that its producer received, or by its recall handle (D31). Nothing of it is in memory.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class TransactionQuery(NamedTuple):
         topic: Only of this topic.
         group: Only of this producer group.
         start: From this offset on, `next` of the answer before.
-        id: This one transaction, by its id or handle, wherever it stands.
+        id: This one transaction, by its id or handle, wherever it is.
     """
 
     limit: int

@@ -81,7 +81,7 @@ class WaitingInKafka:
         return _Named(self._waiting[cluster], topic, name if occurrence is None else occurrence.first.id)
 
     async def change(self, named: _Named, due_ms: int = 0) -> RescheduleResult:
-        """Cancel a message, or move it; whoever it belongs to."""
+        """Cancel a message, or move it, of any principal."""
         outcome = records.UNKNOWN_ID
         waiting = named.waiting
         for principal in waiting.principals(named.topic):
@@ -132,7 +132,7 @@ class WaitingInKafka:
         )
 
     def partitions(self) -> dict[str, list[PartitionStatus]]:
-        """Return each cluster's partitions: what was last heard of each, from whichever node owns it."""
+        """Return each cluster's partitions: the last report of each, from the node that owns it."""
         return {name: list(each.partitions()) for name, each in self._waiting.items()}
 
     # Transactions

@@ -14,7 +14,7 @@ class Finding(View, frozen=True, kw_only=True):
     Attributes:
         finding: Its kind.
         severity: `bad` when messages are lost, refused or held now, else `watch`.
-        text: A sentence that says what there is.
+        text: A sentence that says what was found.
         advice: What to do.
         group: The group that it is about; null for the node.
         topic: The topic that it is about; null for the node.

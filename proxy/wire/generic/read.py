@@ -56,7 +56,7 @@ def decode_struct(
     Args:
         protocol: COMPACT or BINARY.
         kind: What it is.
-        frame: Where it stands.
+        frame: Where it is.
         pos: Where it begins.
         steps: Those that are left; a frame's, when absent. Each element of a container takes one here.
 

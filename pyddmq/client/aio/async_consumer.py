@@ -145,7 +145,7 @@ class AsyncConsumer(Pulls):
             self._note_unsent(error, closing)
 
     async def _pull_once(self, count_max: int) -> list[PulledMessage]:
-        """Pull, or take what a pull brings that nobody waits for any more."""
+        """Pull, or take what an abandoned pull brings."""
         self._check_free()
         self._is_calling = True
         pulling = self._pulling or asyncio.get_running_loop().create_task(self._ask(count_max))
@@ -158,13 +158,13 @@ class AsyncConsumer(Pulls):
                 self._pulling = None
 
     async def _give_up_pull(self) -> None:
-        """End a pull that nobody waits for; the node gives its messages to others."""
+        """End an abandoned pull; the node gives its messages to other clients."""
         pulling, self._pulling = self._pulling, None
         if pulling is not None:
             pulling.cancel()
             await asyncio.wait([pulling])
             if not pulling.cancelled():
-                # It has ended, with or without an error: nobody asks any more.
+                # It has ended, with or without an error that no caller waits for.
                 pulling.exception()
 
     async def _is_stopped_within(self, seconds: float) -> bool:
@@ -176,7 +176,7 @@ class AsyncConsumer(Pulls):
 
     @contextlib.asynccontextmanager
     async def _in_use(self) -> AsyncIterator[None]:
-        """Keep other tasks from making a call meanwhile; a pull that nobody waits for comes before this one."""
+        """Keep other tasks from making a call meanwhile; an abandoned pull comes before this one."""
         self._check_free()
         self._is_calling = True
         try:

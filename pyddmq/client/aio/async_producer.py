@@ -54,7 +54,7 @@ class LoopSends:
         try:
             await self._sends.run()
         except Exception:
-            # A fault of ours: no caller is to wait for ever.
+            # A fault of ours: no caller is to wait forever.
             self._sends.close()
             self._sends.give_up()
             raise

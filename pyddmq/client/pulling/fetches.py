@@ -1,6 +1,6 @@
 """What a fetcher has in hand, without I/O: positions, messages that are not done, and what may be acked.
 
-A position says of all messages below it that they are done. So it stands at the first one that is not, however many
+A position says of all messages below it that they are done. So it is at the first one that is not, however many
 behind it are: what failed, or was passed over, is never acked with them (W94).
 """
 
@@ -99,7 +99,7 @@ class Hand:
         self.seek({queue: each.position for queue, each in self._queues.items()})
 
     def take(self, queues: list[FetchedQueue], *, keeps_others: bool) -> None:
-        """Take a reply. Queues that are not in it are somebody else's now, unless they were not asked for."""
+        """Take a reply. Queues that are not in it belong to another client now, unless they were not asked for."""
         kept = dict(self._queues) if keeps_others else {}
         for each in queues:
             name = each.topic, each.qid
@@ -112,7 +112,7 @@ class Hand:
         self._queues = kept
 
     def finish(self, message: FetchedMessage) -> bool:
-        """Note that a message is done; False where its queue is somebody else's meanwhile."""
+        """Note that a message is done; False if its queue belongs to another client by now."""
         in_hand = self._queues.get((message.topic, message.qid))
         return in_hand is not None and in_hand.finish(message.offset)
 

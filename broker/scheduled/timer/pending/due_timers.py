@@ -59,7 +59,7 @@ class Coming:
         return sum(len(self._buckets[due]) - self._taken.get(due, 0) for due in self._dues if due <= now_ms)
 
     def take(self, now_ms: int, count_max: int) -> list[int]:
-        """Return the positions of those that are due, in order, and let go of them."""
+        """Return the positions of those that are due, in order, and forget them."""
         found: list[int] = []
         dues = self._dues
         while dues and dues[0] <= now_ms and len(found) < count_max:

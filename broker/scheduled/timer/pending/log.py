@@ -16,7 +16,7 @@ offset size field
 
 Units stand in the order of the timer topic's queue, so a record's unit is found by bisection. A file holds as many
 units as leave 16 bytes for a blank, and has its full size, sparse, from the start. All of it is derived from the commit
-log: what follows the checkpoint is compared with its records, and damage has everything made anew (`opening`).
+log: what follows the checkpoint is compared with its records, and damage has everything made again (`opening`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _new = tuple.__new__
 
 
 class TimersDamaged(StoreError):
-    """A unit or slot says what cannot be: log and wheel have to be made anew from the commit log."""
+    """A unit or slot says what cannot be: log and wheel have to be made again from the commit log."""
 
 
 class Unit(NamedTuple):
@@ -139,7 +139,7 @@ class TimerLog:
         self._per_file = (file_bytes - _BLANK.size) // UNIT_BYTES
 
     def reset(self) -> None:
-        """Begin anew with nothing, and files of the size that was asked for. Raises OSError."""
+        """Begin again with nothing, and files of the size that was asked for. Raises OSError."""
         self.close()
         self._take_size(self._file_bytes_new)
         for name in self._disk.list(self._folder):
@@ -219,7 +219,7 @@ class TimerLog:
             file = self._disk.open(path, create=True)
             try:
                 file.truncate(self.file_bytes)
-                # Its size before its name: the files that are there tell how large they are.
+                # Its size before its name: the existing files show how large they are.
                 file.sync()
                 self._disk.sync_folder(self._folder)
             except OSError:
@@ -302,12 +302,12 @@ class TimerLog:
         return _new(Unit, (previous, magic, write_ms + delay_ms, physical, size, topic_hash, due_ms))
 
     def chain(self, position: int, slot_ms: int, *, above: int, count_max: int) -> tuple[list[tuple[int, Unit]], int]:
-        """Return the units of a slot from a position on back, and the position to go on at, -1 at the end.
+        """Return the units of a slot from a position on back, and the position to continue at, -1 at the end.
 
         Args:
             position: Of one of its units.
             slot_ms: The slot's time.
-            above: Only units behind this position; the chain may go on there.
+            above: Only units behind this position; the chain may continue there.
             count_max: How many at most.
 
         Raises:
@@ -406,7 +406,7 @@ class TimerLog:
         if file is None:
             raise TimersDamaged(f"file {segment_name(number * self.file_bytes)} of the timer log is missing")
         if number not in self._made and not is_readable(file, file.size()):
-            # Looked at, such a page would end the process; the timer log is made anew.
+            # Looked at, such a page would end the process; the timer log is made again.
             raise TimersDamaged(f"the disk cannot read {segment_name(number * self.file_bytes)} of the timer log")
         view = self._views[number] = file.view()
         return view

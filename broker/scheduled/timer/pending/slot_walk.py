@@ -1,6 +1,6 @@
 """The pending timers that are due first, by the slots of the wheel: a page of a listing need not read the timer log.
 
-What stands in a slot is due after the slot's time; only a slot whose own time has come took what was late. So once
+What is in a slot is due after the slot's time; only a slot whose own time has come took what was late. So once
 enough timers are found that are due no later than the time of a slot to come, that slot and all behind it have none
 that is due before them. Those that are to be rolled stand in nearer slots than their own, and are met on the way.
 """

@@ -2,11 +2,11 @@
 
 `timercheck`, 4,096 bytes, big-endian i64: 0 slot to read next (ms), 8 end of the timer log, 16 next offset of the timer
 topic's queue, 24 masterTimerQueueOffset, 32, 40, 48 its data version (state, time, counter). Behind that RocketMQ has
-nothing; here stands the CRC-32 of all this with a mark, by which it is known for our own. RocketMQ goes on behind the
+nothing; here stands the CRC-32 of all this with a mark, by which it is known for our own. RocketMQ continues behind the
 record of the timer log's last unit, but never behind masterTimerQueueOffset. That is the largest i64: with 0 it would
 enqueue every timer again, with the offset of the checkpoint, after a kill, those that have units behind it (D30).
 
-The commit log decides (D27), so either may be missing. A timercheck that somebody else wrote is RocketMQ's, which
+The commit log decides (D27), so either may be missing. A timercheck without it is RocketMQ's, which
 delivered what it says. `timers.json` besides has where in the commit log deliveries have to be looked for, what is
 refused, and how many are pending by topic.
 """
@@ -54,7 +54,7 @@ class Saved(NamedTuple):
     """What was found.
 
     Attributes:
-        check: How far; None when nothing can be believed: everything is made anew from the commit log.
+        check: How far; None when nothing can be believed: everything is made again from the commit log.
         decided_from: Commit-log offset behind which deliveries may belong to slots from `check.read_ms` on.
         refused: (commit-log offset, size, due ms) of refused messages.
         pending: Timers by hash of their topic; None when they have to be counted.
@@ -91,7 +91,7 @@ class TimerStateFiles:
         found = self._load_check()
         own = self._load_own()
         if own is not None and "anew" in own:
-            # A stop came while everything was made anew.
+            # A stop came while everything was made again.
             return Saved(None, floor=tuple(own["anew"]))
         if own is not None and own["decided_from"] > log_end:
             # The log was cut below what the file follows from.
@@ -133,7 +133,7 @@ class TimerStateFiles:
         log.error("timer_file_damaged", file=file, what="the log says what is pending")
 
     def begin_anew(self, floor: tuple[int, int]) -> None:
-        """Note, durably, that timer log and wheel are about to be made anew: what was saved says nothing of them.
+        """Note, durably, that timer log and wheel are about to be made again: what was saved says nothing of them.
 
         Raises:
             OSError: It cannot be written.
@@ -187,7 +187,7 @@ class TimerStateFiles:
 def without_files(root: str, *, disk: Disk, clock: Clock) -> bytes | None:
     """Return the `pyddmq/timers.json` of a copy that has neither timer log nor wheel; None for a store of no timers.
 
-    They are made anew there from the commit log, but for what RocketMQ delivered before this broker took over.
+    They are made again there from the commit log, but for what RocketMQ delivered before this broker took over.
 
     Raises:
         OSError: A file cannot be read.

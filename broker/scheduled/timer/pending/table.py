@@ -16,7 +16,7 @@ Two moments, both times of slots, cut time in three::
 2. A slot is read once, whole: `_left` has how many of its timers are not completed. `read_ms` is the first slot that
    has some, or that is held open; with none it is `next_ms`. It never falls, whatever the clock does.
 3. A unit's slot never changes. A timer that is late for its own is entered in the slot of `read_ms`, the first that is
-   still looked at; with no such slot whoever enters it has the next one read and held (`Entering.wants_open_slot`).
+   still looked at; with no such slot the entering stage has the next one read and held (`Entering.wants_open_slot`).
 4. A place of the wheel belongs to one slot at a time: nothing is entered a round or more after `read_ms`, where it
    would write over a chain that is still needed. It waits in its queue.
 5. Log, then wheel: a slot that names a unit which the disk lost would be damage, a unit without its slot is found by
@@ -57,7 +57,7 @@ CHUNK_UNITS = 64
 SKIP_SLOTS = 16_384
 """Empty slots passed over in one step."""
 UNREAD_SLOTS = 4_096
-"""Slots looked at to tell how many timers wait to be read: some milliseconds."""
+"""Slots looked at to count timers that wait to be read: some milliseconds."""
 
 
 class PendingTimerRecord(NamedTuple):
@@ -217,7 +217,7 @@ class TimerTable:
 
         Args:
             physical: Commit-log offset of the record that was replaced.
-            anew: Mark its unit even if it is: an earlier process did that, and the disk may not have it.
+            again: Mark its unit even if it is: an earlier process did that, and the disk may not have it.
 
         Raises:
             TimersDamaged, OSError: As `TimerLog.find`.

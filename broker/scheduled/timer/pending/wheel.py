@@ -11,7 +11,7 @@ offset size field
 ====== ==== ==============================================================
 
 A slot whose time is another than the one asked for is a leftover of an earlier round, and empty. The file is sparse
-and mapped, never read whole (D38). Changes stand in memory until `write`; whoever calls that has made the units durable
+and mapped, never read whole (D38). Changes are in memory until `write`; its caller has made the units durable
 that they name.
 """
 
@@ -72,7 +72,7 @@ class TimerWheel:
         if not self._disk.exists(self._path):
             return False
         file = self._disk.open(self._path)
-        # A page that the disk does not give out would end the process when it is looked at; wheels are made anew.
+        # A page that the disk does not give out would end the process when it is looked at; wheels are made again.
         if file.size() != 2 * self.slots * SLOT_BYTES or not is_readable(file, file.size()):
             file.close()
             return False
@@ -82,7 +82,7 @@ class TimerWheel:
         return True
 
     def reset(self) -> None:
-        """Begin anew with empty slots. Raises OSError."""
+        """Begin again with empty slots. Raises OSError."""
         self.close()
         if self._disk.exists(self._path):
             self._disk.remove(self._path)
@@ -113,7 +113,7 @@ class TimerWheel:
         # A slot is named by the moment at which it begins, so its number is a plain division.
         time, end = slot_ms // precision, end_ms // precision
         if end - time > places:
-            # More than a round: a place has one time, and one look at each tells all.
+            # More than a round: a place has one time, and one look at each suffices.
             times = (_unpack_time(view, index * SLOT_BYTES)[0] for index in range(places) if index not in dirty)
             found = [each for each in (*times, *(each for each, _ in dirty.values())) if time <= each < end]
             return min(found) * precision if found else end_ms
@@ -137,7 +137,7 @@ class TimerWheel:
         return end_ms
 
     def precision_near(self, moment_ms: int) -> int:
-        """Width of the slots in the file, in ms, told by their times, the latest of which is near a moment."""
+        """Width of the slots in the file, in ms, found from their times, the latest of which is near a moment."""
         latest = 0
         for index in range(0, 2 * self.slots, _BLOCK_SLOTS):
             block = self._view[index * SLOT_BYTES : (index + _BLOCK_SLOTS) * SLOT_BYTES]
