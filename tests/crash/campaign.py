@@ -27,6 +27,7 @@ from tests.crash.process import NodeProcess
 from tests.patient import PATIENCE_SECONDS
 from tests.simulation.clients import PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
 from tests.simulation.halves import Checked, HalfAccount, HalfProducer
+from tests.simulation.journaled import JournaledLedger
 from tests.simulation.ledger import Ledger, PromiseBroken, Publish, Subscription
 from tests.simulation.lines import Client, Surroundings
 from tests.simulation.loops import TOPIC as LATER
@@ -112,7 +113,7 @@ class Campaign:
         self._planned = list(planned)
         self._power = power
         self._clock = SystemClock()
-        self._ledger = Ledger(
+        self._ledger = JournaledLedger(
             [replace(each, timeout=timeout_ms / 1000) for each in subscriptions()],
             ack_loss_seconds=0.0,
             walls=Walls(self._clock.wall_ms, self._clock.monotonic),
@@ -374,7 +375,9 @@ class Campaign:
             check_loops([each for each in self._clients if isinstance(each, LoopProducer)], occurrences(store))
             uid_of = self._loop_ledger.uid_of
             self._loop_ledger.check(stored_occurrences(store, uid_of), dead_occurrences(store, uid_of))
-            self._halves.check(stored_halves(store))
+            visible = stored_halves(store)
+            self._halves.check(visible)
+            self._ledger.judge(self._halves, visible)
         finally:
             store.close()
         self._outcome.acknowledged = sum(each.outcome == "stored" for each in self._ledger.publishes.values())

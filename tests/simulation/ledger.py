@@ -31,7 +31,7 @@ from tests.simulation.power import ACK_LOSS_SECONDS, SLACK_SECONDS, PowerLoss, P
 from tests.simulation.resets import Resets
 from tests.simulation.retry_places import RetryPlaces
 from tests.simulation.timer_account import TimerAccount
-from tests.simulation.waits import Walls
+from tests.simulation.waits import Wait, Walls
 
 __all__ = ["DeadLetter", "Ledger", "Place", "PromiseBroken", "Publish", "Stamp", "Stored", "Subscription"]
 
@@ -102,6 +102,12 @@ class Ledger:
         assert publish.wait is not None
         assert publish.settled is not None
         publish.timer = TimerAccount(handle, publish.wait, sent=publish.sent.time, received=publish.settled.time)
+
+    def timer_asked(self, uid: int, wait: Wait | None, time: float) -> None:
+        """Note that a timer is about to be moved to another moment, or cancelled (None)."""
+        timer = self.publishes[uid].timer
+        assert timer is not None
+        timer.asked(wait, time)
 
     def timer_answered(self, uid: int, outcome: str, *, handle: str, time: float) -> None:
         """Note what became of a change of a timer, as `TimerAccount.answered`. Raises PromiseBroken: 8."""

@@ -16,7 +16,8 @@ from structlog.testing import capture_logs
 from proxy.node.node import Node
 from tests.simulation.clients import PERFECT, ConsumerHabits, Producer, ProducerHabits
 from tests.simulation.faults import FAULTS, SELDOM
-from tests.simulation.ledger import Ledger, PromiseBroken
+from tests.simulation.journaled import JournaledLedger
+from tests.simulation.ledger import PromiseBroken
 from tests.simulation.numbered import add_numbered, is_numbered
 from tests.simulation.occurrences import GROUP as LOOPS
 from tests.simulation.operator import end_stops
@@ -178,7 +179,7 @@ def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
     )
 
 
-def run_plan(plan: Plan, *, make_node: NodeFactory = Node, ledger: type[Ledger] = Ledger) -> Report:
+def run_plan(plan: Plan, *, make_node: NodeFactory = Node, ledger: type[JournaledLedger] = JournaledLedger) -> Report:
     """Make the run.
 
     Raises:
@@ -199,7 +200,7 @@ def _harms_timers(report: Report) -> bool:
 
 
 def make_world(
-    plan: Plan, *, make_node: NodeFactory = Node, ledger: type[Ledger] = Ledger
+    plan: Plan, *, make_node: NodeFactory = Node, ledger: type[JournaledLedger] = JournaledLedger
 ) -> tuple[World, Callable[[], Report]]:
     """Return the world of a plan and what runs it to its end; it stays as it was where the run breaks off."""
     world = World(

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 from structlog.testing import capture_logs
 
 from proxy.node.node import Node
-from tests.simulation.ledger import Ledger, Place, PromiseBroken, Publish, Stamp
+from tests.simulation.journaled import JournaledLedger
+from tests.simulation.ledger import Place, PromiseBroken, Publish, Stamp
 from tests.simulation.plan import GROUPS, ClientPlan, Plan, Send, Step, make_world, sends_of
 from tests.simulation.world import NodeFactory
 
@@ -24,7 +25,7 @@ HISTORY_LINES_MAX = 200
 Piece = TypeVar("Piece")
 
 
-class TellingLedger(Ledger):
+class TellingLedger(JournaledLedger):
     """Writes down what is entered, one line per event."""
 
     def __init__(self, *args: Any, **options: Any) -> None:

@@ -75,7 +75,7 @@ def cancel_among_delivered(world: World, random: Random, damaged: Publish, *, co
         if each.uid in came and each.wait is not None and each.wait.kind != "level" and each.timer and each.timer.handle
     ][-100:]
     handle = timer.handle
-    timer.asked(None, world.loop.time())
+    world.ledger.timer_asked(damaged.uid, None, world.loop.time())
     first = _begin(world, "cancel_timers", TimerCancelBody(timers=[MessageName(id=handle)]))
     tasks = []
     for publish in random.sample(known, min(count, len(known))):
@@ -111,7 +111,7 @@ def _change_one(world: World, random: Random, publish: Publish, cut: int | None)
     if not in_level and random.random() < 0.5 and (timer.cancelled or not timer.may_be_cancelled):
         due_ms = world.clock.wall_ms() + random.randrange(-200, 4_000)
         wait = Wait("at", due_ms, due_ms)
-    timer.asked(wait, world.loop.time())
+    world.ledger.timer_asked(publish.uid, wait, world.loop.time())
     world.ledger.note(world.loop.time(), f"message {publish.uid} is {f'moved to {wait.ms}' if wait else 'cancelled'}")
     if in_level:
         answer = _ask(world, "cancel_delays", DelayCancelBody(messages=[MessageName(id=handle)]), cut)

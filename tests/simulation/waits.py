@@ -43,6 +43,10 @@ class Walls:
         """Note a step that is made now."""
         self._steps.append(_Step(self._time(), before_ms, after_ms))
 
+    def history(self) -> list[tuple[float, int]]:
+        """What the clock showed at its beginning and after each step, with the times."""
+        return [(0.0, self.at(0.0)), *((step.time, step.after_ms) for step in self._steps)]
+
     def at(self, time: float) -> int:
         """What the clock showed at a time."""
         wall = self._wall_ms() - round((self._time() - time) * 1000)

@@ -38,6 +38,7 @@ from tests.simulation import halves
 from tests.simulation.clients import LEVELS_MS, PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
 from tests.simulation.expired import ExpiredRecords
 from tests.simulation.halves import Checked, HalfAccount, HalfProducer
+from tests.simulation.journaled import JournaledLedger
 from tests.simulation.ledger import Ledger, PromiseBroken, Subscription
 from tests.simulation.lines import SimEdge, Surroundings
 from tests.simulation.loops import TOPIC as LATER
@@ -197,7 +198,7 @@ class World:
         waits: bool = False,
         node: Mapping[str, Any] = MappingProxyType({}),
         groups: Collection[str] | None = None,
-        make_ledger: type[Ledger] = Ledger,
+        make_ledger: type[JournaledLedger] = JournaledLedger,
         sync_seconds_max: float = 0.002,
     ) -> None:
         self.seed = seed
@@ -534,7 +535,9 @@ class World:
             check_loops(
                 [each for each in self.clients if isinstance(each, LoopProducer)], occurrences(store, self.expired)
             )
-            self.halves.check(stored_halves(store))
+            visible = stored_halves(store)
+            self.halves.check(visible)
+            self.ledger.judge(self.halves, visible)
             uid_of = self.loop_ledger.uid_of
             dead = dead_occurrences(store, uid_of, self.expired)
             self.loop_ledger.check(stored_occurrences(store, uid_of, self.expired), dead)
