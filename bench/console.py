@@ -20,21 +20,25 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.servers.processes import Node, cores, wait_for, wait_idle
+from bench.servers.processes import Node, wait_for
 from proxy.admin.console.menu import PAGES
 from proxy.admin.console.shell import KEEP_SECONDS
 from pyddmq import Consumer, LocalState, OutgoingMessage, Producer, TransactionListener, TransactionMessage
 from pyddmq import TransactionProducer as HalfProducer
 
 BATCH = 32
-STUCK, DEAD, WAITING, HALVES, CLIENTS = 300, 2_000, 10_000, 200, 200
+STUCK, DEAD, WAITING, HALVES = 300, 1_000, 2_000, 100
 REFRESH_SECONDS = 2.0
 NAMED = {
     "/groups": ("/groups", "/groups?q=g0&page=2"),
     "/group": ("/group?group=g0000", "/group?group=g0001&span=24h"),
     "/topics": ("/topics", "/topics?q=t00&page=2"),
     "/topic": ("/topic?topic=t00000",),
-    "/message": ("/message?topic=t00000&from=1h", "/message?text=customer-77", "/message?topic=t00000&queue=0&offset=0"),
+    "/message": (
+        "/message?topic=t00000&from=1h",
+        "/message?text=customer-77",
+        "/message?topic=t00000&queue=0&offset=0",
+    ),
     "/dead-letters": ("/dead-letters", "/dead-letters?group=g0001"),
     "/waiting": ("/waiting", "/waiting?kind=delays", "/waiting?kind=transactions"),
 }
@@ -61,7 +65,13 @@ def yaml(groups: int, topics: int) -> str:
     for group in range(groups):
         lines += [f"  - group: g{group:04}", "    topics:"]
         for topic in range(group * each, group * each + each):
-            more = ", orderKey: KEY, retryIntervals: [600000]" if group == 0 else ", retryIntervals: []" if group == 1 else ""
+            more = (
+                ", orderKey: KEY, retryIntervals: [600000]"
+                if group == 0
+                else ", retryIntervals: []"
+                if group == 1
+                else ""
+            )
             lines.append(f"      - {{topic: t{topic:05}, maxPullBatchSize: 32{more}}}")
     return "\n".join(lines) + "\n"
 
@@ -70,14 +80,21 @@ def fill(node: Node, groups: int, topics: int) -> None:
     """Publish to every topic, and make what the pages have to show."""
     each = topics // groups
     producer_at, consumer_at = node.addresses["producer"], node.addresses["consumer"]
-    bodies = [b'{"customer": "customer-%d", "card": {"number": "4111"}, "text": "%s"}' % (n, b"x" * 200) for n in range(99)]
+    bodies = [
+        b'{"customer": "customer-%d", "card": {"number": "4111"}, "text": "%s"}' % (n, b"x" * 200) for n in range(99)
+    ]
     with Producer(producer_at) as producer:
 
         def send(made: Sequence[OutgoingMessage]) -> None:
             for at in range(0, len(made), BATCH):
                 producer.send_batch(made[at : at + BATCH])
 
-        send([OutgoingMessage(topic=f"t{number:05}", body=bodies[number % 99], key=f"k{number}") for number in range(topics)])
+        send(
+            [
+                OutgoingMessage(topic=f"t{number:05}", body=bodies[number % 99], key=f"k{number}")
+                for number in range(topics)
+            ]
+        )
         send([OutgoingMessage(topic="t00000", body=bodies[n % 99], key=f"stuck-{n}") for n in range(STUCK)])
         send([OutgoingMessage(topic=f"t{each:05}", body=bodies[n % 99], key=f"dead-{n}") for n in range(DEAD)])
         for number in range(WAITING):
@@ -232,15 +249,12 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3, help="how often each page is made anew")
     parser.add_argument("--folder", type=Path, help="where the data goes; a temporary folder by default")
     options = parser.parse_args()
-    where = cores()
-    os.sched_setaffinity(0, {where.client})
     with tempfile.TemporaryDirectory(prefix="pyddmq-console-", dir=options.folder) as folder:
         file = Path(folder) / "steps.json"
-        node = Node(Path(folder), yaml(options.groups, options.topics), core=where.server, stalls=file)
+        node = Node(Path(folder), yaml(options.groups, options.topics), core=None, stalls=file)
         try:
             began = time.monotonic()
             fill(node, options.groups, options.topics)
-            clients = [Consumer(node.addresses["consumer"], f"g{n % 1000:04}") for n in range(0)]
             print(f"filled in {time.monotonic() - began:.0f} s", flush=True)
             steps = Steps(node, file)
             idle = share(node, options.seconds)

@@ -78,6 +78,7 @@ class OverviewView(View, frozen=True, kw_only=True):
 
     Attributes:
         now_ms: Now, by the node's wall clock.
+        judged_ms: When findings and levels were judged.
         level: The level of what the viewer may see.
         findings: What needs attention, the bad first.
         findings_total: How many there are.
@@ -90,6 +91,7 @@ class OverviewView(View, frozen=True, kw_only=True):
     """
 
     now_ms: int
+    judged_ms: int
     level: str
     findings: Sequence[FindingRow]
     findings_total: int
@@ -108,6 +110,7 @@ async def overview(call: PageCall) -> OverviewView:
     levels = [each.level for each in groups] + [each.level for each in found]
     return OverviewView(
         now_ms=call.node.clock.wall_ms(),
+        judged_ms=call.judged.now_ms,
         level=call.judged.level if call.sees_all else max(levels, key=LEVELS.index, default="OK"),
         findings=finding_rows(call, found),
         findings_total=len(found),

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 from markupsafe import Markup
 
-from broker.runtime.async_steps import run_async
+from broker.runtime.steps import StepsEnd, step
 from conf.sections.admin import AdminConfig
 from proxy.access.audit import Audit
 from proxy.access.rules import EVERYTHING, NODE, Permission
@@ -22,12 +22,19 @@ from proxy.admin.console.templating import environment, resource
 from proxy.admin.entry.gate import AGAIN, is_private
 from proxy.admin.entry.rights import OWN
 from proxy.operate.attention.findings import judging
+from proxy.operate.attention.judgement import Judgement
 from proxy.operate.changes.desk import AdminToken, Asker
 from proxy.operate.live_node import LiveNode
 
 KEEP_SECONDS = 2.0
 """How long a fragment is shown to others with the same rights; pages request theirs again as often."""
 KEPT_MAX = 256
+JUDGED_SECONDS = 1.0
+JUDGING_SHARE = 0.02
+"""A judgement is good for this time, or for longer: pages spend this part of the loop's time on judging."""
+CHEAP_SECONDS = 0.05
+STALE_SECONDS = 120.0
+"""A page waits for a judgement that takes less than the one, or that would be older than the other."""
 STATIC: Mapping[str, tuple[str, str]] = {
     "console.css": ("console.css", "text/css"),
     "console.js": ("console.js", "text/javascript"),
@@ -102,6 +109,8 @@ class Console:
         self._keep_seconds = keep_seconds
         self._kept: dict[tuple[object, ...], _KeptFragment] = {}
         self._searching = asyncio.Lock()
+        self._judging: asyncio.Future[Judgement] | None = None
+        self._judged_for = 0.0
         self._files = {name: _file(*of) for name, of in STATIC.items()}
         self._versions = {name: each.etag.strip('"')[:12] for name, each in self._files.items()}
 
@@ -150,10 +159,36 @@ class Console:
             raise
         return made
 
+    async def _judged(self) -> Judgement:
+        """Return the last judgement; where it is expensive that may be an older one while a new one is made beside."""
+        node, now = self._node, self._node.clock.monotonic()
+        age = STALE_SECONDS if node.last_judgement is None else now - node.last_judgement[0]
+        task = self._judging
+        if task is None and age >= min(max(JUDGED_SECONDS, self._judged_for / JUDGING_SHARE), STALE_SECONDS):
+            task = self._judging = asyncio.ensure_future(self._judge())
+        if task is not None and (age >= STALE_SECONDS or self._judged_for < CHEAP_SECONDS):
+            return await asyncio.shield(task)
+        assert node.last_judgement is not None, "without one a page waits"
+        return node.last_judgement[1]
+
+    async def _judge(self) -> Judgement:
+        clock, busy, steps = self._node.clock, 0.0, judging(self._node, leisurely=True)
+        try:
+            while True:
+                began = clock.monotonic()
+                made = step(steps)
+                busy += clock.monotonic() - began
+                if isinstance(made, StepsEnd):
+                    self._judged_for = busy
+                    return made.result
+                await asyncio.sleep(0)
+        finally:
+            self._judging = None
+
     async def _made(self, page: ConsolePage, query: Mapping[str, str], asker: Asker, *, read_only: bool) -> Fragment:
         call = PageCall(
             node=self._node,
-            judged=await run_async(judging(self._node, leisurely=True)),
+            judged=await self._judged(),
             rates=self._rates,
             audit=self._audit,
             query=query,
