@@ -27,7 +27,7 @@ from pyddmq import Consumer, LocalState, OutgoingMessage, Producer, TransactionL
 from pyddmq import TransactionProducer as HalfProducer
 
 BATCH = 32
-STUCK, DEAD, WAITING, HALVES = 300, 1_000, 2_000, 100
+STUCK, DEAD, WAITING, HALVES = 300, 500, 500, 50
 REFRESH_SECONDS = 2.0
 NAMED = {
     "/groups": ("/groups", "/groups?q=g0&page=2"),
@@ -98,8 +98,8 @@ def fill(node: Node, groups: int, topics: int) -> None:
         send([OutgoingMessage(topic="t00000", body=bodies[n % 99], key=f"stuck-{n}") for n in range(STUCK)])
         send([OutgoingMessage(topic=f"t{each:05}", body=bodies[n % 99], key=f"dead-{n}") for n in range(DEAD)])
         for number in range(WAITING):
-            delay = {"delay_level": 18} if number % 10 == 0 else {"delay_ms": 600_000 + number * 1000}
-            producer.send("t00002", bodies[number % 99], key=f"later-{number}", **delay)
+            level, delay_ms = (18, 0) if number % 10 == 0 else (0, 600_000 + number * 1000)
+            producer.send("t00002", bodies[number % 99], key=f"later-{number}", delay_level=level, delay_ms=delay_ms)
     fail(consumer_at, "g0000", STUCK)
     fail(consumer_at, "g0001", DEAD)
     with HalfProducer(producer_at, "halves", Undecided()) as halves:

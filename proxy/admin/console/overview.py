@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from broker.views import View
@@ -19,6 +20,7 @@ from proxy.operate.views.lag_history import EventView
 FINDINGS_SHOWN = 30
 GROUPS_SHOWN = 12
 LATELY_SHOWN = 8
+_COMMAND = re.compile(r" To (end it|continue): .*")
 
 
 class FindingRow(View, frozen=True, kw_only=True):
@@ -31,6 +33,11 @@ class FindingRow(View, frozen=True, kw_only=True):
 
     finding: Finding
     buttons: Sequence[Button]
+
+    @property
+    def text(self) -> str:
+        """What is wrong; without the command at its end where a button has it."""
+        return _COMMAND.sub("", self.finding.text) if self.buttons else self.finding.text
 
 
 class GroupRow(View, frozen=True, kw_only=True):
