@@ -39,7 +39,7 @@ SPANS: Mapping[str, int] = {name: parse_duration(name) for name in ("10m", "1h",
 KEPT_SECONDS_MAX = 300.0
 """A span from the journal is read again after one part of its chart, and after this time at the latest."""
 ROWS_MAX = 200
-STUCK_MAX = 100
+STUCK_MAX = 50
 HELD_MAX = 2_000
 PAGE_ROWS = 200
 

@@ -18,7 +18,7 @@ from proxy.access.rules import EVERYTHING, NODE, Permission
 from proxy.admin.console.calls import ConsolePage, Made, PageCall
 from proxy.admin.console.menu import PAGES
 from proxy.admin.console.rates import SecondRates
-from proxy.admin.console.templating import environment, resource
+from proxy.admin.console.templating import environment, load, resource
 from proxy.admin.entry.gate import AGAIN, is_private
 from proxy.admin.entry.rights import OWN
 from proxy.operate.attention.findings import judging
@@ -29,6 +29,8 @@ from proxy.operate.live_node import LiveNode
 KEEP_SECONDS = 2.0
 """How long a fragment is shown to others with the same rights; pages request theirs again as often."""
 KEPT_MAX = 256
+PARTS_AT_ONCE = 500
+"""Parts of a page, such as the text before a figure, that are made in one turn of the loop."""
 JUDGED_SECONDS = 1.0
 JUDGING_SHARE = 0.02
 """A judgement is good for this time, or for longer: pages spend this part of the loop's time on judging."""
@@ -109,6 +111,7 @@ class Console:
         self._keep_seconds = keep_seconds
         self._kept: dict[tuple[object, ...], _KeptFragment] = {}
         self._searching = asyncio.Lock()
+        self._loaded: set[str] = set()
         self._judging: asyncio.Future[Judgement] | None = None
         self._judged_for = 0.0
         self._files = {name: _file(*of) for name, of in STATIC.items()}
@@ -198,8 +201,16 @@ class Console:
             needs_token=asker.rights is None and self._token.is_set,
             searching=self._searching,
         )
-        view = await page.view(call)
-        text = environment().get_template(page.template).render(view=view)
+        if page.template not in self._loaded:
+            # The first time the page is opened.
+            await asyncio.to_thread(load, page.template)
+            self._loaded.add(page.template)
+        parts: list[str] = []
+        for part in environment().get_template(page.template).generate(view=await page.view(call)):
+            parts.append(part)
+            if len(parts) % PARTS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        text = "".join(parts)
         return Fragment(text, f'"{hashlib.sha256(text.encode()).hexdigest()[:24]}"')
 
     def _is_read_only(self, asker: Asker) -> bool:

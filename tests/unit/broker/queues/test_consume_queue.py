@@ -80,7 +80,12 @@ def test_place_of_a_unit_is_read_once_until_the_queue_begins_anew(monkeypatch: p
     assert queue.write_tail() == 20
     reads: list[int] = []
     read = queue.read
-    monkeypatch.setattr(queue, "read", lambda offset, count: reads.append(offset) or read(offset, count))
+
+    def counted(offset: int, count: int) -> list[Unit]:
+        reads.append(offset)
+        return read(offset, count)
+
+    monkeypatch.setattr(queue, "read", counted)
     assert [queue.place(offset) for offset in (3, 3, 4, 3)] == [(300, 100), (300, 100), (400, 100), (300, 100)]
     assert reads == [3, 4]
     for offset in range(20):
