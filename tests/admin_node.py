@@ -173,8 +173,11 @@ class PlainNode(LiveNode):
     def events(self) -> Sequence[EventView]:
         return self.event_list
 
-    def settings(self) -> Settings:
+    def settings(self, *, each_max: int) -> Settings:
         return self.settings_view
+
+    def settings_of_group(self, name: str) -> Settings:
+        return {}
 
     @property
     def configuration(self) -> ConfigurationView:

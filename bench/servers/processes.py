@@ -18,7 +18,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import NamedTuple
 
-START_SECONDS_MAX = 180.0
+START_SECONDS_MAX = 1800.0
 IDLE_SHARE = 0.02
 """A server that uses less than this share of its core over a tenth of a second counts as idle."""
 

@@ -31,6 +31,8 @@ FILLER_SIZE = 0x7FFFFFFF
 FILLER: Unit = (0, FILLER_SIZE, 0)
 FILLER_BYTES = UNIT.pack(*FILLER)
 _ZEROS_BYTES = 1 << 16
+_PLACES_MAX = 16
+"""Units that a queue remembers: about one for each group."""
 OPEN_FILES_MAX: Final = 512
 OPEN_FILES_MIN: Final = 4
 _NO_DESCRIPTOR: Final = frozenset((errno.EMFILE, errno.ENFILE))
@@ -88,6 +90,7 @@ class ConsumeQueue:
         self._sums = UnitSums()
         self._files_base = 0  # first offset that the files may hold
         self._fillers: list[range] = []  # of this process, ascending
+        self._places: dict[int, tuple[int, int]] = {}
         self.tail = bytearray()
         self._tail_base = 0  # offset of the first unit in `tail`
         self.begin_life(0, void_from=0)
@@ -123,6 +126,21 @@ class ConsumeQueue:
         if end > base:
             units.extend(UNIT.iter_unpack(self.tail[: (end - base) * UNIT_BYTES]))
         return units
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """Return commit-log offset and size of one unit: for figures, which ask for the same offset again and again.
+
+        Raises:
+            RecordGone, OSError: As `read`.
+            IndexError: `offset` is not visible.
+        """
+        known = self._places.get(offset)
+        if known is None:
+            physical, size, _ = self.read(offset, 1)[0]
+            if len(self._places) >= _PLACES_MAX:
+                self._places.clear()
+            known = self._places[offset] = physical, size
+        return known
 
     def identity(self, offset: int, *, checked: bool = True) -> int:
         """Commit-log offset of the record at a visible offset, -1 if there is none; unchecked is the cheaper by far."""
@@ -183,6 +201,7 @@ class ConsumeQueue:
         self.max_offset = self.next_offset = self._tail_base = self.checked_from = offset
         self._files_base = minimum
         self._fillers.clear()
+        self._places.clear()
         self._sums.start_at(offset)
         self.tail.clear()
 

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 UNKNOWN_REASON = "unknown (written by RocketMQ)"
 """RocketMQ's dead letters do not say why they died."""
-_CLIENT_PORT = re.compile(r"((?:^|; before: )(?:failed by|no answer from) (?:\[[^\]\s]*\]|[^\s:\[]+)):\d+(?=[ :;]|$)")
+_CLIENT_PORT = re.compile(
+    r"((?:^|^failed \d+ times: |; before: )(?:failed by|no answer from) (?:\[[^\]\s]*\]|[^\s:\[]+)):\d+(?=[ :;]|$)"
+)
 _UNITS = 64
 
 

@@ -284,8 +284,8 @@ class Transactions:
         by_topic: dict[str, int] = {}
         for (topic, _), count in halves.pending.items():
             by_topic[topic] = by_topic.get(topic, 0) + count
-        for spec, labels, _ in list(metrics):
-            if spec.name == counted.PENDING and labels[0] not in by_topic:
+        for _, labels, _ in metrics.some((counted.PENDING,)):
+            if labels[0] not in by_topic:
                 metrics.counter(counted.PENDING, *labels).value = 0
         for topic, count in by_topic.items():
             metrics.counter(counted.PENDING, topic).value = count

@@ -38,7 +38,7 @@ from proxy.operate.lookups.lag import lag_queues
 from proxy.operate.lookups.lag_history import course_steps, event_view, objectives_steps, trend_steps
 from proxy.operate.lookups.masks import MessageMasks
 from proxy.operate.lookups.message_way import MessageInGroup
-from proxy.operate.lookups.settings import Settings, settings_of
+from proxy.operate.lookups.settings import Settings, settings_of, settings_of_group
 from proxy.operate.lookups.waiting_in_kafka import WaitingInKafka
 from proxy.operate.moments import moment_text
 from proxy.operate.views.changes import GroupLoss, LossesAnswer
@@ -406,9 +406,13 @@ class LiveNode:
         """What happened to the node and its groups since its start, the newest first."""
         return [event_view(each) for each in reversed(self._node.recorder.notes.recent)]
 
-    def settings(self) -> Settings:
-        """Return the configuration in force, without secrets."""
-        return settings_of(self._node.config)
+    def settings(self, *, each_max: int) -> Settings:
+        """Return the configuration in force without secrets, with at most so many topics and groups."""
+        return settings_of(self._node.config, each_max=each_max)
+
+    def settings_of_group(self, name: str) -> Settings:
+        """Return the settings of a group in force, without secrets; empty where it is not configured."""
+        return settings_of_group(self._node.config, name)
 
     @property
     def configuration(self) -> ConfigurationView:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,24 +15,7 @@ from tests.patient import Consumer, Producer
 
 pytestmark = pytest.mark.long
 
-CHROMIUM = Path("/usr/bin/chromium")
-IS_CI = os.environ.get("CI") == "true"
-if not IS_CI:
-    pytest.importorskip("playwright")
-    if not CHROMIUM.exists():
-        pytest.skip(f"{CHROMIUM} does not exist", allow_module_level=True)
 WIDTHS = (1280, 390)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """A browser for all tests."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

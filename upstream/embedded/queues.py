@@ -55,7 +55,7 @@ class EmbeddedQueues:
         if offset >= queue.max_offset:
             return None
         try:
-            physical, size, _ = own(queue).read(max(offset, queue.min_offset), 1)[0]
+            physical, size = own(queue).place(max(offset, queue.min_offset))
             stored_ms = self.store.stored_ms(physical, size)
         except (DamagedRecord, RecordGone, IndexError):
             return None

@@ -39,7 +39,7 @@ SPANS: Mapping[str, int] = {name: parse_duration(name) for name in ("10m", "1h",
 KEPT_SECONDS_MAX = 300.0
 """A span from the journal is read again after one part of its chart, and after this time at the latest."""
 ROWS_MAX = 200
-STUCK_MAX = 100
+STUCK_MAX = 50
 HELD_MAX = 2_000
 PAGE_ROWS = 200
 
@@ -228,7 +228,7 @@ async def group(call: PageCall) -> GroupPageView:
     queues = [each for each in call.judged.queues if each.group == name]
     messages, stuck_total = call.node.stuck(group=name, count_max=STUCK_MAX) or ([], 0)
     held, span = _held(view), call.query.get("span", "10m")
-    settings = _settings(call, name)
+    settings = call.node.settings_of_group(name)
     return GroupPageView(
         now_ms=call.node.clock.wall_ms(),
         row=rows[0] if rows else _unjudged(name),
@@ -336,9 +336,3 @@ def _pushes(topic: str, push: PushView) -> list[PushRow]:
         PushRow(topic=topic, url=each, state=state_text(each), out=push.out, throttled=throttled_text(push))
         for each in push.urls
     ]
-
-
-def _settings(call: PageCall, name: str) -> Mapping[str, Any]:
-    configured = call.node.settings().get("groups", ())
-    found = configured.values() if isinstance(configured, Mapping) else configured
-    return next((each for each in found if each.get("group") == name), {})

@@ -20,6 +20,8 @@ from proxy.operate.views.node import ConnectionView, LatencyView, State
 from upstream.views import holder_text
 
 ROWS_MAX = 300
+EACH_MAX = 100
+"""Topics, and groups, of the configuration that the page shows."""
 
 
 class ConnectionRow(View, frozen=True, kw_only=True):
@@ -82,6 +84,7 @@ class NodeView(View, frozen=True, kw_only=True):
         problems: Why.
         missing_ms: Since when the file is missing; 0: it is there.
         in_force: The configuration in force as YAML, without defaults and secrets.
+        each_max: Number of topics, and of groups, that it has at most.
         buttons: What the viewer may do.
         latencies: Latencies of the last two minutes.
         counters: Counters that are not 0.
@@ -97,6 +100,7 @@ class NodeView(View, frozen=True, kw_only=True):
     problems: Sequence[str]
     missing_ms: int
     in_force: str
+    each_max: int
     buttons: Sequence[Button]
     latencies: Sequence[LatencyView]
     counters: Sequence[CounterRow]
@@ -160,7 +164,8 @@ async def node(call: PageCall) -> NodeView:
         refused_ms=configuration.refused_ms,
         problems=configuration.problems,
         missing_ms=configuration.missing_ms,
-        in_force=_yaml(live.settings()),
+        in_force=_yaml(live.settings(each_max=EACH_MAX)),
+        each_max=EACH_MAX,
         buttons=[reload()] if call.may_administer() else [],
         latencies=latencies(live.metrics)[:ROWS_MAX],
         counters=counters,

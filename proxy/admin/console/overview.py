@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from broker.views import View
@@ -19,6 +20,7 @@ from proxy.operate.views.lag_history import EventView
 FINDINGS_SHOWN = 30
 GROUPS_SHOWN = 12
 LATELY_SHOWN = 8
+_COMMAND = re.compile(r" To (end it|continue): .*")
 
 
 class FindingRow(View, frozen=True, kw_only=True):
@@ -31,6 +33,11 @@ class FindingRow(View, frozen=True, kw_only=True):
 
     finding: Finding
     buttons: Sequence[Button]
+
+    @property
+    def text(self) -> str:
+        """What is wrong; without the command at its end where a button has it."""
+        return _COMMAND.sub("", self.finding.text) if self.buttons else self.finding.text
 
 
 class GroupRow(View, frozen=True, kw_only=True):
@@ -78,6 +85,7 @@ class OverviewView(View, frozen=True, kw_only=True):
 
     Attributes:
         now_ms: Now, by the node's wall clock.
+        judged_ms: When findings and levels were judged.
         level: The level of what the viewer may see.
         findings: What needs attention, the bad first.
         findings_total: How many there are.
@@ -90,6 +98,7 @@ class OverviewView(View, frozen=True, kw_only=True):
     """
 
     now_ms: int
+    judged_ms: int
     level: str
     findings: Sequence[FindingRow]
     findings_total: int
@@ -108,6 +117,7 @@ async def overview(call: PageCall) -> OverviewView:
     levels = [each.level for each in groups] + [each.level for each in found]
     return OverviewView(
         now_ms=call.node.clock.wall_ms(),
+        judged_ms=call.judged.now_ms,
         level=call.judged.level if call.sees_all else max(levels, key=LEVELS.index, default="OK"),
         findings=finding_rows(call, found),
         findings_total=len(found),

@@ -7,13 +7,14 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from math import isnan, nan
 
+from broker.runtime.histogram import quantile_seconds
 from broker.runtime.later import Repeated
 from broker.runtime.seams import Scheduler
 from broker.views import View
-from proxy.operate.answers import latencies
 from proxy.operate.attention.judgement import Judgement
 from proxy.operate.live_node import LiveNode
 from proxy.operate.views.lag_history import LagCourse
+from proxy.services.publishing import PUBLISH_SECONDS
 from proxy.services.topic_port import MESSAGES_SENT
 from upstream.figures.counters import FINISHED
 
@@ -21,7 +22,6 @@ SECONDS = 600
 """One-second rates that are kept."""
 HOUR_STEP = 10
 HOUR_PARTS = 360
-_LATENCY = "publish"
 
 
 class Moment(View, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ class SecondRates:
         self._ticks = Repeated(scheduler, 1.0, self.sample)
         self._rings: dict[str, _Ring] = {}
         self._judged: Judgement | None = None
-        self._topics: dict[str, set[str]] = {}
+        self._groups: dict[str, set[str]] = {}
         self._lags: Mapping[str, float] = {}
         self._published: dict[str, int] = {}
         self._finished: dict[str, int] = {}
@@ -94,11 +94,14 @@ class SecondRates:
         self._at_ms = self._node.clock.wall_ms()
         published, finished = self._rises()
         self._look_at_groups()
+        stored: dict[str, int] = {}
+        for topic, count in published.items():
+            for name in self._groups.get(topic, ()):
+                stored[name] = stored.get(name, 0) + count
         place = self._count % SECONDS
         is_first = not self._count
         for name, ring in self._rings.items():
-            stored = sum(published.get(topic, 0) for topic in self._topics.get(name, ()))
-            ring.published[place] = nan if is_first else stored / seconds
+            ring.published[place] = nan if is_first else stored.get(name, 0) / seconds
             ring.finished[place] = nan if is_first else finished.get(name, 0) / seconds
             ring.lag[place] = self._lags.get(name, nan)
         self._count += 1
@@ -146,22 +149,22 @@ class SecondRates:
         if judged is None or judged is self._judged:
             return
         self._judged = judged
-        self._topics = {each.group: set() for each in judged.groups}
+        self._groups = {}
         for queue in judged.queues:
-            self._topics.setdefault(queue.group, set()).add(queue.topic)
+            self._groups.setdefault(queue.topic, set()).add(queue.group)
         self._lags = {each.group: nan if each.unfinished is None else each.unfinished for each in judged.groups}
-        self._rings = {name: self._rings.get(name) or _Ring() for name in self._topics}
+        self._rings = {name: self._rings.get(name) or _Ring() for name in self._lags}
 
     def _end_moment(self) -> None:
         known = [lag for lag in self._lags.values() if not isnan(lag)]
-        p99 = [each.p99_seconds for each in latencies(self._node.metrics) if each.name == _LATENCY]
+        p99 = quantile_seconds(self._node.metrics.histogram(PUBLISH_SECONDS).recent(), 0.99)
         self.hour.append(
             Moment(
                 at_ms=self._at_ms,
                 published=round(self.hour_sums[0] / HOUR_STEP, 3),
                 finished=round(self.hour_sums[1] / HOUR_STEP, 3),
                 lag=int(sum(known)) if known else None,
-                publish_p99_seconds=p99[0] if p99 else None,
+                publish_p99_seconds=None if p99 is None else round(p99, 6),
             )
         )
         self.hour_sums = [0, 0]

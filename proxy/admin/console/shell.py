@@ -11,23 +11,32 @@ from urllib.parse import urlencode
 from aiohttp import web
 from markupsafe import Markup
 
-from broker.runtime.async_steps import run_async
+from broker.runtime.steps import StepsEnd, step
 from conf.sections.admin import AdminConfig
 from proxy.access.audit import Audit
 from proxy.access.rules import EVERYTHING, NODE, Permission
 from proxy.admin.console.calls import ConsolePage, Made, PageCall
 from proxy.admin.console.menu import PAGES
 from proxy.admin.console.rates import SecondRates
-from proxy.admin.console.templating import environment, resource
+from proxy.admin.console.templating import environment, load, resource
 from proxy.admin.entry.gate import AGAIN, is_private
 from proxy.admin.entry.rights import OWN
 from proxy.operate.attention.findings import judging
+from proxy.operate.attention.judgement import Judgement
 from proxy.operate.changes.desk import AdminToken, Asker
 from proxy.operate.live_node import LiveNode
 
 KEEP_SECONDS = 2.0
 """How long a fragment is shown to others with the same rights; pages request theirs again as often."""
 KEPT_MAX = 256
+PARTS_AT_ONCE = 500
+"""Parts of a page, such as the text before a figure, that are made in one turn of the loop."""
+JUDGED_SECONDS = 1.0
+JUDGING_SHARE = 0.02
+"""A judgement is good for this time, or for longer: pages spend this part of the loop's time on judging."""
+CHEAP_SECONDS = 0.05
+STALE_SECONDS = 120.0
+"""A page waits for a judgement that takes less than the one, or that would be older than the other."""
 STATIC: Mapping[str, tuple[str, str]] = {
     "console.css": ("console.css", "text/css"),
     "console.js": ("console.js", "text/javascript"),
@@ -102,6 +111,9 @@ class Console:
         self._keep_seconds = keep_seconds
         self._kept: dict[tuple[object, ...], _KeptFragment] = {}
         self._searching = asyncio.Lock()
+        self._loaded: set[str] = set()
+        self._judging: asyncio.Future[Judgement] | None = None
+        self._judged_for = 0.0
         self._files = {name: _file(*of) for name, of in STATIC.items()}
         self._versions = {name: each.etag.strip('"')[:12] for name, each in self._files.items()}
 
@@ -150,10 +162,36 @@ class Console:
             raise
         return made
 
+    async def _judged(self) -> Judgement:
+        """Return the last judgement; where it is expensive that may be an older one while a new one is made beside."""
+        node, now = self._node, self._node.clock.monotonic()
+        age = STALE_SECONDS if node.last_judgement is None else now - node.last_judgement[0]
+        task = self._judging
+        if task is None and age >= min(max(JUDGED_SECONDS, self._judged_for / JUDGING_SHARE), STALE_SECONDS):
+            task = self._judging = asyncio.ensure_future(self._judge())
+        if task is not None and (age >= STALE_SECONDS or self._judged_for < CHEAP_SECONDS):
+            return await asyncio.shield(task)
+        assert node.last_judgement is not None, "without one a page waits"
+        return node.last_judgement[1]
+
+    async def _judge(self) -> Judgement:
+        clock, busy, steps = self._node.clock, 0.0, judging(self._node, leisurely=True)
+        try:
+            while True:
+                began = clock.monotonic()
+                made = step(steps)
+                busy += clock.monotonic() - began
+                if isinstance(made, StepsEnd):
+                    self._judged_for = busy
+                    return made.result
+                await asyncio.sleep(0)
+        finally:
+            self._judging = None
+
     async def _made(self, page: ConsolePage, query: Mapping[str, str], asker: Asker, *, read_only: bool) -> Fragment:
         call = PageCall(
             node=self._node,
-            judged=await run_async(judging(self._node, leisurely=True)),
+            judged=await self._judged(),
             rates=self._rates,
             audit=self._audit,
             query=query,
@@ -163,8 +201,16 @@ class Console:
             needs_token=asker.rights is None and self._token.is_set,
             searching=self._searching,
         )
-        view = await page.view(call)
-        text = environment().get_template(page.template).render(view=view)
+        if page.template not in self._loaded:
+            # The first time the page is opened.
+            await asyncio.to_thread(load, page.template)
+            self._loaded.add(page.template)
+        parts: list[str] = []
+        for part in environment().get_template(page.template).generate(view=await page.view(call)):
+            parts.append(part)
+            if len(parts) % PARTS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        text = "".join(parts)
         return Fragment(text, f'"{hashlib.sha256(text.encode()).hexdigest()[:24]}"')
 
     def _is_read_only(self, asker: Asker) -> bool:

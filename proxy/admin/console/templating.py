@@ -15,6 +15,7 @@ from proxy.operate.moments import moment_text
 from proxy.operate.text import age, amount, byte_size, duration
 
 PACKAGE = "proxy.admin.console"
+SHARED = ("parts.html", "pages.html", "shell.html")
 
 
 @lru_cache(maxsize=1)
@@ -42,9 +43,16 @@ def environment() -> jinja2.Environment:
         ticks=_ticks,
         words=lambda text: str(text).replace("_", " "),
         record=lambda value: msgspec.json.encode(value).decode(),
+        quoted=_quoted,
     )
     made.globals.update(amount=amount, sparkline=sparkline)
     return made
+
+
+def load(name: str) -> None:
+    """Compile the template of a page, and what all pages share, unless that was done: a tenth of a second."""
+    for each in (name, *SHARED):
+        environment().get_template(each)
 
 
 def resource(name: str) -> bytes:
@@ -59,6 +67,12 @@ def _source(name: str) -> str | None:
         return resource(f"templates/{name}").decode()
     except OSError:
         return None
+
+
+def _quoted(value: object) -> Markup:
+    """Write a value as JSON in an attribute with its quotation marks: those of the JSON need no escape."""
+    text = msgspec.json.encode(value).decode()
+    return Markup("'" + text.replace("&", "&amp;").replace("<", "&lt;").replace("'", "&#39;") + "'")
 
 
 def _rate(value: float | None) -> str:

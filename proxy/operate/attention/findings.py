@@ -14,7 +14,7 @@ from broker.runtime.steps import run_now
 from lag.rules.statuses import worst
 from lag.verdicts.changes import GroupVerdict
 from proxy.operate.attention import of_clients, of_groups, of_node
-from proxy.operate.attention.judgement import LEVELS, Judgement, judgement
+from proxy.operate.attention.judgement import LEVELS, Judgement, joining
 from proxy.operate.live_node import LiveNode
 from proxy.operate.views.findings import Finding
 from proxy.operate.views.lag import LagQueue
@@ -55,7 +55,7 @@ def judging(
         found += of_groups.findings(group, troubles.risen, now_ms)
         if number % _GROUPS_AT_ONCE == 0:
             yield
-    made = judgement(lag, _with_since(node, found, now_ms))
+    made = yield from joining(lag, _with_since(node, found, now_ms))
     node.last_judgement = now, made
     return made
 

@@ -26,11 +26,13 @@ seconds of a node, is a level (UNKNOWN) and no finding. A node that takes no sam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from msgspec.structs import replace
 
+from broker.runtime.steps import run_now
 from lag.rules.statuses import BY_NAME, worst
 from proxy.operate.attention.kinds import KINDS, FindingKind, command, found
 from proxy.operate.text import amount
@@ -41,6 +43,8 @@ LEVELS = ("OK", "WARN", "UNKNOWN", "ERR")
 """From the best to the worst."""
 _PLACES = {kind: place for place, kind in enumerate(KINDS)}
 _QUIET = ("INCOMPLETE",)
+_GROUPS_AT_ONCE, _QUEUES_AT_ONCE, _STATUSES_AT_ONCE = 64, 1024, 64
+"""What is looked at in one step, of about a millisecond."""
 _OWN_KINDS = {
     "DATA_LOSS": "lost_to_retention",
     "RETENTION_RISK": "near_retention",
@@ -126,29 +130,49 @@ class Judgement:
 
 
 def judgement(lag: LagQueues, found: Iterable[Finding] = ()) -> Judgement:
-    """Join what the lag rules say with the other findings about a node.
+    """Join at once, as `joining` does in steps."""
+    return run_now(joining(lag, found))
+
+
+def joining(lag: LagQueues, found: Iterable[Finding] = ()) -> Generator[None, None, Judgement]:
+    """Join, in steps, what the lag rules say with the other findings about a node.
 
     Args:
         lag: The queues.
         found: The findings about the node and its groups.
     """
-    findings = sorted(_joined(list(found), lag.queues), key=lambda each: (not each.bad, _PLACES[each.finding]))
+    joined = yield from _joining(list(found), lag.queues)
+    findings = sorted(joined, key=lambda each: (not each.bad, _PLACES[each.finding]))
+    yield
     by_group: dict[str, list[LagQueue]] = {name: [] for name in (*lag.groups, *lag.empty)}
     for queue in lag.queues:
         by_group.setdefault(queue.group, []).append(queue)
+    yield
     about: dict[str, list[Finding]] = {}
     for finding in findings:
         if finding.group is not None:
             about.setdefault(finding.group, []).append(finding)
             by_group.setdefault(finding.group, [])
-    groups = [group_of(name, by_group[name], about.get(name, ()), lag.empty.get(name, 0)) for name in sorted(by_group)]
+    yield
+    groups = []
+    for number, name in enumerate(sorted(by_group), start=1):
+        groups.append(group_of(name, by_group[name], about.get(name, ()), lag.empty.get(name, 0)))
+        if number % _GROUPS_AT_ONCE == 0:
+            yield
     own = [each for each in findings if each.group is None]
+    ranked = []
+    for number, queue in enumerate(lag.queues, start=1):
+        ranked.append((_bad(queue), queue))
+        if number % _QUEUES_AT_ONCE == 0:
+            yield
+    ranked.sort(key=itemgetter(0))
+    yield
     return Judgement(
         now_ms=lag.now_ms,
         level=worst_level([*levels(groups), *levels(own), "OK" if lag.enabled else "UNKNOWN"]),
         findings=findings,
         groups=groups,
-        queues=sorted(lag.queues, key=_bad),
+        queues=[queue for _, queue in ranked],
         lag=lag,
     )
 
@@ -191,19 +215,22 @@ def _bad(each: LagQueue) -> tuple[int, int, int, str, str, int]:
     return -LEVELS.index(each.level), -(each.time_lag_ms or 0), -(each.lag or 0), each.group, each.topic, each.queue
 
 
-def _joined(findings: list[Finding], queues: Iterable[LagQueue]) -> list[Finding]:
+def _joining(findings: list[Finding], queues: Iterable[LagQueue]) -> Generator[None, None, list[Finding]]:
     """Put each lag status into the finding that says the same, or add a finding of its own."""
     alike: dict[tuple[str, str, str], list[LagQueue]] = {}
     for each in queues:
         if each.level != "OK" and each.status not in _QUIET:
             alike.setdefault((each.group, each.topic, each.status), []).append(each)
+    yield
     if not alike:
         return findings
     places: dict[tuple[str, str], list[int]] = {}
     for place, finding in enumerate(findings):
         if finding.group is not None and finding.topic is not None:
             places.setdefault((finding.group, finding.topic), []).append(place)
-    for (group, topic, _), members in alike.items():
+    for number, ((group, topic, _), members) in enumerate(alike.items(), start=1):
+        if number % _STATUSES_AT_ONCE == 0:
+            yield
         worst_queue = max(members, key=lambda each: (each.lag or -1, -each.queue))
         fitting = [
             place

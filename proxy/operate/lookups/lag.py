@@ -34,19 +34,25 @@ FIGURES = (
     "lost",
     "samples",
 )
+_TOPICS_AT_ONCE = 64
 
 
 def lag_queues(node: Node, *, leisurely: bool = False) -> Generator[None, None, LagQueues]:
     """Judge the queues of all groups of a node, in steps of some tenths of a millisecond."""
     recorder, config, now_ms = node.recorder, node.config.lag, node.seams.clock.wall_ms()
     found = yield from recorder.judge.judging(now_ms, leisurely=leisurely)
+    queues: list[LagQueue] = []
+    for number, topic in enumerate(found.topics, start=1):
+        queues += _views(topic)
+        if number % _TOPICS_AT_ONCE == 0:
+            yield
     return LagQueues(
         now_ms=now_ms,
         enabled=config.enabled,
         every_ms=config.every_ms,
         trouble=recorder.trouble,
         groups=list(node.groups),
-        queues=[view for topic in found.topics for view in _views(topic)],
+        queues=queues,
         empty=found.empty,
         waiting=[waiting_of(sample, verdict) for sample, verdict in recorder.waiting() if sample.pending],
     )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
+
+from pydantic import BaseModel
 
 from conf import Config
 from conf.secrets import NAMES_OF_SECRETS, masked
@@ -13,10 +16,31 @@ Settings = Mapping[str, Any]
 MASK = "***"
 
 
-def settings_of(config: Config) -> Settings:
-    """Return a configuration; what is the default is absent."""
-    found: dict[str, Any] = without_secrets(config.model_dump(mode="json", by_alias=True, exclude_defaults=True))
+def settings_of(config: Config, *, each_max: int | None = None) -> Settings:
+    """Return a configuration; what is the default is absent.
+
+    Args:
+        config: The configuration.
+        each_max: Maximum number of topics, and of groups; None: all.
+    """
+    found = _shown(config, exclude=None if each_max is None else {"topics", "groups"})
+    if each_max is not None:
+        for name, parts in (("topics", config.topics), ("groups", config.groups)):
+            if parts:
+                found[name] = {key: _shown(part) for key, part in islice(parts.items(), each_max)}
     return found
+
+
+def settings_of_group(config: Config, name: str) -> Settings:
+    """Return the settings of one group likewise; empty where it is not configured."""
+    group = config.groups.get(name)
+    return {} if group is None else _shown(group)
+
+
+def _shown(part: BaseModel, *, exclude: set[str] | None = None) -> dict[str, Any]:
+    dumped = part.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=exclude)
+    shown: dict[str, Any] = without_secrets(dumped)
+    return shown
 
 
 def without_secrets(value: Any, name: str = "") -> Any:

@@ -163,6 +163,10 @@
   });
   ask?.addEventListener("close", refresh);
 
+  // On a phone the menu is longer than the screen.
+
+  document.querySelector(".bar nav a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
   // Keys: / goes to the filter of the page, 1 to 9 open the pages of the menu.
 
   document.addEventListener("keydown", (event) => {
@@ -223,6 +227,7 @@
         ctx.strokeStyle = colour("warn");
         ctx.fillStyle = colour("warn");
         ctx.setLineDash([4, 4]);
+        ctx.textAlign = "left";
         for (const event of this.events) {
           const x = plot.valToPos(event.at / 1000, "x", true);
           if (x < bbox.left || x > bbox.left + bbox.width) continue;

@@ -17,7 +17,7 @@
     const line = make("tr"), link = make("a", new Date(message.storeMs).toISOString().replace("T", " ").slice(0, 23));
     const at = new URLSearchParams({ topic: message.topic, queue: message.queue, offset: message.offset });
     link.href = `/message?${at}`;
-    const cells = [["Stored", "", "mono"], ...(withTopic ? [["Topic", message.topic]] : []), ["Queue", message.queue, "n"], ["Offset", message.offset, "n"],
+    const cells = [["Stored", "", "mono t"], ...(withTopic ? [["Topic", message.topic]] : []), ["Queue", message.queue, "n"], ["Offset", message.offset, "n"],
       ["Key", message.key ?? "", "key mono"], ["Tag", message.tag ?? ""], ["Size", `${message.bodyBytes} B`, "n"], ["Body", message.body.slice(0, 120), "long mono"]];
     for (const [label, text, kind] of cells) {
       const cell = make("td", text, kind);

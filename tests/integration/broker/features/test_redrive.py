@@ -315,6 +315,7 @@ def test_stop_at_every_change_redrives_all_and_none_twice(seed: int) -> None:
     [
         ("no answer from 127.0.0.1:{} within 5000 ms", "no answer from 127.0.0.1 within 5000 ms"),
         ("failed by [2001:12:3::1]:{}: database 10.0.0.1:5432", "failed by [2001:12:3::1]: database 10.0.0.1:5432"),
+        ("failed 3 times: failed by 10.0.0.2:{}: broken", "failed 3 times: failed by 10.0.0.2: broken"),
         ("too old; before: failed by 10.0.0.2:{}", "too old; before: failed by 10.0.0.2"),
     ],
 )

@@ -30,9 +30,9 @@ groups:
 class ServedNode:
     """A node run by its command; `ready` is its ready line."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, config: str = YAML) -> None:
         self.config = folder / "node.yaml"
-        self.config.write_text(YAML)
+        self.config.write_text(config)
         command = [str(Path(sys.executable).parent / "pyddmq"), "serve", "--config", str(self.config), "--json"]
         with (folder / "node.log").open("wb") as log:
             self._process = subprocess.Popen(

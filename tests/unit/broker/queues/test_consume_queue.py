@@ -73,6 +73,31 @@ def test_reads_join_files_and_memory(steps: list[tuple[int, bool]], offset: int,
     assert queue.read(offset, count) == wanted
 
 
+def test_place_of_a_unit_is_read_once_until_the_queue_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures ask for the oldest unfinished message again and again; of a new life of the topic it is another one."""
+    queue = queue_on(SimDisk())
+    fill(queue, 20)
+    assert queue.write_tail() == 20
+    reads: list[int] = []
+    read = queue.read
+
+    def counted(offset: int, count: int) -> list[Unit]:
+        reads.append(offset)
+        return read(offset, count)
+
+    monkeypatch.setattr(queue, "read", counted)
+    assert [queue.place(offset) for offset in (3, 3, 4, 3)] == [(300, 100), (300, 100), (400, 100), (300, 100)]
+    assert reads == [3, 4]
+    for offset in range(20):
+        queue.place(offset)
+    assert len(queue._places) <= 16
+    with pytest.raises(IndexError):
+        queue.place(20)
+    queue.start_at(3, 3)
+    queue.restore(3, UNIT.pack(*unit(7)))
+    assert queue.place(3) == (700, 100)
+
+
 def test_gap_becomes_fillers_and_a_taken_offset_is_refused() -> None:
     """Offsets stay dense whatever the log lost, and none is given twice."""
     queue = queue_on(SimDisk())

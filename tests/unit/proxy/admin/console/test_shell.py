@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
 from collections.abc import Generator, Sequence
@@ -9,12 +10,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from markupsafe import escape
 from msgspec.structs import replace
 
 import proxy.admin.console
 from conf.sections.access import AccessRule
 from conf.sections.admin import AdminConfig
 from lag.samples import EventKind
+from proxy.access.views import AuditEntry
 from proxy.admin.console.charts import sparkline
 from proxy.admin.console.menu import PAGES
 from proxy.admin.console.overview import FINDINGS_SHOWN
@@ -33,6 +36,8 @@ from tests.console_page import call_of, fragment, shown
 from upstream.views import Delivery, GroupView, StuckMessage
 
 EVIL = "\"><script>alert('x')</script>&amp;"
+OF_STORED_MESSAGES = ("/topic", "/message", "/dead-letters", "/waiting")
+"""Pages that `tests/access/test_message_pages.py` asks with such names in stored messages."""
 FOLDER = Path(proxy.admin.console.__file__).parent
 
 
@@ -85,6 +90,7 @@ def evil_node() -> PlainNode:
     node.event_list = [EventView(at_ms=NOW_MS, event=EVIL, group=EVIL, topic=EVIL, queue=1, detail=EVIL)]
     node.settings_view = {"groups": {EVIL: {"group": EVIL, EVIL: EVIL, "topics": [{"topic": EVIL, EVIL: EVIL}]}}}
     node.configuration_view = faulty_configuration()
+    node.topic_list = [replace(node.topic_list[0], topic=EVIL, kind=EVIL)]
     return node
 
 
@@ -93,12 +99,26 @@ def faulty_configuration() -> ConfigurationView:
     return ConfigurationView(file=EVIL, refused_ms=1, problems=(EVIL,))
 
 
-# The page of a topic needs one that is stored (`test_message_pages`).
-@pytest.mark.parametrize("page", [each for each in PAGES if each.path != "/topic"], ids=lambda page: page.path)
-def test_page_escapes_what_others_choose_and_has_no_script(page: object) -> None:
-    """Names, keys, errors and addresses are text; a fragment has neither scripts, styles, handlers nor htmx."""
-    path = page.path  # type: ignore[attr-defined]
-    html = fragment(evil_node(), path, group=EVIL, q="") if path == "/group" else fragment(evil_node(), path)
+class _EvilAudit:
+    """An audit trail of what somebody made up."""
+
+    def recent(self, count: int) -> tuple[list[AuditEntry], int]:
+        """Return one entry."""
+        entry = AuditEntry(
+            number=1, at_ms=NOW_MS, what=EVIL, outcome=EVIL, principal=EVIL, way=EVIL, address=EVIL, proof=EVIL
+        )
+        return [replace(entry, resource=EVIL, why=EVIL)], 1
+
+
+@pytest.mark.parametrize("path", [each.path for each in PAGES if each.path not in OF_STORED_MESSAGES])
+def test_page_escapes_what_others_choose_and_has_no_script(path: str) -> None:
+    """Names, keys, errors and addresses are text; a fragment has neither scripts, styles, handlers nor htmx.
+
+    A new page shows the names of `evil_node` too, or is tested with stored messages.
+    """
+    call = call_of(evil_node(), {"group": EVIL} if path == "/group" else {})
+    html = shown(dataclasses.replace(call, audit=_EvilAudit()), path)  # type: ignore[arg-type]
+    assert str(escape(EVIL)) in html
     outline = _Outline(html)
     assert not {"script", "style", "iframe", "object"} & set(outline.tags)
     assert [each for each in outline.attributes if each.startswith(("on", "hx-", "style", "nonce"))] == []
