@@ -24,6 +24,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -200,6 +201,16 @@ def _let_go(control: socket.socket, pid: int) -> None:
 FORKS = Forks()
 
 
+_WHEN_USED = (
+    "actions.async_action", "actions.json_action", "actions.pull_server", "actions.transform", "actions.http.action",
+    "uvloop", "watchfiles", "jsonpath", "anyio.to_thread", "anyio._backends._asyncio", "encodings.idna",
+    "multiprocessing.reduction", "rich.markdown", "rich._emoji_codes", "typer.rich_utils", "typer._adapters",
+    "lag.history", "broker.scheduled.timer.listing", "broker.scheduled.delay.listing", "upstream.operate.positions",
+    "upstream.operate.heads",
+)  # fmt: skip
+"""Imported by a run when it comes to that, and not by a module of `proxy`."""
+
+
 # What follows runs in that process and its children.
 
 
@@ -215,20 +226,41 @@ def _main() -> NoReturn:
     os.environ.update(given["environment"])
     _open_streams()
     sys.argv = [str(PYDDMQ), *given["words"]]
-    main()
+    try:
+        main()
+    except SystemExit as ended:
+        _end_at_once(ended)
+        raise
     raise AssertionError("the command ends by SystemExit")
 
 
+def _end_at_once(ended: SystemExit) -> None:
+    """End as the interpreter does, but for taking apart what was imported: that would copy all of it, page by page.
+
+    Returns where it cannot: when the exit code is a text, or what was written cannot be flushed.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        return
+    if isinstance(ended.code, int | None):
+        os._exit(ended.code or 0)
+
+
 def _import_all() -> None:
-    """Import the command line with all its commands, and a node.
+    """Import the command line with all its commands, and a node with what it imports when it is used.
 
     What there is then is no garbage: each run would look through all of it at its end, and copy it by that.
     """
-    import proxy.cli
+    import proxy
 
-    for module in pkgutil.walk_packages(proxy.cli.__path__, "proxy.cli."):
-        importlib.import_module(module.name)
-    importlib.import_module("proxy.process.serve")
+    for name in (*(each.name for each in pkgutil.walk_packages(proxy.__path__, "proxy.")), *_WHEN_USED):
+        # An extra may be missing, as it may where the command is installed.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     gc.freeze()
 
 

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from typing import Any
 
 from upstream.delivery.group import ConsumerGroup
+
+
+def most_kept(thing: object) -> int:
+    """Entries of the largest table that an object has."""
+    slots = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ())]
+    parts = [getattr(thing, name, None) for name in (*slots, *getattr(thing, "__dict__", ()))]
+    return max((len(part) for part in parts if isinstance(part, Sized) and not isinstance(part, str)), default=0)
 
 
 def transport_behind(connection: Any) -> Any:

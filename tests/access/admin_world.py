@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -68,6 +69,7 @@ class AdminWorld:
         changes: What may be changed; what they do is replaced, and noted in `done`.
         token: Of a node without rules.
         hosts: Further names.
+        random_bytes: Of secrets.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class AdminWorld:
         changes: tuple[Change, ...] = (),
         token: str | None = None,
         hosts: tuple[str, ...] = (),
+        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self.clock, self.disk = ManualClock(NOW_MS), SimDisk()
         self.node: PlainNode = busy_node()
@@ -86,6 +89,7 @@ class AdminWorld:
         self.tokens: dict[str, StoredToken] = {}
         self.done: list[tuple[str, Any]] = []
         self.before: Callable[[], object] = lambda: None
+        self.settings = AdminConfig(hosts=list(hosts))
         self.access: Access | None = None
         if rules is not None:
             config = AccessConfig(tokens="tokens.json", rules=list(rules), networks=list(networks))
@@ -98,7 +102,8 @@ class AdminWorld:
             token=AdminToken(lambda: token),
             access=self.access,
             audit=self.audit,
-            settings=lambda: AdminConfig(hosts=list(hosts)),
+            settings=lambda: self.settings,
+            random_bytes=random_bytes,
         )
         self.port = 0
         self.session: aiohttp.ClientSession | None = None

@@ -8,7 +8,7 @@ from typing import Any
 
 from proxy.access.audit_file import LOST
 from proxy.operate.changes.desk import CHANGES as COUNTED
-from proxy.operate.changes.desk import Change, ChangeRefused
+from proxy.operate.changes.desk import ChangeRefused
 from tests.access.admin_world import AdminWorld
 from tests.access.test_admin_gate import CHANGES
 
@@ -84,20 +84,13 @@ def test_line_that_could_not_be_synced_lets_no_change_through() -> None:
 
 def test_outcomes_are_what_became_of_it() -> None:
     """Refused with its reason, failed by a fault; what is wrong in itself is no change, and has no line."""
+    errors = iter([ChangeRefused(409, "It is in flight with a client."), RuntimeError("a fault")])
 
-    def refuse(_: object) -> object:
-        raise ChangeRefused(409, "It is in flight with a client.")
+    def fail() -> None:
+        raise next(errors)
 
-    def fail(_: object) -> object:
-        raise RuntimeError("a fault")
-
-    world = AdminWorld()
-    [pause, resume] = [each for each in CHANGES if each.name in ("pause", "resume")]
-    made = {"pause": refuse, "resume": fail}
-    world.server._changes = [
-        Change(name=each.name, path=each.path, action=each.action, on=each.on, run=made[each.name], body=each.body)  # type: ignore[arg-type]
-        for each in (pause, resume)
-    ]
+    world = AdminWorld(changes=tuple(each for each in CHANGES if each.name in ("pause", "resume")))
+    world.before = fail
 
     async def scenario() -> None:
         assert (await world.ask("/api/groups/pause", by="operator", **PAUSE)).status == 409

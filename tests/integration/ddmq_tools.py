@@ -18,12 +18,13 @@ NODE = "node: {segmentBytes: 1048576, maxMessageBytes: 500000%s}\n"
 class Peer:
     """A connection to one port of a node, closed at the end of its `with`."""
 
-    def __init__(self, address: str, *, receive_bytes: int = 0) -> None:
+    def __init__(self, address: str, *, receive_bytes: int = 0, compact: bool = True) -> None:
         """Connect.
 
         Args:
             address: host:port.
             receive_bytes: Size of the socket's receive buffer; 0 leaves it to the system.
+            compact: Whether the producer speaks the compact protocol.
         """
         host, port = address.split(":")
         self.socket = socket.socket()
@@ -37,7 +38,7 @@ class Peer:
         self._replies: list[bytes] = []
         self._seqid = 0
         self._consumer = consumer_codec(compact=True)
-        self._producer = producer_codec()
+        self._producer = producer_codec(compact=compact)
 
     def __enter__(self) -> Peer:
         return self

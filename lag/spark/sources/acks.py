@@ -52,7 +52,7 @@ _GAP_FIELDS: Final = {
 ROWS: Final = {"messages": FIELDS, "gaps": _GAP_FIELDS}
 _compute: Any = pc
 """Its functions are made as it is loaded, so no type checker knows them."""
-_WORDS: Final = pa.array(["", *(outcome.name.lower() for outcome in Outcome)])
+_WORDS: Final = ("", *(outcome.name.lower() for outcome in Outcome))
 """By an outcome's number."""
 _BY_ROW: Final = {"offset": 2, "stored_ms": 3, "handed_ms": 4, "ended_ms": 5, "deliveries": 6, "outcome": 7}
 """Which column of an `AckBatch` each is."""
@@ -189,7 +189,7 @@ class Acks(DataSourceReader):
             if name in by_batch:
                 arrays.append(pa.repeat(pa.scalar(by_batch[name], kind), count))
             elif name == "outcome":
-                arrays.append(_WORDS.take(pa.array(batch.outcomes, pa.int64())))
+                arrays.append(pa.array(_WORDS, kind).take(pa.array(batch.outcomes, pa.int64())))
             else:
                 arrays.append(pa.array(batch[_BY_ROW[name]], kind))
         made = pa.record_batch(arrays, schema=self._columns)

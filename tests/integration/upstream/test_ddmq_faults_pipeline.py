@@ -10,6 +10,7 @@ import pytest
 
 from actions.registry import BUILT_IN, Registry
 from pyddmq.actions import Action, Job, Status
+from tests.insides import place_of
 from tests.unit.upstream_world import QID, Client, World
 from upstream.delivery.results import Applied
 from upstream.job import UpstreamJob
@@ -72,9 +73,9 @@ def registry() -> Registry:
 
 def used_permits(world: World, topic: str = "t") -> int:
     """Permits that the running subscription counts as taken."""
-    subscription = world.group._slots[topic].subscription
+    subscription = place_of(world.group, topic).subscription
     assert subscription is not None
-    return subscription.permits.used
+    return int(subscription.permits.used)
 
 
 def bodies(world: World, jobs: list[UpstreamJob]) -> list[Any]:

@@ -72,25 +72,30 @@ class World:
 
 def test_offsets_are_kept_once_each_in_any_order() -> None:
     """Replicas of one group finish in the order of their syncs, not of their offsets; the same twice is once."""
-    table = World().finished()
+    world = World()
+    table = world.finished()
     for offset in (5, 1, 9, 5, 1):
         table.finish(KEY, offset)
     assert [offset for offset in range(12) if table.has(KEY, offset)] == [1, 5, 9]
-    assert table._table[KEY].tolist() == [1, 5, 9]
+    table.save()
+    assert world.checkpoint()["queues"] == [[*KEY, [1, 5, 9]]]
     assert not table.has(("h", "t", 0), 5)
     assert not table.has(("g", "t", 1), 5)
 
 
 def test_what_is_committed_is_dropped_and_no_more() -> None:
     """The offset itself is the next to be consumed, so it stays; an empty queue leaves the table."""
-    table = World().finished()
+    world = World()
+    table = world.finished()
     for offset in (1, 5, 9):
         table.finish(KEY, offset)
     table.forget_below(KEY, 5)
     assert [offset for offset in range(12) if table.has(KEY, offset)] == [5, 9]
+    table.save()
     table.forget_below(KEY, 100)
     table.forget_below(KEY, 100)
-    assert table._table == {}
+    table.save()
+    assert world.checkpoint()["queues"] == []
 
 
 def test_log_tells_what_was_replaced_when_there_is_no_checkpoint() -> None:

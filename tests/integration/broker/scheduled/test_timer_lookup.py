@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +18,7 @@ from proxy.operate.changes.timers import RescheduleBody, TimerCancelBody, timer_
 from proxy.operate.lookups.messages import MessageSearch
 from proxy.operate.lookups.timer_lookup import TimerLookup, TimerState
 from tests.integration.loop_tools import START_S, TOPIC, World, loop, once, walked, world
-from tests.patient import PATIENCE_SECONDS, Producer
+from tests.patient import Producer
 from tests.running_node import RunningNode
 
 
@@ -134,7 +133,7 @@ def test_admin_port_cancels_a_loop_by_any_of_its_ids(tmp_path: Path) -> None:
         assert later is not None
         for name in (later.id, first):
             body = TimerCancelBody(timers=[MessageName(id=name)])
-            answer = asyncio.run_coroutine_threadsafe(change(node, body), node._loop).result(PATIENCE_SECONDS)
+            answer = node.wait_for(change(node, body))
             assert [each.outcome for each in answer.results] == ["cancelled"]
         assert node.call(lambda: node.node.metrics.value(counted.ENDED, "cancelled")) == 1
 
@@ -147,6 +146,6 @@ def test_message_that_a_move_has_delivered_is_not_moved_again(tmp_path: Path) ->
         outcomes = []
         for at_ms in (1_000_000_000_000, 1 << 41):
             body = RescheduleBody(id=name, topic="orders", deliver_at_ms=at_ms)
-            made = asyncio.run_coroutine_threadsafe(cast("Any", move.run(body)), node._loop).result(PATIENCE_SECONDS)
+            made = node.wait_for(cast("Any", move.run(body)))
             outcomes.append(made.outcome)
         assert outcomes == ["rescheduled", "tooLate"]

@@ -18,6 +18,7 @@ from proxy.node.reload import Candidate, Reloader
 from proxy.node.views import ReloadResult
 from pyddmq import PullRefused, TopicNotFound
 from pyddmq.codes import PullCode
+from tests.insides import place_of
 from tests.integration.ddmq_tools import Peer
 from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer, until
 from tests.running_node import RunningNode
@@ -170,7 +171,7 @@ def test_bounds_that_nothing_small_reaches_are_handed_on(node: RunningNode) -> N
         assert (server.limits.frame_seconds_max, server.limits.write_seconds_max) == (0.7, 1.5)
     assert node.node.opened.consumer_service.linger_ms_max == 5
     group = node.node.groups["billing"]
-    subscription = group._slots["orders"].subscription
+    subscription = place_of(group, "orders").subscription
     assert subscription is not None
     assert (subscription.waiting_max, group._generations.drain_seconds) == (17, 4)
 

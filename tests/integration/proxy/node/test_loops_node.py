@@ -14,7 +14,7 @@ from pyddmq import CancelOutcome, PulledMessage, SendRefused
 from tests.integration.ddmq_tools import Peer
 from tests.patient import PATIENCE_MS, Consumer, Producer
 from tests.running_node import RunningNode
-from tests.simulation.wire import producer_codec, producer_idl
+from tests.simulation.wire import producer_idl
 
 YAML = """
 node: {segmentBytes: 1048576, maxMessageBytes: 400000}
@@ -144,8 +144,7 @@ def test_every_refusal_is_answered_with_its_code(node: RunningNode, compact: boo
         (message(action=2, uniqDelayMsgId=f"{now()}-2-{now()}-0-0-0-1-{UUID}"), 34),
         (message(action=2, uniqDelayMsgId=f"{now()}-2-{now()}-0-0-0-0-{UUID}", body=None), 11),
     ]
-    with Peer(node.producer) as peer:
-        peer._producer = producer_codec(compact=compact)
+    with Peer(node.producer, compact=compact) as peer:
         answers = [send(peer, each) for each, _ in cases]
         assert [answer.code for answer in answers] == [code for _, code in cases]
         assert all(answer.msg for answer in answers)

@@ -26,6 +26,7 @@ from tests.unit.proxy.port.test_connection_turn import Peer
 from upstream.budget import Budget
 
 BUDGET_BYTES = 64 << 20
+SETTINGS = NodeConfig(max_parked_pulls=2)
 
 
 @dataclass
@@ -61,7 +62,7 @@ class Port:
         self.server.flush()
 
 
-def port() -> Port:
+def port(settings: NodeConfig = SETTINGS) -> Port:
     """Open a store whose checks are due after half a second, and given for ten."""
     found = broker(checks=CheckSettings(timeout_ms=500, interval_ms=10_000, checks_max=3))
     found.transactions.start()
@@ -77,7 +78,7 @@ def port() -> Port:
         LimitedSends(runtime, budget=budget, waiting_max=lambda: 1),
         halves=KafkaHalves({}, runtime.clock),
         state=lambda: made.state,
-        settings=lambda: NodeConfig(max_parked_pulls=2),
+        settings=lambda: settings,
         guard=open_guard(runtime),
         runtime=runtime,
     )
@@ -253,8 +254,7 @@ def test_too_many_fetches_are_refused_in_words() -> None:
 
 def test_reply_holds_as_many_bodies_as_a_reply_of_a_pull() -> None:
     """MaxRecvMsgsLength bounds it, one check at least; the others come with the next fetch."""
-    made = port()
-    made.service._settings = lambda: NodeConfig(max_recv_msgs_length=1024)
+    made = port(NodeConfig(max_recv_msgs_length=1024))
     for number in range(5):
         made.broker.half(bytes([number]) * 700)
     made.pass_time(1.0)

@@ -168,7 +168,7 @@ def test_delayed_messages_of_ddmq_and_loops_are_known_too(node: RunningNode, loo
         assert send(peer, 1).code == 0
     assert stored(node) == 2
     node.kill()
-    with run(node._data) as other, Peer(other.producer) as peer:
+    with run(Path(node.config.node.data)) as other, Peer(other.producer) as peer:
         again = peer.call("sendDelaySync", delayMessage=delayed, timeout=1000).value
         assert (again.code, again.repeat, again.uniqDelayMsgId) == (0, 1, first.uniqDelayMsgId)
         assert stored(other) == 2

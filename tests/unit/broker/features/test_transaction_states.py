@@ -13,6 +13,7 @@ from broker.transaction import states as module
 from broker.transaction.names import OP_TOPIC, Fate
 from broker.transaction.ops import BODY_CHARS_MAX, HalfReference, OpPlaces, members_of, op_puts
 from broker.transaction.states import HalfState, HalfStates
+from tests.insides import most_kept
 
 STEPS = st.lists(
     st.one_of(
@@ -69,7 +70,7 @@ def test_bits_far_below_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
         states.resolve(offset, HalfState.COMMITTED)
     assert states.get(1000 - 64) is HalfState.COMMITTED
     assert states.get(100) is None
-    assert len(states._bits) <= (64 + 32) // 4 + 1
+    assert most_kept(states) <= (64 + 32) // 4 + 1
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**17), st.sampled_from(list(Fate))), min_size=1, max_size=600))
@@ -102,6 +103,6 @@ def test_op_places_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     places = OpPlaces()
     for number in range(10_000):
         places.note(number, number)
-    assert len(places._blocks) <= 17
+    assert most_kept(places) <= 17
     assert 5000 - 10_000 // 8 <= places.first(5000) <= 5000
     assert places.next == 10_000

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from broker.log import arrivals as module
 from broker.log.arrivals import Arrivals
 from pyddmq.testing import ManualClock
+from tests.insides import most_kept
 
 YEAR_MS = 365 * 86_400_000
 NOW_MS = 1_700_000_000_000
@@ -74,10 +75,7 @@ def test_marks_are_bounded_and_make_nothing_older_than_it_is(
             start = data.draw(st.integers(0, len(stored_at)))
             arrivals.note(min(start, 3), len(stored_at), stamp_ms)
             clock.advance(0.5)
-            ends = arrivals._ends
-            assert len(ends) <= marks_max
-            assert len(ends) == len(arrivals._moments)
-            assert ends == sorted(set(ends))
+            assert most_kept(arrivals) <= marks_max
             for physical, at in enumerate(stored_at):
                 assert 0 <= age_ms(arrivals, clock, physical, stamp_ms) <= (clock.monotonic() - at) * 1000
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from proxy.admin.entry.gate import ADDRESSES_MAX, BURST, SECONDS_EACH, Attempts
 from pyddmq.testing import ManualClock
+from tests.insides import most_kept
 
 
 def test_address_has_so_many_tries_and_then_one_after_the_other() -> None:
@@ -43,7 +44,7 @@ def test_places_are_bounded_and_come_back() -> None:
         assert attempts.wait_seconds(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}") == 0.0
     waits = [attempts.wait_seconds(f"172.16.0.{number}") for number in range(BURST + 1)]
     assert waits == [0.0] * BURST + [SECONDS_EACH]
-    assert len(attempts._free) == ADDRESSES_MAX + 1
+    assert most_kept(attempts) == ADDRESSES_MAX + 1
     clock.advance(SECONDS_EACH * BURST)
     assert attempts.wait_seconds("172.16.0.200") == 0.0
-    assert len(attempts._free) == 1
+    assert most_kept(attempts) == 1

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from conf.sections.access import AccessConfig, AccessRule
 from proxy.access.rights import KNOWN_MAX, Rights
 from proxy.access.rules import NODE, Patterns, Permission, Rules
+from tests.insides import most_kept
 
 NAMES = st.text("ab|%-_", max_size=8)
 
@@ -90,7 +91,7 @@ def test_connection_keeps_a_bounded_number_of_decisions() -> None:
         assert rights.may_produce(b"t%d" % number)
         assert not rights.may_produce(b"u%d" % number)
         assert rights.may_consume(str(number))
-    assert max(len(rights.produces), len(rights.consumes), len(rights._known)) <= KNOWN_MAX
+    assert most_kept(rights) <= KNOWN_MAX
     assert not rights.may_produce(b"t\xff")
 
 

@@ -59,12 +59,12 @@ class Client(asyncio.Protocol):
 class World:
     """A guard on a simulated network."""
 
-    def __init__(self) -> None:
+    def __init__(self, **options: int) -> None:
         self.loop = VirtualLoop()
         self.network = SimNetwork(self.loop, Random(1), NetworkFaults(delay_ms_max=0.1))
         self.metrics = Metrics()
         self.inner: list[Inner] = []
-        self.guard = AdminGuard(self._make, self.metrics)
+        self.guard = AdminGuard(self._make, self.metrics, **options)
         task = self.loop.create_task(self.network.listen(self.guard, *ADDRESS, backlog=1))
         self.loop.run(task.done, seconds=1)
 
@@ -218,8 +218,7 @@ def test_answer_that_nobody_takes_ends_its_connection() -> None:
 
 def test_descriptors_of_the_store_are_for_health_checks_alone(monkeypatch: Any) -> None:
     """A connection with a number that is kept may ask for health; an idle one leaves, so that the next has another."""
-    world = World()
-    world.guard._descriptors_max = 100
+    world = World(descriptors_max=100)
     client = world.connect()
     client.transport.write(b"GET!")
     world.run(0.1)

@@ -13,6 +13,7 @@ from conf.sections.tracing import TracingConfig
 from pyddmq.testing import SimDisk
 from pyddmq.testing.manual_time import ManualClock, ManualScheduler
 from tests.fakes.memory.producer import Answer, MemoryProducer
+from tests.insides import most_kept
 from upstream.figures.tracing import TraceContext, TraceSpan, Tracing, context_in, context_of_id, trace_id_of
 from upstream.kafka.lasting_producer import LastingProducer
 from upstream.kafka.link import KafkaFailure
@@ -132,7 +133,7 @@ def test_record_of_kafka_has_a_span_and_can_be_withdrawn() -> None:
     assert producer.withdraw(done)
     scheduler.advance(60)
     assert not tracing.take(10)
-    assert not producer._traced
+    assert most_kept(producer) == 0
 
 
 def test_queue_is_bounded() -> None:

@@ -127,10 +127,9 @@ def test_page_escapes_what_others_choose_and_has_no_script(path: str) -> None:
 
 def test_script_is_only_that_of_the_console() -> None:
     """No inline script or style is allowed, and the nonce is new for each page."""
-    world = AdminWorld(rules=None)
     nonces = set()
     secrets = iter(range(256))
-    world.server._random_bytes = lambda count: bytes([next(secrets)] * count)
+    world = AdminWorld(rules=None, random_bytes=lambda count: bytes([next(secrets)] * count))
 
     async def scenario() -> None:
         for _ in range(2):
@@ -204,7 +203,7 @@ def test_buttons_are_only_for_those_who_may_use_them() -> None:
 def test_read_only_console_refuses_what_a_browser_sends_and_not_the_cli() -> None:
     """The setting is enforced by the route, not by the page."""
     world = AdminWorld(rules=None, changes=CHANGES)
-    world.server._settings = lambda: AdminConfig(read_only=True)
+    world.settings = AdminConfig(read_only=True)
 
     async def scenario() -> None:
         page = await world.ask("/group?group=permits-audit")
