@@ -61,6 +61,8 @@ class LibrdkafkaClient:
         self._asker: Any = None
         self._uncommitted: Any = None
         self._closed = threading.Event()
+        self._written: dict[str, float] = {}
+        """Topics that transactions find there, each with when it is asked for again."""
 
     @property
     def protocol_trouble(self) -> str:
@@ -110,6 +112,7 @@ class LibrdkafkaClient:
             clock=self._clock,
             asking=self._asking,
             asker=self._ask_by,
+            known=self._written,
         )
 
     def look(self, topics: Sequence[str], told: Callable[[ClusterFacts], None]) -> None:

@@ -195,8 +195,14 @@ def _highs(make_uncommitted: Callable[[], Any], places: Sequence[KafkaPartition]
         uncommitted.close()
 
 
-def partitions_of(consumer: Any, topic: str) -> int | KafkaFailure:
-    """Return how many partitions a topic has, or what the cluster says of it. Raises KafkaException."""
+def partitions_of(consumer: Any, topic: str, *, led: bool = False) -> int | KafkaFailure:
+    """Return how many partitions a topic has, or what the cluster says of it. Raises KafkaException.
+
+    Args:
+        consumer: It asks.
+        topic: Which topic.
+        led: A partition without a leader is a failure.
+    """
     package = confluent()
     found = consumer.list_topics(topic, timeout=ANSWER_SECONDS).topics.get(topic)
     if found is None:
@@ -205,6 +211,8 @@ def partitions_of(consumer: Any, topic: str) -> int | KafkaFailure:
         if _is_unknown(found.error):
             return _missing(topic)
         return failure_of(found.error)
+    if led and any(each.leader < 0 for each in found.partitions.values()):
+        return _leaderless(topic)
     return len(found.partitions) or _missing(topic)
 
 

@@ -29,6 +29,7 @@ from upstream.kafka.link import (
 from upstream.kafka.waiting import records
 from upstream.kafka.waiting.batches import Batches
 from upstream.kafka.waiting.cache import CachedRecord, Checkpoint, PartitionCache
+from upstream.kafka.waiting.lanes import LANES
 from upstream.kafka.waiting.owner import OwnerWays, PartitionOwner, TransactionTurns
 from upstream.kafka.waiting.records import Identity, PartitionStatus, WaitingRecord
 from upstream.kafka.waiting.requests import OwnerRequests
@@ -227,8 +228,8 @@ class KafkaWaiting:
             text = f"the message is due in {days:,.1f} days; the limit is {limit:,.1f} (waiting.maxDelaySec)"
             raise WaitingRefused("far", text)
         known = self.statuses.get(identity.partition(settings.partitions))
-        if known is not None and known[0].late_ms > _LATE_MS_MAX:
-            text = f"waiting messages are delivered {known[0].late_ms / 1000:.0f} s late; send more slowly"
+        if known is not None and known[0].behind_ms > _LATE_MS_MAX:
+            text = f"waiting messages are delivered {known[0].behind_ms / 1000:.0f} s late; send more slowly"
             raise WaitingRefused("limited", text)
         if settings.topic_pending:
             count = self.pending(identity.topic)
@@ -416,16 +417,23 @@ class KafkaWaiting:
             ways=OwnerWays(
                 cluster=settings.cluster,
                 node=settings.node,
-                transactions=self._client.transactions(f"{settings.topic}-{place.partition}"),
+                transactions=[
+                    self._client.transactions(f"{settings.topic}-{place.partition}-{number}") for number in range(LANES)
+                ],
                 ends=ends,
                 read_from=partial(member.read_from, place),
                 unusable=self._unusable,
                 turns=self._turns,
                 checks=lambda: self.checks,
                 due=self._checks_due,
+                suspected=self._suspected,
             ),
             runtime=self._runtime,
         )
+
+    def _suspected(self, topic: str, text: str) -> None:
+        for each in self.owners.values():
+            each.suspect(topic, text)
 
     def _cache_path(self, place: KafkaPartition) -> str:
         if not self.settings.folder:

@@ -266,6 +266,7 @@ class PartitionStatus(NamedTuple):
         troubles: Sentences.
         undecided, undecided_ms: Halves among them, and the age of the oldest.
         overdue: Messages whose moment has passed.
+        behind_ms: As `late_ms`, but for targets that take nothing.
     """
 
     partition: int
@@ -280,6 +281,7 @@ class PartitionStatus(NamedTuple):
     undecided: int = 0
     undecided_ms: int = 0
     overdue: int = 0
+    behind_ms: int = 0
 
 
 def encode_status(status: PartitionStatus) -> bytes:
