@@ -19,7 +19,7 @@ from broker.runtime.seams import Clock
 from upstream.calls.seams import ThreadLoop
 from upstream.kafka.link import Done, KafkaFailure, OutgoingRecord, Written
 from upstream.kafka_client.lookups import partitions_of
-from upstream.kafka_client.package import KafkaUnusable, confluent, failure_of
+from upstream.kafka_client.package import KafkaUnusable, cause_of, confluent, failure_of
 from upstream.kafka_client.posting import Post
 from upstream.kafka_client.producer import writable
 from upstream.kafka_client.query_thread import Asking
@@ -127,10 +127,7 @@ class LibrdkafkaTransactions:
         try:
             self._write(records, done, alone)
         except Exception as error:
-            # A fatal error is raised through the callbacks that follow it, as the cause of what they seem to raise.
-            cause: BaseException | None = error
-            while cause is not None and not isinstance(cause, self._package.KafkaException):
-                cause = cause.__cause__ or cause.__context__
+            cause = cause_of(error)
             failure = KafkaFailure("FAIL", repr(error)) if cause is None else self._failure(cause)
             # What became of the transaction is not known.
             self._tell(done, KafkaFailure(failure.code, str(failure), fenced=failure.fenced, unknown=True), {}, ())
