@@ -12,11 +12,13 @@ from upstream.kafka_client.package import confluent, failure_of
 
 ANSWER_SECONDS = 5.0
 _FIRST = -2
-_END = -1
+END_MOMENT = -1
 """As moments, these ask for the first offset and the end (Kafka's ListOffsets)."""
 
 
-def offsets_at(consumer: Any, wanted: Mapping[KafkaPartition, int]) -> dict[KafkaPartition, int]:
+def offsets_at(
+    consumer: Any, wanted: Mapping[KafkaPartition, int], *, seconds: float = ANSWER_SECONDS
+) -> dict[KafkaPartition, int]:
     """Return offsets at moments, in ms since the epoch; -1 where no record is so late.
 
     Raises:
@@ -24,14 +26,14 @@ def offsets_at(consumer: Any, wanted: Mapping[KafkaPartition, int]) -> dict[Kafk
     """
     package = confluent()
     asked = [package.TopicPartition(place.topic, place.partition, moment) for place, moment in wanted.items()]
-    return _offsets(consumer.offsets_for_times(asked, timeout=ANSWER_SECONDS) if asked else ())
+    return _offsets(consumer.offsets_for_times(asked, timeout=seconds) if asked else ())
 
 
 def ends_of(consumer: Any, places: Iterable[KafkaPartition]) -> dict[KafkaPartition, tuple[int, int]]:
     """Return first offsets and ends; with `read_committed` the end of what may be read. Raises KafkaException."""
     wanted = list(places)
     firsts = offsets_at(consumer, dict.fromkeys(wanted, _FIRST))
-    ends = offsets_at(consumer, dict.fromkeys(wanted, _END))
+    ends = offsets_at(consumer, dict.fromkeys(wanted, END_MOMENT))
     return {each: (firsts[each], max(ends[each], firsts[each])) for each in wanted}
 
 
@@ -69,7 +71,7 @@ def bounds_of_each(
     """
     found, failures = ends_of_each(consumer, places)
     # Asked for afterwards: it is never below what may be read.
-    highs = offsets_at(uncommitted, dict.fromkeys(found, _END))
+    highs = offsets_at(uncommitted, dict.fromkeys(found, END_MOMENT))
     return [LogBounds(each, low, max(highs[each], end), end) for each, (low, end) in found.items()], failures
 
 
@@ -190,7 +192,7 @@ def _highs(make_uncommitted: Callable[[], Any], places: Sequence[KafkaPartition]
         return {}
     uncommitted = make_uncommitted()
     try:
-        return offsets_at(uncommitted, dict.fromkeys(places, _END))
+        return offsets_at(uncommitted, dict.fromkeys(places, END_MOMENT))
     finally:
         uncommitted.close()
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from broker.runtime.seams import Clock
 from upstream.calls.seams import ThreadLoop
-from upstream.kafka.link import Done, KafkaFailure, OutgoingRecord, Written
-from upstream.kafka_client.lookups import partitions_of
+from upstream.kafka.link import Done, KafkaFailure, KafkaPartition, OutgoingRecord, Written
+from upstream.kafka_client.lookups import END_MOMENT, offsets_at, partitions_of
 from upstream.kafka_client.package import KafkaUnusable, cause_of, confluent, failure_of
 from upstream.kafka_client.posting import Post
 from upstream.kafka_client.producer import writable
@@ -31,6 +31,7 @@ _CALL_SECONDS = 5.0
 _BESIDE_SECONDS = 0.1
 """So long may a topic acknowledge nothing while others do."""
 _ABORT_SECONDS = 1.0
+_PROBE_SECONDS = 1.0
 _ANY_TOPIC = "__transaction_state"
 """Asked for so that a connection is there when an id is taken: else librdkafka waits 500 ms."""
 _COMMIT_ATTEMPTS = 3
@@ -83,7 +84,7 @@ class LibrdkafkaTransactions:
     def write(self, records: Sequence[OutgoingRecord], done: Written, *, alone: str = "") -> None:
         """Write these as one transaction; topics that are not known to be there are asked for first (K9)."""
         now, done = self._clock.monotonic(), self._ended(records, done)
-        unknown = sorted({each.topic for each in records if self._known.get(each.topic, 0.0) < now})
+        unknown = sorted({each.topic for each in records if self._known.get(each.topic, 0.0) < now} - {alone})
         if not unknown:
             self._orders.put(lambda: self._ordered(records, done, alone))
             return
@@ -125,12 +126,34 @@ class LibrdkafkaTransactions:
 
     def _ordered(self, records: Sequence[OutgoingRecord], done: Written, alone: str) -> None:
         try:
+            if alone and (failure := self._probe(alone)) is not None:
+                self._tell(done, failure, {alone: failure}, ())
+                return
             self._write(records, done, alone)
         except Exception as error:
             cause = cause_of(error)
             failure = KafkaFailure("FAIL", repr(error)) if cause is None else self._failure(cause)
             # What became of the transaction is not known.
             self._tell(done, KafkaFailure(failure.code, str(failure), fenced=failure.fenced, unknown=True), {}, ())
+
+    def _probe(self, topic: str) -> KafkaFailure | None:
+        """Have each leader of a topic answer: one that does not would keep the transactional id."""
+        try:
+            # A new one asks no broker that stands still what is there.
+            consumer = self._settings.reader(self._client_id)
+        except KafkaUnusable as error:
+            return KafkaFailure("NO_CLIENT", str(error))
+        try:
+            found = partitions_of(consumer, topic, led=True)
+            if isinstance(found, KafkaFailure):
+                return found
+            places = {KafkaPartition(topic, number): END_MOMENT for number in range(found)}
+            offsets_at(consumer, places, seconds=_PROBE_SECONDS)
+        except self._package.KafkaException as error:
+            return self._failure(error)
+        finally:
+            consumer.close()
+        return None
 
     def _drop(self) -> None:
         if self._producer is not None:

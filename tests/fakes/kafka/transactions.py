@@ -16,7 +16,7 @@ from upstream.kafka.link import Done, KafkaFailure, KafkaPartition, OutgoingReco
 TIMEOUT_SECONDS = 10.0
 _AGAIN_SECONDS = 0.2
 _ATTEMPTS = 25
-_BESIDE_SECONDS, _ALONE_SECONDS = 0.1, 5.0
+_BESIDE_SECONDS, _ALONE_SECONDS, _PROBE_SECONDS = 0.1, 5.0, 1.0
 
 
 class SimCoordinator:
@@ -25,6 +25,7 @@ class SimCoordinator:
     Attributes:
         fencing: Off, an older epoch may write: what a test has to notice.
         hanging: Topics that acknowledge nothing, and take no end of a transaction: its id cannot be had until they do.
+        answering: Those of them whose leaders answer questions.
     """
 
     def __init__(self, cluster: SimKafka) -> None:
@@ -35,6 +36,12 @@ class SimCoordinator:
         self._ending: dict[str, set[str]] = {}
         self.fencing = True
         self.hanging: set[str] = set()
+        self.answering: set[str] = set()
+
+    @property
+    def stuck(self) -> list[str]:
+        """Ids whose last transaction has not ended everywhere."""
+        return [name for name, topics in self._ending.items() if topics & self.hanging]
 
     def begin(self, name: str) -> int | None:
         """Give the id to one that asks; None: its last transaction has not ended everywhere."""
@@ -135,6 +142,10 @@ class SimTransactions:
         """Write, then commit, each some time later."""
         assert records, "a transaction has records"
         epoch = self._epoch
+        if alone in self._coordinator.hanging - self._coordinator.answering:
+            failure = KafkaFailure("TIMED_OUT", f"a leader of {alone} does not answer")
+            self._cluster.scheduler.call_later(_PROBE_SECONDS, self._finish, done, failure, {alone: failure}, ())
+            return
         if alone in self._coordinator.hanging:
             records = [each for each in records if each.topic == alone]
 

@@ -42,6 +42,11 @@ UNDECIDED = declare(
     "pyddmq_kafka_waiting_undecided",
     "Half messages that are not decided, in the partitions that this node owns", ("cluster",), kind="gauge",
 )  # fmt: skip
+UNDECIDED_OLDEST = declare(
+    "pyddmq_kafka_waiting_undecided_oldest_seconds",
+    "Age of the oldest undecided half message of the partitions that this node owns; 0 without any",
+    ("cluster",), kind="gauge",
+)  # fmt: skip
 OWNED = declare(
     "pyddmq_kafka_waiting_partitions", "Partitions of the waiting topic that this node serves", ("cluster",),
     kind="gauge",
@@ -486,6 +491,8 @@ class KafkaWaiting:
         metrics, cluster = self._runtime.metrics, self.settings.cluster
         metrics.counter(PENDING, cluster).value = sum(each.pending for each in found)
         metrics.counter(UNDECIDED, cluster).value = sum(each.undecided for each in found)
+        oldest_ms = max((each.undecided_ms for each in found), default=0)
+        metrics.counter(UNDECIDED_OLDEST, cluster).value = oldest_ms // 1000
         metrics.counter(OWNED, cluster).value = sum(each.state == "serving" for each in found)
         metrics.counter(LATE, cluster).value = max((each.late_ms for each in found), default=0) // 1000
         metrics.counter(TAKEOVER, cluster).value = max((each.takeover_ms for each in found), default=0) // 1000
@@ -543,10 +550,21 @@ class KafkaWaiting:
                 found += [f"partition {status.partition} (node {status.node}): {each}" for each in status.troubles]
         return found
 
-    def page(self, after: tuple[int, bytes], limit: int, topic: str) -> list[CachedRecord]:
-        """Return waiting messages of a topic by due time, from behind one, of the partitions that this node owns."""
-        found = [row for owner in self._open_owners() for row in owner.cache.page(after, limit, topic)]
+    def page(self, after: tuple[int, bytes], limit: int, topic: str, level: int = -1) -> list[CachedRecord]:
+        """Return waiting messages of a topic by due time, from behind one, of the partitions that this node owns.
+
+        Args:
+            after: Due time and key of that one.
+            limit: At most so many.
+            topic: Which topic.
+            level: Of a delay level; 0: of any; -1: all messages.
+        """
+        found = [row for owner in self._open_owners() for row in owner.cache.page(after, limit, topic, level)]
         return sorted(found, key=lambda row: (row.at, row.key))[:limit]
+
+    def levels(self, topic: str = "") -> list[tuple[int, int, int]]:
+        """Return number, messages and first due time of delay levels, of the partitions that this node owns."""
+        return [each for owner in self._open_owners() for each in owner.cache.levels(topic)]
 
     def halves(self, after: tuple[int, bytes], limit: int) -> list[CachedRecord]:
         """Return halves that are not decided by age, from behind one, of the partitions that this node owns."""

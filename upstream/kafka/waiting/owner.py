@@ -311,7 +311,7 @@ class PartitionOwner:
 
     def suspect(self, topic: str, text: str) -> None:
         """Have a topic in no batch with others, since it ended one of another partition's."""
-        self._targets.suspect(topic, text)
+        self._targets.suspect(topic, text, elsewhere=True)
 
     def _take_turn(self) -> None:
         if self.state != "serving":
@@ -410,6 +410,8 @@ class PartitionOwner:
             self._aborted(batch, failure, refused)
             if failure.lost:
                 lane.lose()
+                if batch.only:
+                    self._targets.took(batch, lane)
         if self.state == "serving":
             again = failure is None or bool(batch.targets & refused.keys())
             self._turn.after(0 if again or batch.only else _AGAIN_SECONDS)
