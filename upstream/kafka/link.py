@@ -367,8 +367,15 @@ class KafkaClient(Protocol):
         """Why members of `groupProtocol: auto` are classic; "": they are not."""
         ...
 
-    def member(self, group: str, client_id: str) -> GroupMember:
-        """Return a member of a group that has not joined."""
+    def member(self, group: str, client_id: str, instance_id: str = "") -> GroupMember:
+        """Return a member of a group that has not joined.
+
+        Args:
+            group: The group.
+            client_id: How brokers name the member in their logs.
+            instance_id: Kafka's `group.instance.id`: a member that joins with that of another takes over what it has,
+                and the other is `broken` with FENCED_INSTANCE_ID; one that leaves keeps what it has for its session.
+        """
         ...
 
     def reader(self) -> PartitionReader:

@@ -69,7 +69,7 @@ class LibrdkafkaClient:
         """Why members of `groupProtocol: auto` are classic; "": they are not."""
         return self._choice.trouble
 
-    def member(self, group: str, client_id: str) -> LibrdkafkaMember:
+    def member(self, group: str, client_id: str, instance_id: str = "") -> LibrdkafkaMember:
         """Return a member of a group that has not joined.
 
         Raises:
@@ -78,6 +78,7 @@ class LibrdkafkaClient:
         return LibrdkafkaMember(
             group,
             client_id,
+            instance_id,
             settings=self._settings,
             loop=self._loop,
             clock=self._clock,

@@ -68,6 +68,7 @@ _JOIN_AGAIN_SECONDS = 5.0
 _COMMIT_SECONDS, _STANDS_SECONDS = 5.0, 20.0
 _LATE_MS_MAX = 30_000
 """An owner that is later takes no further messages."""
+_RIVAL_SECONDS = 30.0
 _SKEW_MS_MAX = 500
 _TOMBSTONES_MS = 86_400_000
 """How long Kafka keeps tombstones, where a topic does not say."""
@@ -164,6 +165,8 @@ class KafkaWaiting:
             "the cluster has not responded yet; send again",
         )
         self._trouble = ""
+        self._rival_at: float | None = None
+        """When a node of this node's name was last heard of; None: there is none."""
         self._skew = ""
         self._closed = False
         self._started_at = runtime.clock.monotonic()
@@ -176,7 +179,10 @@ class KafkaWaiting:
         self._tick = Repeated(runtime.scheduler, STATUS_SECONDS, self._tell_status)
         drawn = f"{runtime.random.getrandbits(64):016x}"
         self._owned = _Seat(
-            partial(client.member, settings.topic, f"pyddmq-{settings.node}"), settings.topic, self, runtime
+            partial(client.member, settings.topic, f"pyddmq-{settings.node}", settings.node),
+            settings.topic,
+            self,
+            runtime,
         )
         # Nothing is committed for it, so its group ends with it.
         self._answers = _Seat(
@@ -299,6 +305,8 @@ class KafkaWaiting:
         """Take an answer or a status."""
         answer = records.decode_answer(value)
         if isinstance(answer, PartitionStatus):
+            if self._rival_at is not None and answer.node == self.settings.node:
+                self._rival_at = self._clock.monotonic()
             self._note_status(answer)
         elif answer is not None:
             self.requests.answered(*answer)
@@ -384,14 +392,29 @@ class KafkaWaiting:
 
     def trouble_told(self, failure: KafkaFailure | None) -> None:
         """Note that the cluster is in trouble, or well."""
+        if self._rival_at is not None:
+            return
         self._trouble = "" if failure is None else str(failure)
 
     def broken(self, failure: KafkaFailure) -> None:
         """Have another member."""
         self._trouble = str(failure)
         self._close_all()
-        if not self._closed:
+        if failure.code == "FENCED_INSTANCE_ID":
+            self._stand_down()
+        elif not self._closed:
             self._owned.anew(_JOIN_AGAIN_SECONDS)
+
+    def _stand_down(self) -> None:
+        """Leave the partitions to a node of the same name, until nothing was heard of it for a while."""
+        node = self.settings.node
+        self._owned.member = None
+        self._rival_at = self._clock.monotonic()
+        self._trouble = (
+            f"another node with brokerName {node} has taken over the waiting messages of this one; give each node its "
+            f"own node.brokerName; this node serves none until {_RIVAL_SECONDS:.0f} s after the other has ended"
+        )
+        self._runtime.limited_log.note("kafka_waiting_same_name", self.settings.cluster, node=node)
 
     def _owner(self, place: KafkaPartition) -> PartitionOwner:
         settings = self.settings
@@ -476,6 +499,10 @@ class KafkaWaiting:
 
     def _tell_status(self) -> None:
         """Say what becomes of each partition, and look whether its log became shorter."""
+        if self._rival_at is not None and self._clock.monotonic() - self._rival_at > _RIVAL_SECONDS:
+            self._rival_at = None
+            self._trouble = ""
+            self._owned.join()
         found = [each.status() for each in self.owners.values()]
         for status in found:
             self._note_status(status)
