@@ -298,7 +298,10 @@ class _Filling:
         return [name for name, count in self._left.items() if count]
 
     def write(self, topics: Collection[str], beside_seconds: float) -> None:
-        """Write the records of some topics, and wait for each topic at most so long after the others."""
+        """Write the records of some topics, and wait for each topic at most so long after the others.
+
+        Where the others are slow, too, for as long again as they took.
+        """
         for place, each in enumerate(self._records):
             if each.topic in topics:
                 self._left[each.topic] = self._left.get(each.topic, 0) + 1
@@ -310,11 +313,13 @@ class _Filling:
                     headers=writable(each.headers) or None,
                     on_delivery=partial(self._delivered, place, each.topic),
                 )
-        last = until = self._clock.monotonic() + _CALL_SECONDS
+        began = self._clock.monotonic()
+        last = until = began + _CALL_SECONDS
         while (left := sum(self._left.values())) and (now := self._clock.monotonic()) < until:
             self._producer.poll(until - now)
             if sum(self._left.values()) < left:
-                until = min(last, self._clock.monotonic() + beside_seconds)
+                heard = self._clock.monotonic()
+                until = min(last, heard + max(beside_seconds, heard - began))
 
     def _delivered(self, place: int, topic: str, error: Any, message: Any) -> None:
         # Nothing of the package's is called here: a fatal error may be on its way up.

@@ -88,7 +88,7 @@ class WaitingInKafka:
         """Cancel a message, or move it; whoever it belongs to."""
         outcome = records.UNKNOWN_ID
         waiting = named.waiting
-        for principal in waiting.principals(named.topic):
+        for principal in waiting.statuses.principals(named.topic):
             answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
             waiting.requests.ask(Identity(named.topic, principal, named.id), due_ms, _ANSWER_SECONDS, answer.set_result)
             outcome = await answer
@@ -121,7 +121,7 @@ class WaitingInKafka:
         begin_ms, end_ms = time_span(given, now_ms, span_is_age=False)
         after = (begin_ms - 1, b"\xff") if begin_ms and "cursor" not in given else _cursor(given)
         rows = [each for each in waiting.page(after, limit, topic) if each.at < end_ms]
-        pending = waiting.pending(topic)
+        pending = waiting.statuses.pending(topic)
         return TimersAnswer(
             now_ms=now_ms,
             pending_total=pending,
@@ -165,7 +165,7 @@ class WaitingInKafka:
 
     def partitions(self) -> dict[str, list[PartitionStatus]]:
         """Return each cluster's partitions: what was last heard of each, from whichever node owns it."""
-        return {name: list(each.partitions()) for name, each in self._waiting.items()}
+        return {name: each.statuses.partitions() for name, each in self._waiting.items()}
 
     # Transactions
 
@@ -212,7 +212,7 @@ class WaitingInKafka:
                 for each in views
                 if (each.topic, each.state) == (asked.topic, asked.state) and asked.group in (None, each.group)
             ][: asked.limit]
-        statuses = list(waiting.partitions())
+        statuses = waiting.statuses.partitions()
         oldest_ms = max((each.undecided_ms for each in statuses if each.undecided), default=None)
         settings = waiting.checks
         return TransactionsAnswer(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
 from broker.format.numbers import whole_number
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later, Repeated
-from broker.runtime.metrics import declare
 from broker.transaction.settings import CheckSettings
 from upstream.kafka.cluster_facts import ClusterFacts, TopicFacts
 from upstream.kafka.link import (
@@ -33,43 +31,16 @@ from upstream.kafka.waiting.lanes import LANES
 from upstream.kafka.waiting.owner import OwnerWays, PartitionOwner, TransactionTurns
 from upstream.kafka.waiting.records import Identity, PartitionStatus, WaitingRecord
 from upstream.kafka.waiting.requests import OwnerRequests
+from upstream.kafka.waiting.statuses import WaitingStatuses
 from upstream.kafka.waiting.topics import WaitingSettings, problem_of
 
-PENDING = declare(
-    "pyddmq_kafka_waiting_pending", "Waiting messages in the partitions that this node owns", ("cluster",), kind="gauge"
-)
-UNDECIDED = declare(
-    "pyddmq_kafka_waiting_undecided",
-    "Half messages that are not decided, in the partitions that this node owns", ("cluster",), kind="gauge",
-)  # fmt: skip
-UNDECIDED_OLDEST = declare(
-    "pyddmq_kafka_waiting_undecided_oldest_seconds",
-    "Age of the oldest undecided half message of the partitions that this node owns; 0 without any",
-    ("cluster",), kind="gauge",
-)  # fmt: skip
-OWNED = declare(
-    "pyddmq_kafka_waiting_partitions", "Partitions of the waiting topic that this node serves", ("cluster",),
-    kind="gauge",
-)  # fmt: skip
-LATE = declare(
-    "pyddmq_kafka_waiting_late_seconds", "Age of the oldest overdue message of the partitions that this node owns",
-    ("cluster",), kind="gauge",
-)  # fmt: skip
-TAKEOVER = declare(
-    "pyddmq_kafka_waiting_takeover_seconds", "Longest last takeover of a partition that this node owns", ("cluster",),
-    kind="gauge",
-)  # fmt: skip
-
 STATUS_SECONDS = 1.0
-_SILENT_SECONDS = 15.0
-"""A partition of which nothing was heard for so long has no owner."""
 _LOOK_SECONDS, _LOOK_AGAIN_SECONDS = 600.0, 15.0
 _JOIN_AGAIN_SECONDS = 5.0
 _COMMIT_SECONDS, _STANDS_SECONDS = 5.0, 20.0
 _LATE_MS_MAX = 30_000
 """An owner that is later takes no further messages."""
 _RIVAL_SECONDS = 30.0
-_SKEW_MS_MAX = 500
 _TOMBSTONES_MS = 86_400_000
 """How long Kafka keeps tombstones, where a topic does not say."""
 _DAY_MS = 86_400_000
@@ -138,7 +109,7 @@ class KafkaWaiting:
         requests: What it asks of owners, itself among them.
         owners: What it owns.
         checks: When halves are checked and given up; replaced by a reload.
-        statuses: The last one of each partition, with when it was heard (monotonic).
+        statuses: What owners said of their partitions.
     """
 
     def __init__(
@@ -152,7 +123,7 @@ class KafkaWaiting:
         self.settings = settings
         self.checks = CheckSettings()
         self.owners: dict[KafkaPartition, PartitionOwner] = {}
-        self.statuses: dict[int, tuple[PartitionStatus, float]] = {}
+        self.statuses = WaitingStatuses(settings, runtime)
         self._client = client
         self._producer = producer
         self._runtime = runtime
@@ -167,14 +138,11 @@ class KafkaWaiting:
         self._trouble = ""
         self._rival_at: float | None = None
         """When a node of this node's name was last heard of; None: there is none."""
-        self._skew = ""
         self._closed = False
-        self._started_at = runtime.clock.monotonic()
         self._committed_at = self._commit_at = runtime.clock.monotonic()
         self.requests = OwnerRequests(settings, producer, runtime)
         self._turns = TransactionTurns()
         self._fetching: dict[str, list[Callable[[], None]]] = {}
-        self._counts: Counter[tuple[str, str]] = Counter()
         self._look = Later(runtime.scheduler, self._look_now)
         self._tick = Repeated(runtime.scheduler, STATUS_SECONDS, self._tell_status)
         drawn = f"{runtime.random.getrandbits(64):016x}"
@@ -238,17 +206,17 @@ class KafkaWaiting:
             limit = settings.ahead_ms / _DAY_MS
             text = f"the message is due in {days:,.1f} days; the limit is {limit:,.1f} (waiting.maxDelaySec)"
             raise WaitingRefused("far", text)
-        known = self.statuses.get(identity.partition(settings.partitions))
-        if known is not None and known[0].behind_ms > _LATE_MS_MAX:
-            text = f"waiting messages are delivered {known[0].behind_ms / 1000:.0f} s late; send more slowly"
+        behind_ms = self.statuses.behind_ms(identity.partition(settings.partitions))
+        if behind_ms > _LATE_MS_MAX:
+            text = f"waiting messages are delivered {behind_ms / 1000:.0f} s late; send more slowly"
             raise WaitingRefused("limited", text)
         if settings.topic_pending:
-            count = self.pending(identity.topic)
+            count = self.statuses.pending(identity.topic)
             if count >= settings.topic_pending:
                 text = f"{count} messages of topic {identity.topic} wait; the limit is waiting.maxPendingPerTopic"
                 raise WaitingRefused("limited", text)
         if settings.principal_pending and identity.principal:
-            count = sum(count for (_, owner), count in self._counts.items() if owner == identity.principal)
+            count = self.statuses.pending_of(identity.principal)
             if count >= settings.principal_pending:
                 text = f"{count} messages of {identity.principal} wait; the limit is waiting.maxPendingPerPrincipal"
                 raise WaitingRefused("limited", text)
@@ -307,7 +275,7 @@ class KafkaWaiting:
         if isinstance(answer, PartitionStatus):
             if self._rival_at is not None and answer.node == self.settings.node:
                 self._rival_at = self._clock.monotonic()
-            self._note_status(answer)
+            self.statuses.note(answer)
         elif answer is not None:
             self.requests.answered(*answer)
 
@@ -505,7 +473,7 @@ class KafkaWaiting:
             self._owned.join()
         found = [each.status() for each in self.owners.values()]
         for status in found:
-            self._note_status(status)
+            self.statuses.note(status)
             try:
                 self._producer.produce(
                     self.settings.answers_topic, None, None, records.encode_status(status), (), lambda *_: None
@@ -515,14 +483,7 @@ class KafkaWaiting:
         for owner in self.owners.values():
             owner.look()
         self._commit()
-        metrics, cluster = self._runtime.metrics, self.settings.cluster
-        metrics.counter(PENDING, cluster).value = sum(each.pending for each in found)
-        metrics.counter(UNDECIDED, cluster).value = sum(each.undecided for each in found)
-        oldest_ms = max((each.undecided_ms for each in found), default=0)
-        metrics.counter(UNDECIDED_OLDEST, cluster).value = oldest_ms // 1000
-        metrics.counter(OWNED, cluster).value = sum(each.state == "serving" for each in found)
-        metrics.counter(LATE, cluster).value = max((each.late_ms for each in found), default=0) // 1000
-        metrics.counter(TAKEOVER, cluster).value = max((each.takeover_ms for each in found), default=0) // 1000
+        self.statuses.measure(found)
 
     def _commit(self) -> None:
         """Show Kafka's tools how far the owners have read; a member that cannot commit is not one any more (D80)."""
@@ -543,39 +504,12 @@ class KafkaWaiting:
 
             member.commit([Commit(*place, owner.cache.position, "") for place, owner in self.owners.items()], done)
 
-    def _note_status(self, status: PartitionStatus) -> None:
-        now = self._clock.monotonic()
-        self.statuses[status.partition] = status, now
-        skew = abs(self._clock.wall_ms() - status.wall_ms)
-        # An answer is under way for a while; a clock that is behind is seen by the other node.
-        if status.wall_ms - self._clock.wall_ms() > _SKEW_MS_MAX:
-            self._skew = f"the clock of node {status.node} is {skew} ms ahead of this node's"
-        self._counts = Counter()
-        for each, _ in self.statuses.values():
-            for topic, owner, count in each.counts:
-                self._counts[topic, owner] += count
-
     def troubles(self) -> list[str]:
         """Return what is wrong, as sentences."""
         found = [] if self._problem is None else [self._problem[1]]
         if self._trouble:
             found.append(self._trouble)
-        if self._skew:
-            found.append(self._skew)
-        now = self._clock.monotonic()
-        if self._facts is not None and now - self._started_at > 2 * _SILENT_SECONDS:
-            silent = [
-                number
-                for number in range(self.settings.partitions)
-                if number not in self.statuses or now - self.statuses[number][1] > _SILENT_SECONDS
-            ]
-            if silent:
-                names = ", ".join(map(str, silent))
-                found.append(f"no node serves partition {names} of {self.settings.topic}; its messages are late")
-        for status, heard_at in self.statuses.values():
-            if now - heard_at <= _SILENT_SECONDS:
-                found += [f"partition {status.partition} (node {status.node}): {each}" for each in status.troubles]
-        return found
+        return found + self.statuses.troubles(complete=self._facts is not None)
 
     def page(self, after: tuple[int, bytes], limit: int, topic: str, level: int = -1) -> list[CachedRecord]:
         """Return waiting messages of a topic by due time, from behind one, of the partitions that this node owns.
@@ -601,21 +535,9 @@ class KafkaWaiting:
     def _open_owners(self) -> list[PartitionOwner]:
         return [each for each in self.owners.values() if each.state != "closed"]
 
-    def pending(self, topic: str) -> int:
-        """Return how many messages of a topic wait, in all partitions, as last heard."""
-        return sum(count for (name, _), count in self._counts.items() if name == topic)
-
-    def principals(self, topic: str) -> list[str]:
-        """Return whose messages of a topic wait; "" first."""
-        return ["", *sorted({owner for name, owner in self._counts if name == topic and owner})]
-
     def owned(self) -> list[PartitionStatus]:
         """Return how the partitions stand that this node owns."""
         return [each.status() for each in self._open_owners()]
-
-    def partitions(self) -> Iterable[PartitionStatus]:
-        """The last status of each partition."""
-        return [each for _, (each, _) in sorted(self.statuses.items())]
 
 
 class _Answers:

@@ -27,7 +27,7 @@ from pyddmq.codes import ResultCode
 from tests.contract.test_time import UUID
 from tests.contract.time_grounds import BareKafkaGround, KafkaTimeGround
 from upstream.kafka.link import KafkaPartition
-from upstream.kafka.waiting.cluster import OWNED, PENDING
+from upstream.kafka.waiting.statuses import OWNED, PENDING, UNDECIDED_OLDEST
 
 
 class Desk:
@@ -227,6 +227,7 @@ def test_lag_has_what_waits_on_kafka() -> None:
     assert {each.topic for each in rows().values()} == {"main:__pyddmq_waiting"}
     assert (rows()["timer"].scheduled, rows()["timer"].overdue) == (1, 1)
     assert (rows()["half"].scheduled, rows()["half"].status) == (1, "IN_TIME")
+    assert 29 <= ground.node.metrics.counter(UNDECIDED_OLDEST, "main").value <= 33
     ground.wait(600)
     assert (rows()["timer"].status, rows()["half"].status) == ("LATE", "UNDECIDED")
 
