@@ -262,6 +262,9 @@ class LibrdkafkaTransactions:
                 self._drop()
                 lost = not found.fenced and not unknown
                 failure = KafkaFailure(found.code, str(found), fenced=found.fenced, unknown=unknown, lost=lost)
+            else:
+                # Of a record alone it would not be known whether it was written; now none is.
+                failure.unknown = False
         self._tell(done, failure, refused, ())
 
     def _failure(self, error: Any) -> KafkaFailure:
