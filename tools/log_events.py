@@ -173,6 +173,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "kafka_waiting_rebuilt": "The log of a partition of waiting messages begins behind what its owner had read; it "
         "is read again.",
         "kafka_waiting_record_damaged": "A record of the waiting topic is not one of pyddmq's; it is skipped.",
+        "kafka_waiting_same_name": "Another node with the same brokerName has taken over this node's waiting messages.",
         "kafka_waiting_target_refuses": "A topic takes no waiting messages, and its dead-letter topic neither; they "
         "are tried again.",
         "kafka_waiting_trouble": "The owner of a partition of waiting messages is in trouble; also shown as a finding.",

@@ -55,6 +55,7 @@ class KafkaProcess:
 
     Attributes:
         address: For `bootstrapServers`.
+        controller: The controller of its cluster.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class KafkaProcess:
         ports: tuple[int, int],
         more: Mapping[str, str] | None = None,
         listeners: Mapping[str, tuple[str, str]] | None = None,
+        joins: str = "",
     ) -> None:
         """Prepare its files.
 
@@ -74,6 +76,7 @@ class KafkaProcess:
             ports: Free ports for the broker and the controller.
             more: Settings that are added to those of a small Kafka, or replace them.
             listeners: Further listeners by name: protocol and address.
+            joins: The controller of another one, whose cluster it joins as broker 2; "": it is a cluster.
 
         Raises:
             BenchError: Kafka could not format the folder.
@@ -83,16 +86,22 @@ class KafkaProcess:
         self._jars = jars
         self._process: subprocess.Popen[bytes] | None = None
         port, controller = ports
+        self._joins = joins
         self.address = f"127.0.0.1:{port}"
+        self.controller = joins or f"127.0.0.1:{controller}"
         names = {"PLAINTEXT": ("PLAINTEXT", self.address), **(listeners or {})}
-        names["CONTROLLER"] = ("PLAINTEXT", f"127.0.0.1:{controller}")
+        protocols = {**names, "CONTROLLER": ("PLAINTEXT", self.controller)}
+        if not joins:
+            names = protocols
         settings = {
-            "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
+            "process.roles": "broker" if joins else "broker,controller",
+            "node.id": "2" if joins else "1",
+            "controller.quorum.bootstrap.servers": self.controller,
             "controller.listener.names": "CONTROLLER",
             "listeners": ",".join(f"{name}://{where}" for name, (_, where) in names.items()),
-            "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, (protocol, _) in names.items()),
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{protocol}" for name, (protocol, _) in protocols.items()
+            ),
             "log.dirs": str(folder / "logs"),
             # One partition each, so that little has to be created and loaded.
             "offsets.topic.num.partitions": "1",
@@ -153,9 +162,8 @@ class KafkaProcess:
         return ["java", *JVM, "-cp", f"{self._jars}/*", *arguments]
 
     def _format(self) -> None:
-        command = self._command(
-            "kafka.tools.StorageTool", "format", "--standalone", "-t", CLUSTER_ID, "-c", str(self._settings)
-        )
+        how = "--no-initial-controllers" if self._joins else "--standalone"
+        command = self._command("kafka.tools.StorageTool", "format", how, "-t", CLUSTER_ID, "-c", str(self._settings))
         done = subprocess.run(command, cwd=self._folder, capture_output=True, text=True, check=False, timeout=240)
         if done.returncode:
             raise BenchError(f"Kafka could not format its folder: {done.stdout[-1000:]}{done.stderr[-1000:]}")

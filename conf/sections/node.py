@@ -106,7 +106,11 @@ class NodeConfig(Model):
     broker_cluster: PlainName = setting(
         "pyddmq", "First part of the queue ids on the wire: `<brokerCluster>_<brokerName>_<queueId>`.", reload=_RESTART
     )
-    broker_name: PlainName = setting("broker-0", "Second part of the queue ids on the wire.", reload=_RESTART)
+    broker_name: PlainName = setting(
+        "broker-0",
+        "Second part of the queue ids on the wire; unique among nodes that share a Kafka cluster's waiting messages.",
+        reload=_RESTART,
+    )
 
     flush: FlushMode = setting(
         "sync",

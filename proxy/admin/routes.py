@@ -41,7 +41,7 @@ from proxy.operate.attention.findings import DETAILS_MAX, judging
 from proxy.operate.attention.judgement import Judgement
 from proxy.operate.changes.desk import Asker, Change, ChangeDesk, ChangeRefused, ReloadBody
 from proxy.operate.live_node import LiveNode
-from proxy.operate.lookups import dead_letters, delays, timers, transactions
+from proxy.operate.lookups import dead_letters, timers, transactions
 from proxy.operate.lookups.messages import MessageSearch
 from proxy.operate.moments import parse_duration
 from proxy.operate.views.audit import AuditAnswer
@@ -384,7 +384,8 @@ class Routes:
     async def _delays(self, request: web.Request) -> web.Response:
         node, given, now_ms = self._node.delays(), dict(request.query), self._node.clock.wall_ms()
         limit = _limit(request)
-        return await self._searched(request, lambda: run_async(delays.search(node, given, limit=limit, now_ms=now_ms)))
+        search = partial(self._node.waiting_in_kafka.delays, node, given, limit=limit, now_ms=now_ms)
+        return await self._searched(request, lambda: run_async(search()))
 
     async def _transactions(self, request: web.Request) -> web.Response:
         node = self._node.transactions()

@@ -216,7 +216,8 @@ class MessageChecks:
             if isinstance(port, KafkaPort):
                 due_ms = now_ms + self._delayed.levels.ms(level) if level else deliver_at_ms or now_ms + delay_ms
                 try:
-                    ports[place] = port.until(Until(due_ms, "level" if level else "timer", owner or ""), now_ms)
+                    until = Until(due_ms, "level" if level else "timer", owner or "", level=level or 0)
+                    ports[place] = port.until(until, now_ms)
                 except Refusal:
                     give_tokens_back(ports[place:])
                     del puts[place:], ports[place:]

@@ -36,10 +36,11 @@ class KafkaServer(KafkaProcess):
         *,
         more: Mapping[str, str] | None = None,
         listeners: Mapping[str, tuple[str, str]] | None = None,
+        joins: str = "",
     ) -> None:
         port, controller = quiet_ports(2)
         settings = {**SETTINGS, **(more or {})}
-        super().__init__(folder, jars, ports=(port, controller), more=settings, listeners=listeners)
+        super().__init__(folder, jars, ports=(port, controller), more=settings, listeners=listeners, joins=joins)
 
     @property
     def runs(self) -> bool:

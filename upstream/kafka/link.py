@@ -107,13 +107,17 @@ class KafkaFailure(Exception):
         code: Its name as librdkafka has it, without the underscore in front: `ILLEGAL_GENERATION`, `MSG_TIMED_OUT`, ...
         fenced: The member is none of its group any more: what it had is others'.
         unknown: Nobody can tell whether what was asked has happened.
+        lost: Of a transaction: it will never be committed, and its transactional id has to be taken again.
     """
 
-    def __init__(self, code: str, text: str, *, fenced: bool = False, unknown: bool = False) -> None:
+    def __init__(
+        self, code: str, text: str, *, fenced: bool = False, unknown: bool = False, lost: bool = False
+    ) -> None:
         super().__init__(f"{text} ({code})")
         self.code = code
         self.fenced = fenced
         self.unknown = unknown
+        self.lost = lost
 
 
 Done = Callable[[KafkaFailure | None], None]
@@ -330,16 +334,24 @@ class KafkaTransactions(Protocol):
     """Writes records under one transactional id: those of a call count together, or none does.
 
     Called in the loop's thread, one call after the other has ended. A failure of `write` is `fenced` where another has
-    the id now; `unknown` where the transaction may be committed or not: then only `begin` may follow; else it was
-    aborted, and another may be written.
+    the id now; `unknown` where the transaction may be committed or not, `lost` where it is open and will never be
+    committed: then only `begin` may follow; else it was aborted, and another may be written.
     """
 
     def begin(self, done: Done) -> None:
         """Take the id: who had it before is fenced, and its open transaction aborted, when `done` is called."""
         ...
 
-    def write(self, records: Sequence[OutgoingRecord], done: Written) -> None:
-        """Write these as one transaction."""
+    def write(self, records: Sequence[OutgoingRecord], done: Written, *, alone: str = "") -> None:
+        """Write these as one transaction.
+
+        Args:
+            records: All of it.
+            done: Called when it has ended.
+            alone: A topic under suspicion: its records have seconds, and the others are written when they are
+                acknowledged, so that nothing else waits for an open transaction. "": topics that acknowledge nothing
+                for 100 ms while others do end it; they are named as refusing.
+        """
         ...
 
     def close(self) -> None:
@@ -355,8 +367,15 @@ class KafkaClient(Protocol):
         """Why members of `groupProtocol: auto` are classic; "": they are not."""
         ...
 
-    def member(self, group: str, client_id: str) -> GroupMember:
-        """Return a member of a group that has not joined."""
+    def member(self, group: str, client_id: str, instance_id: str = "") -> GroupMember:
+        """Return a member of a group that has not joined.
+
+        Args:
+            group: The group.
+            client_id: How brokers name the member in their logs.
+            instance_id: Kafka's `group.instance.id`: a member that joins with that of another takes over what it has,
+                and the other is `broken` with FENCED_INSTANCE_ID; one that leaves keeps what it has for its session.
+        """
         ...
 
     def reader(self) -> PartitionReader:

@@ -61,13 +61,15 @@ class LibrdkafkaClient:
         self._asker: Any = None
         self._uncommitted: Any = None
         self._closed = threading.Event()
+        self._written: dict[str, float] = {}
+        """Topics that transactions find there, each with when it is asked for again."""
 
     @property
     def protocol_trouble(self) -> str:
         """Why members of `groupProtocol: auto` are classic; "": they are not."""
         return self._choice.trouble
 
-    def member(self, group: str, client_id: str) -> LibrdkafkaMember:
+    def member(self, group: str, client_id: str, instance_id: str = "") -> LibrdkafkaMember:
         """Return a member of a group that has not joined.
 
         Raises:
@@ -76,6 +78,7 @@ class LibrdkafkaClient:
         return LibrdkafkaMember(
             group,
             client_id,
+            instance_id,
             settings=self._settings,
             loop=self._loop,
             clock=self._clock,
@@ -110,6 +113,7 @@ class LibrdkafkaClient:
             clock=self._clock,
             asking=self._asking,
             asker=self._ask_by,
+            known=self._written,
         )
 
     def look(self, topics: Sequence[str], told: Callable[[ClusterFacts], None]) -> None:

@@ -12,11 +12,13 @@ from upstream.kafka_client.package import confluent, failure_of
 
 ANSWER_SECONDS = 5.0
 _FIRST = -2
-_END = -1
+END_MOMENT = -1
 """As moments, these ask for the first offset and the end (Kafka's ListOffsets)."""
 
 
-def offsets_at(consumer: Any, wanted: Mapping[KafkaPartition, int]) -> dict[KafkaPartition, int]:
+def offsets_at(
+    consumer: Any, wanted: Mapping[KafkaPartition, int], *, seconds: float = ANSWER_SECONDS
+) -> dict[KafkaPartition, int]:
     """Return offsets at moments, in ms since the epoch; -1 where no record is so late.
 
     Raises:
@@ -24,14 +26,14 @@ def offsets_at(consumer: Any, wanted: Mapping[KafkaPartition, int]) -> dict[Kafk
     """
     package = confluent()
     asked = [package.TopicPartition(place.topic, place.partition, moment) for place, moment in wanted.items()]
-    return _offsets(consumer.offsets_for_times(asked, timeout=ANSWER_SECONDS) if asked else ())
+    return _offsets(consumer.offsets_for_times(asked, timeout=seconds) if asked else ())
 
 
 def ends_of(consumer: Any, places: Iterable[KafkaPartition]) -> dict[KafkaPartition, tuple[int, int]]:
     """Return first offsets and ends; with `read_committed` the end of what may be read. Raises KafkaException."""
     wanted = list(places)
     firsts = offsets_at(consumer, dict.fromkeys(wanted, _FIRST))
-    ends = offsets_at(consumer, dict.fromkeys(wanted, _END))
+    ends = offsets_at(consumer, dict.fromkeys(wanted, END_MOMENT))
     return {each: (firsts[each], max(ends[each], firsts[each])) for each in wanted}
 
 
@@ -69,7 +71,7 @@ def bounds_of_each(
     """
     found, failures = ends_of_each(consumer, places)
     # Asked for afterwards: it is never below what may be read.
-    highs = offsets_at(uncommitted, dict.fromkeys(found, _END))
+    highs = offsets_at(uncommitted, dict.fromkeys(found, END_MOMENT))
     return [LogBounds(each, low, max(highs[each], end), end) for each, (low, end) in found.items()], failures
 
 
@@ -190,13 +192,19 @@ def _highs(make_uncommitted: Callable[[], Any], places: Sequence[KafkaPartition]
         return {}
     uncommitted = make_uncommitted()
     try:
-        return offsets_at(uncommitted, dict.fromkeys(places, _END))
+        return offsets_at(uncommitted, dict.fromkeys(places, END_MOMENT))
     finally:
         uncommitted.close()
 
 
-def partitions_of(consumer: Any, topic: str) -> int | KafkaFailure:
-    """Return how many partitions a topic has, or what the cluster says of it. Raises KafkaException."""
+def partitions_of(consumer: Any, topic: str, *, led: bool = False) -> int | KafkaFailure:
+    """Return how many partitions a topic has, or what the cluster says of it. Raises KafkaException.
+
+    Args:
+        consumer: It asks.
+        topic: Which topic.
+        led: A partition without a leader is a failure.
+    """
     package = confluent()
     found = consumer.list_topics(topic, timeout=ANSWER_SECONDS).topics.get(topic)
     if found is None:
@@ -205,6 +213,8 @@ def partitions_of(consumer: Any, topic: str) -> int | KafkaFailure:
         if _is_unknown(found.error):
             return _missing(topic)
         return failure_of(found.error)
+    if led and any(each.leader < 0 for each in found.partitions.values()):
+        return _leaderless(topic)
     return len(found.partitions) or _missing(topic)
 
 

@@ -47,6 +47,7 @@ class LibrdkafkaMember:
         self,
         group: str,
         client_id: str,
+        instance_id: str = "",
         *,
         settings: Settings,
         loop: ThreadLoop,
@@ -60,6 +61,7 @@ class LibrdkafkaMember:
         Args:
             group: The group.
             client_id: How brokers name the member in their logs.
+            instance_id: `group.instance.id`; "": none.
             settings: Of the cluster.
             loop: The event loop.
             clock: For attempts again.
@@ -86,7 +88,7 @@ class LibrdkafkaMember:
         troubles = ClientTroubles(lambda failure: self._post(self._tell_trouble, failure), settings.hide)
         self._thread = MemberThread(
             group,
-            lambda protocol, **callbacks: settings.consumer(group, client_id, protocol, **callbacks),
+            lambda protocol, **callbacks: settings.consumer(group, client_id, protocol, instance_id, **callbacks),
             lambda: settings.looker(client_id),
             self,
             post=self._post,

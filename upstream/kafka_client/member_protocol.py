@@ -18,6 +18,14 @@ def is_unsupported(failure: KafkaFailure) -> bool:
     return failure.code == "FATAL" and _HEARTBEAT in str(failure)
 
 
+REPLACED = "FENCED_INSTANCE_ID"
+
+
+def is_replaced(failure: KafkaFailure) -> bool:
+    """Whether a failure says that another member has joined with the same `group.instance.id`."""
+    return failure.code == REPLACED or (failure.code == "FATAL" and "group.instance.id" in str(failure))
+
+
 class ProtocolChoice:
     """That of one cluster; asked in members' threads.
 

@@ -21,7 +21,7 @@ from upstream.kafka.link import Assignment, KafkaFailure, KafkaPartition, TopicS
 from upstream.kafka.new_partitions import NewPartitions
 from upstream.kafka_client.commits import AGAIN_SECONDS, CommitRequest, ConsumerCommits
 from upstream.kafka_client.lookups import assignments_of, look_before, subscribes
-from upstream.kafka_client.member_protocol import ProtocolChoice, is_unsupported
+from upstream.kafka_client.member_protocol import REPLACED, ProtocolChoice, is_replaced, is_unsupported
 from upstream.kafka_client.package import confluent, failure_of
 from upstream.kafka_client.posting import Post, Room
 from upstream.kafka_client.records import PartitionRecords, batches_of
@@ -171,6 +171,7 @@ class MemberThread:
         self._make = make
         self._choice = choice
         self._unsupported: KafkaFailure | None = None
+        self._replaced: KafkaFailure | None = None
         self._between_polls = between_polls
         self._nothing_at: float | None = None
         self._package = confluent()
@@ -273,6 +274,8 @@ class MemberThread:
         failure = failure_of(error)
         if self._choice.is_auto and is_unsupported(failure):
             self._unsupported = failure
+        if is_replaced(failure):
+            self._replaced = KafkaFailure(REPLACED, str(failure), fenced=True)
         self._troubles.note(error, topic)
 
     def _present(self, places: Sequence[KafkaPartition]) -> list[KafkaPartition]:
@@ -287,6 +290,8 @@ class MemberThread:
             # Another member takes its place, by the classic protocol.
             self._choice.refused()
             raise self._unsupported
+        if self._replaced is not None:
+            raise self._replaced
         self._obey()
         self._commits.round()
         if self._troubles.cut_off and self._clock.monotonic() >= self._probe_at:

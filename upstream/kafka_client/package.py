@@ -64,3 +64,14 @@ def failure_of(error: Any, text: str | None = None) -> KafkaFailure:
         return KafkaFailure("FAIL", text or str(error), unknown=True)
     code = error.name().removeprefix("_")
     return KafkaFailure(code, text or error.str() or code, fenced=code in FENCED, unknown=code in UNKNOWN)
+
+
+def cause_of(error: BaseException) -> Any | None:
+    """Return the `KafkaException` for which a call of the package's raised something; None: there is none.
+
+    A fatal error goes up through the callbacks that are due: then it is the cause of what one of them seems to raise.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, confluent().KafkaException):
+        cause = cause.__cause__ or cause.__context__
+    return cause

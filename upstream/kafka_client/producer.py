@@ -18,7 +18,7 @@ from broker.runtime.seams import Clock
 from upstream.calls.seams import ThreadLoop
 from upstream.kafka.link import NOT_SENT, Broken, Headers, KafkaFailure, Produced
 from upstream.kafka_client.lookups import partitions_of
-from upstream.kafka_client.package import confluent, failure_of
+from upstream.kafka_client.package import cause_of, confluent, failure_of
 from upstream.kafka_client.posting import Post
 from upstream.kafka_client.query_thread import Asking
 from upstream.kafka_client.settings import Settings
@@ -212,7 +212,8 @@ class LibrdkafkaProducer:
         until = self._clock.monotonic() + seconds
         for each in (self._producer, self._alone):
             if each is not None:
-                each.flush(max(0.0, until - self._clock.monotonic()))
+                with contextlib.suppress(Exception):
+                    each.flush(max(0.0, until - self._clock.monotonic()))
         self._closed.set()
         # What is still under way is told as such.
         self._purge()
@@ -346,8 +347,13 @@ class LibrdkafkaProducer:
                 self._producer.poll(_POLL_SECONDS if self._alone is None else _BOTH_SECONDS)
                 if self._alone is not None:
                     self._alone.poll(0)
-            except self._package.KafkaException as error:
-                self._note(error.args[0])
+            except Exception as error:
+                cause = cause_of(error)
+                if cause is not None:
+                    self._note(cause.args[0])
+                elif self._fatal is None:
+                    # What was under way is not known, and a thread that ends would leave it so.
+                    self._fatal = KafkaFailure("FAIL", repr(error), unknown=True)
             self._tell()
             if self._fatal is not None:
                 self._end(self._fatal)
@@ -363,8 +369,10 @@ class LibrdkafkaProducer:
         """Have what is under way reported as such."""
         for each in (self._producer, self._alone):
             if each is not None:
-                with contextlib.suppress(self._package.KafkaException):
+                # A fatal error may come as any exception.
+                with contextlib.suppress(Exception):
                     each.purge()
+                with contextlib.suppress(Exception):
                     each.flush(_POLL_SECONDS)
 
     def _tell(self) -> None:

@@ -106,8 +106,8 @@ class Settings:
             text = text.replace(secret, HIDDEN)
         return text
 
-    def consumer(self, group: str, client_id: str, protocol: str, **callbacks: Any) -> Any:
-        """Return a `Consumer` that joins a group by a protocol.
+    def consumer(self, group: str, client_id: str, protocol: str, instance_id: str = "", **callbacks: Any) -> Any:
+        """Return a `Consumer` that joins a group by a protocol, with a `group.instance.id` unless that is empty.
 
         Raises:
             KafkaUnusable: The package is missing, or refuses a setting.
@@ -118,6 +118,8 @@ class Settings:
             "group.protocol": protocol,
             "max.poll.interval.ms": max(MAX_POLL_INTERVAL_MS, config.session_timeout),
         }
+        if instance_id:
+            own["group.instance.id"] = instance_id
         if protocol == "classic":
             own["partition.assignment.strategy"] = "cooperative-sticky"
             own["session.timeout.ms"] = config.session_timeout

@@ -1,22 +1,25 @@
 """Transactions, by a producer of librdkafka's for one transactional id, in a thread of its own.
 
 A transaction is begun, filled and committed by one order. What of it failed decides what its owner hears: a record that
-a topic refuses, or that was not acknowledged in time, aborts the whole; a commit that did not end in time is unknown.
+a topic refuses aborts the whole; a commit that did not end in time is unknown. Where a topic does not acknowledge its
+records, or the abort fails, the transaction is lost: it was not to be committed, and the next `begin` has Kafka abort
+it. Kafka ends a transaction only when all its partitions take the end: until then its id cannot be had again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
 from broker.runtime.seams import Clock
 from upstream.calls.seams import ThreadLoop
-from upstream.kafka.link import Done, KafkaFailure, OutgoingRecord, Written
-from upstream.kafka_client.lookups import partitions_of
-from upstream.kafka_client.package import KafkaUnusable, confluent, failure_of
+from upstream.kafka.link import Done, KafkaFailure, KafkaPartition, OutgoingRecord, Written
+from upstream.kafka_client.lookups import END_MOMENT, offsets_at, partitions_of
+from upstream.kafka_client.package import KafkaUnusable, cause_of, confluent, failure_of
 from upstream.kafka_client.posting import Post
 from upstream.kafka_client.producer import writable
 from upstream.kafka_client.query_thread import Asking
@@ -25,6 +28,12 @@ from upstream.kafka_client.settings import Settings
 TRANSACTION_SECONDS = 10
 """An open transaction of an owner that stands still is aborted by the cluster after so long."""
 _CALL_SECONDS = 5.0
+_BESIDE_SECONDS = 0.1
+"""So long may a topic acknowledge nothing while others do."""
+_ABORT_SECONDS = 1.0
+_PROBE_SECONDS = 1.0
+_ANY_TOPIC = "__transaction_state"
+"""Asked for so that a connection is there when an id is taken: else librdkafka waits 500 ms."""
 _COMMIT_ATTEMPTS = 3
 _KNOWN_SECONDS = 60.0
 _FENCED = frozenset({"FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_TRANSACTION_STATE"})
@@ -43,8 +52,15 @@ class LibrdkafkaTransactions:
         clock: Clock,
         asking: Asking,
         asker: Callable[[], Any],
+        known: dict[str, float],
     ) -> None:
-        """Set up; the producer is made by `begin`. Arguments as of `LibrdkafkaProducer`."""
+        """Set up; the producer is made by `begin`.
+
+        Args:
+            transactional_id: The id.
+            client_id, settings, loop, clock, asking, asker: As of `LibrdkafkaProducer`.
+            known: Topics that are there, and until when nothing else is to be expected; of all ids.
+        """
         self._name = transactional_id
         self._client_id = client_id
         self._settings = settings
@@ -55,8 +71,7 @@ class LibrdkafkaTransactions:
         self._package = confluent()
         self._producer: Any = None
         self._fatal: KafkaFailure | None = None
-        self._known: dict[str, float] = {}
-        """Topics that are there, and until when nothing else is to be expected."""
+        self._known = known
         self._closed = False
         self._orders: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._live, daemon=True, name=f"kafka-{transactional_id}")
@@ -66,17 +81,17 @@ class LibrdkafkaTransactions:
         """Take the id."""
         self._orders.put(lambda: self._begin(done))
 
-    def write(self, records: Sequence[OutgoingRecord], done: Written) -> None:
+    def write(self, records: Sequence[OutgoingRecord], done: Written, *, alone: str = "") -> None:
         """Write these as one transaction; topics that are not known to be there are asked for first (K9)."""
-        now = self._clock.monotonic()
-        unknown = sorted({each.topic for each in records if self._known.get(each.topic, 0.0) < now})
+        now, done = self._clock.monotonic(), self._ended(records, done)
+        unknown = sorted({each.topic for each in records if self._known.get(each.topic, 0.0) < now} - {alone})
         if not unknown:
-            self._orders.put(lambda: self._ordered(records, done))
+            self._orders.put(lambda: self._ordered(records, done, alone))
             return
 
         def ask() -> Callable[[], None]:
-            found = {name: partitions_of(self._asker(), name) for name in unknown}
-            return lambda: self._looked(found, records, done)
+            found = {name: partitions_of(self._asker(), name, led=True) for name in unknown}
+            return lambda: self._looked(found, records, done, alone)
 
         def unanswered() -> None:
             if not self._closed:
@@ -89,7 +104,9 @@ class LibrdkafkaTransactions:
         self._closed = True
         self._orders.put(None)
 
-    def _looked(self, found: dict[str, int | KafkaFailure], records: Sequence[OutgoingRecord], done: Written) -> None:
+    def _looked(
+        self, found: dict[str, int | KafkaFailure], records: Sequence[OutgoingRecord], done: Written, alone: str
+    ) -> None:
         if self._closed:
             return
         missing = {name: each for name, each in found.items() if isinstance(each, KafkaFailure)}
@@ -98,7 +115,7 @@ class LibrdkafkaTransactions:
         if missing:
             done(next(iter(missing.values())), missing, ())
         else:
-            self._orders.put(lambda: self._ordered(records, done))
+            self._orders.put(lambda: self._ordered(records, done, alone))
 
     # In the thread
 
@@ -107,17 +124,36 @@ class LibrdkafkaTransactions:
             order()
         self._drop()
 
-    def _ordered(self, records: Sequence[OutgoingRecord], done: Written) -> None:
+    def _ordered(self, records: Sequence[OutgoingRecord], done: Written, alone: str) -> None:
         try:
-            self._write(records, done)
+            if alone and (failure := self._probe(alone)) is not None:
+                self._tell(done, failure, {alone: failure}, ())
+                return
+            self._write(records, done, alone)
         except Exception as error:
-            # A fatal error is raised through the callbacks that follow it, as the cause of what they seem to raise.
-            cause: BaseException | None = error
-            while cause is not None and not isinstance(cause, self._package.KafkaException):
-                cause = cause.__cause__ or cause.__context__
+            cause = cause_of(error)
             failure = KafkaFailure("FAIL", repr(error)) if cause is None else self._failure(cause)
             # What became of the transaction is not known.
             self._tell(done, KafkaFailure(failure.code, str(failure), fenced=failure.fenced, unknown=True), {}, ())
+
+    def _probe(self, topic: str) -> KafkaFailure | None:
+        """Have each leader of a topic answer: one that does not would keep the transactional id."""
+        try:
+            # A new one asks no broker that stands still what is there.
+            consumer = self._settings.reader(self._client_id)
+        except KafkaUnusable as error:
+            return KafkaFailure("NO_CLIENT", str(error))
+        try:
+            found = partitions_of(consumer, topic, led=True)
+            if isinstance(found, KafkaFailure):
+                return found
+            places = {KafkaPartition(topic, number): END_MOMENT for number in range(found)}
+            offsets_at(consumer, places, seconds=_PROBE_SECONDS)
+        except self._package.KafkaException as error:
+            return self._failure(error)
+        finally:
+            consumer.close()
+        return None
 
     def _drop(self) -> None:
         if self._producer is not None:
@@ -125,6 +161,17 @@ class LibrdkafkaTransactions:
                 self._producer.purge()
             # What is open stays so: the next owner's fence aborts it.
             self._producer = None
+
+    def _ended(self, records: Sequence[OutgoingRecord], done: Written) -> Written:
+        """Ask again for the topics of a transaction that failed: one may have been deleted, or lost its leader."""
+
+        def ended(failure: KafkaFailure | None, refused: Mapping[str, KafkaFailure], offsets: Sequence[int]) -> None:
+            if failure is not None:
+                for name in refused or {each.topic for each in records}:
+                    self._known.pop(name, None)
+            done(failure, refused, offsets)
+
+        return ended
 
     def _tell(self, call: Callable[..., None], *arguments: Any) -> None:
         def told() -> None:
@@ -139,6 +186,8 @@ class LibrdkafkaTransactions:
         try:
             self._producer = self._settings.transactional(self._client_id, self._name, TRANSACTION_SECONDS)
             self._settings.give_password(self._producer)
+            with contextlib.suppress(self._package.KafkaException):
+                self._producer.list_topics(_ANY_TOPIC, timeout=_ABORT_SECONDS)
             self._producer.init_transactions(_CALL_SECONDS)
         except (self._package.KafkaException, KafkaUnusable) as error:
             failure = (
@@ -149,52 +198,38 @@ class LibrdkafkaTransactions:
             return
         self._tell(done, None)
 
-    def _write(self, records: Sequence[OutgoingRecord], done: Written) -> None:
+    def _write(self, records: Sequence[OutgoingRecord], done: Written, alone: str) -> None:
         if self._producer is None:
-            self._tell(done, KafkaFailure("STATE", "no transaction was begun", unknown=True), {}, ())
+            self._tell(done, KafkaFailure("STATE", "no transaction was begun", lost=True), {}, ())
             return
-        offsets = [-1] * len(records)
-        errors: dict[str, Any] = {}
-        producer = self._producer
-        self._settings.give_password(producer)
-
-        def delivered(place: int, topic: str, error: Any, message: Any) -> None:
-            # Nothing of the package's is called here: a fatal error may be on its way up.
-            if error is None:
-                offsets[place] = message.offset()
-            else:
-                errors.setdefault(topic, error)
-
+        self._settings.give_password(self._producer)
+        filling = _Filling(self._producer, records, self._clock)
         try:
-            producer.begin_transaction()
-            for place, each in enumerate(records):
-                producer.produce(
-                    each.topic,
-                    value=each.value,
-                    key=each.key,
-                    partition=-1 if each.partition is None else each.partition,
-                    headers=writable(each.headers) or None,
-                    on_delivery=lambda error, message, place=place, topic=each.topic: delivered(
-                        place, topic, error, message
-                    ),
-                )
-            left = producer.flush(_CALL_SECONDS)
+            self._producer.begin_transaction()
+            if alone:
+                filling.write({alone}, _CALL_SECONDS)
+            if filling.is_well:
+                filling.write({each.topic for each in records} - {alone}, _BESIDE_SECONDS)
         except BufferError:
             self._abort(KafkaFailure("QUEUE_FULL", "too many records wait"), {}, done)
             return
         except self._package.KafkaException as error:
             self._abort(self._failure(error), {}, done)
             return
-        refused = {name: failure_of(error, self._settings.hide(error.str())) for name, error in errors.items()}
-        if left or refused or -1 in offsets:
-            slow = {each.topic for place, each in enumerate(records) if offsets[place] < 0}
-            for name in slow - refused.keys():
+        found = {name: failure_of(error, self._settings.hide(error.str())) for name, error in filling.errors.items()}
+        # A record that was purged, since another failed, says nothing of its topic.
+        refused = {name: each for name, each in found.items() if not each.code.startswith("PURGE")}
+        if filling.waiting:
+            for name in filling.waiting:
                 refused[name] = KafkaFailure("TIMED_OUT", f"topic {name} has not acknowledged its messages")
-            # A record that the purge of an abort took says nothing of its topic.
-            plain = {name: each for name, each in refused.items() if not each.code.startswith("PURGE")}
-            self._abort(next(iter((plain or refused).values())), plain, done)
-            return
-        self._commit(offsets, done)
+            # An abort would wait for what is under way.
+            self._drop()
+            failure = KafkaFailure("TIMED_OUT", "not all messages were acknowledged in time", lost=True)
+            self._tell(done, failure, refused, ())
+        elif found:
+            self._abort(next(iter((refused or found).values())), refused, done)
+        else:
+            self._commit(filling.offsets, done)
 
     def _commit(self, offsets: Sequence[int], done: Written) -> None:
         for attempt in range(1, _COMMIT_ATTEMPTS + 1):
@@ -206,7 +241,7 @@ class LibrdkafkaTransactions:
                 if failure.fenced:
                     self._tell(done, failure, {}, ())
                 elif reason.txn_requires_abort():
-                    self._abort(failure, {}, done)
+                    self._abort(failure, {}, done, unknown=True)
                 elif reason.retriable() and attempt < _COMMIT_ATTEMPTS:
                     continue
                 else:
@@ -215,15 +250,21 @@ class LibrdkafkaTransactions:
             self._tell(done, None, {}, offsets)
             return
 
-    def _abort(self, failure: KafkaFailure, refused: dict[str, KafkaFailure], done: Written) -> None:
-        """Abort; where that fails the transaction ends by the next `begin`."""
+    def _abort(
+        self, failure: KafkaFailure, refused: dict[str, KafkaFailure], done: Written, *, unknown: bool = False
+    ) -> None:
+        """Abort; where that fails the transaction ends by the next `begin`; after a commit it is not known how."""
         if not failure.fenced:
             try:
-                self._producer.abort_transaction(_CALL_SECONDS)
+                self._producer.abort_transaction(_ABORT_SECONDS)
             except self._package.KafkaException as error:
                 found = self._failure(error)
-                failure = found if found.fenced else KafkaFailure(found.code, str(found), unknown=True)
-                refused = {}
+                self._drop()
+                lost = not found.fenced and not unknown
+                failure = KafkaFailure(found.code, str(found), fenced=found.fenced, unknown=unknown, lost=lost)
+            else:
+                # Of a record alone it would not be known whether it was written; now none is.
+                failure.unknown = False
         self._tell(done, failure, refused, ())
 
     def _failure(self, error: Any) -> KafkaFailure:
@@ -231,3 +272,62 @@ class LibrdkafkaTransactions:
         if found.code in _FENCED:
             return KafkaFailure(found.code, f"another node writes as {self._name}", fenced=True)
         return KafkaFailure(found.code, self._settings.hide(str(found)))
+
+
+class _Filling:
+    """The records of a transaction on their way.
+
+    Attributes:
+        offsets: Of acknowledged records; -1: not yet.
+        errors: The first one of each topic.
+    """
+
+    def __init__(self, producer: Any, records: Sequence[OutgoingRecord], clock: Clock) -> None:
+        self._producer = producer
+        self._records = records
+        self._clock = clock
+        self._left: dict[str, int] = {}
+        self.offsets = [-1] * len(records)
+        self.errors: dict[str, Any] = {}
+
+    @property
+    def is_well(self) -> bool:
+        """Whether all that was written is acknowledged."""
+        return not self.errors and not self.waiting
+
+    @property
+    def waiting(self) -> list[str]:
+        """Topics that have not acknowledged all."""
+        return [name for name, count in self._left.items() if count]
+
+    def write(self, topics: Collection[str], beside_seconds: float) -> None:
+        """Write the records of some topics, and wait for each topic at most so long after the others.
+
+        Where the others are slow, too, for as long again as they took.
+        """
+        for place, each in enumerate(self._records):
+            if each.topic in topics:
+                self._left[each.topic] = self._left.get(each.topic, 0) + 1
+                self._producer.produce(
+                    each.topic,
+                    value=each.value,
+                    key=each.key,
+                    partition=-1 if each.partition is None else each.partition,
+                    headers=writable(each.headers) or None,
+                    on_delivery=partial(self._delivered, place, each.topic),
+                )
+        began = self._clock.monotonic()
+        last = until = began + _CALL_SECONDS
+        while (left := sum(self._left.values())) and (now := self._clock.monotonic()) < until:
+            self._producer.poll(until - now)
+            if sum(self._left.values()) < left:
+                heard = self._clock.monotonic()
+                until = min(last, heard + max(beside_seconds, heard - began))
+
+    def _delivered(self, place: int, topic: str, error: Any, message: Any) -> None:
+        # Nothing of the package's is called here: a fatal error may be on its way up.
+        self._left[topic] -= 1
+        if error is None:
+            self.offsets[place] = message.offset()
+        else:
+            self.errors.setdefault(topic, error)

@@ -15,7 +15,7 @@ from broker.views import DelayedMessage, DelayLevelView, TimerView, TransactionV
 from proxy.admin.console.buttons import Button
 from proxy.admin.console.calls import PageCall
 from proxy.operate.attention.kinds import command
-from proxy.operate.lookups import delays, timers, transactions
+from proxy.operate.lookups import timers, transactions
 from proxy.operate.text import amount
 from proxy.operate.views.waiting import DelaysAnswer, TimerAnswer, TimersAnswer, TransactionsAnswer
 
@@ -252,7 +252,8 @@ def cancel_all(rows: Sequence[WaitingRow], kind: str, field: str, noun: str) -> 
 
 async def _delays(call: PageCall, view: WaitingPageView) -> WaitingPageView:
     asked = {**_asked(call, view, "topic", "level"), "messages": "true"}
-    found: DelaysAnswer = await call.search(delays.search(call.node.delays(), asked, limit=ROWS, now_ms=view.now_ms))
+    search = call.node.waiting_in_kafka.delays
+    found: DelaysAnswer = await call.search(search(call.node.delays(), asked, limit=ROWS, now_ms=view.now_ms))
     rows = [] if found.messages is UNSET else [_delayed(call, each) for each in found.messages]
     return replace(
         view,

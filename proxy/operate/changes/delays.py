@@ -16,6 +16,7 @@ from proxy.node.node import Node
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
 from proxy.operate.changes.steps import CANCELS_MAX, OUTCOMES, MessageName, run_steps, topics_of
+from proxy.operate.lookups.waiting_in_kafka import WaitingInKafka
 from proxy.operate.moments import moment_text
 from proxy.operate.views.changes import CancelResult, CancelsResult
 
@@ -49,8 +50,12 @@ class _Delays:
 
     async def cancel(self, body: DelayCancelBody) -> CancelsResult:
         need_ready(self._node)
-        results = []
+        results: list[CancelResult] = []
+        in_kafka = WaitingInKafka(self._node.config, self._node.kafka.waiting)
         for name in body.messages:
+            if (named := in_kafka.named(name.id, name.topic)) is not None:
+                results.append(await in_kafka.change(named))
+                continue
             topic, record = await self._look(name)
             outcome = CancelEffect.UNKNOWN
             if topic:

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from broker.query import NotFound, QueryRefused
+from broker.scheduled.delay.delays import Delays
 from broker.scheduled.recurring.occurrence import parse_id
 from broker.scheduled.timer.handle import RecallHandle, parse_handle
 from broker.transaction.outcomes import EndOutcome
-from broker.views import LoopView, TimerView, TopicTimers, TransactionView
+from broker.views import DelayedMessage, LoopView, TimerView, TopicTimers, TransactionView
 from conf.models import Config
+from proxy.operate.lookups import delays
 from proxy.operate.lookups.parameters import check_names, time_span
 from proxy.operate.lookups.transactions import LIMIT_MAX, TransactionQuery
 from proxy.operate.moments import moment_text
 from proxy.operate.views.changes import RescheduleResult
-from proxy.operate.views.waiting import TimersAnswer, TransactionsAnswer, TransactionSettings
+from proxy.operate.views.waiting import DelaysAnswer, TimersAnswer, TransactionsAnswer, TransactionSettings
 from upstream.kafka.waiting import records
 from upstream.kafka.waiting.batches import identity_of
 from upstream.kafka.waiting.cache import CachedRecord
@@ -84,7 +88,7 @@ class WaitingInKafka:
         """Cancel a message, or move it, of any principal."""
         outcome = records.UNKNOWN_ID
         waiting = named.waiting
-        for principal in waiting.principals(named.topic):
+        for principal in waiting.statuses.principals(named.topic):
             answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
             waiting.requests.ask(Identity(named.topic, principal, named.id), due_ms, _ANSWER_SECONDS, answer.set_result)
             outcome = await answer
@@ -115,14 +119,9 @@ class WaitingInKafka:
             return None
         check_names(given, ("topic", "from", "to", "limit", "cursor"))
         begin_ms, end_ms = time_span(given, now_ms, span_is_age=False)
-        after = (begin_ms - 1, b"\xff") if begin_ms else (0, b"")
-        if "cursor" in given:
-            cursor = _CURSOR.fullmatch(given["cursor"])
-            if cursor is None:
-                raise QueryRefused(f"invalid cursor {given['cursor']!r}; use the cursor returned by the previous page")
-            after = int(cursor[1]), bytes.fromhex(cursor[2])
+        after = (begin_ms - 1, b"\xff") if begin_ms and "cursor" not in given else _cursor(given)
         rows = [each for each in waiting.page(after, limit, topic) if each.at < end_ms]
-        pending = waiting.pending(topic)
+        pending = waiting.statuses.pending(topic)
         return TimersAnswer(
             now_ms=now_ms,
             pending_total=pending,
@@ -131,9 +130,42 @@ class WaitingInKafka:
             cursor=f"{rows[-1].at}-{rows[-1].key.hex()}" if limit and len(rows) == limit else None,
         )
 
+    def delays(
+        self, levels: Delays | None, given: Mapping[str, str], *, limit: int, now_ms: int
+    ) -> Generator[None, None, DelaysAnswer]:
+        """`GET /api/delays`: of a topic in Kafka what waits there, else the store's; levels count both.
+
+        Raises:
+            QueryRefused: A parameter makes no sense.
+            NotFound: The level does not exist.
+        """
+        topic = given.get("topic", "")
+        cluster = self._config.cluster_of(topic) if topic in self._config.topics else None
+        waiting = None if cluster is None else self._waiting.get(cluster)
+        if waiting is None:
+            found = yield from delays.search(levels, given, limit=limit, now_ms=now_ms)
+            return _with_levels(found, [row for each in self._waiting.values() for row in each.levels()])
+        check_names(given, delays.PARAMETERS)
+        asked = {name: text for name, text in given.items() if name == "level"}
+        found = yield from delays.search(levels, asked, limit=limit, now_ms=now_ms)
+        none = [
+            replace(each, pending=0, refused=0, oldest_ms=None, next_due_ms=None, late_ms=0) for each in found.levels
+        ]
+        found = _with_levels(replace(found, levels=none), waiting.levels(topic))
+        if given.get("messages") != "true":
+            return found
+        rows = waiting.page(_cursor(given), limit, topic, int(asked.get("level", "0")))
+        more = bool(limit) and len(rows) == limit
+        return replace(
+            found,
+            cut=more,
+            cursor=f"{rows[-1].at}-{rows[-1].key.hex()}" if more else None,
+            messages=[_delayed(each) for each in rows],
+        )
+
     def partitions(self) -> dict[str, list[PartitionStatus]]:
         """Return each cluster's partitions: the last report of each, from the node that owns it."""
-        return {name: list(each.partitions()) for name, each in self._waiting.items()}
+        return {name: each.statuses.partitions() for name, each in self._waiting.items()}
 
     # Transactions
 
@@ -180,7 +212,7 @@ class WaitingInKafka:
                 for each in views
                 if (each.topic, each.state) == (asked.topic, asked.state) and asked.group in (None, each.group)
             ][: asked.limit]
-        statuses = list(waiting.partitions())
+        statuses = waiting.statuses.partitions()
         oldest_ms = max((each.undecided_ms for each in statuses if each.undecided), default=None)
         settings = waiting.checks
         return TransactionsAnswer(
@@ -195,6 +227,51 @@ class WaitingInKafka:
             ),
             transactions=found,
         )
+
+
+def _cursor(given: Mapping[str, str]) -> tuple[int, bytes]:
+    """Return behind which row a page begins. Raises QueryRefused."""
+    if not given.get("cursor"):
+        return 0, b""
+    cursor = _CURSOR.fullmatch(given["cursor"])
+    if cursor is None:
+        raise QueryRefused(f"invalid cursor {given['cursor']!r}; use the cursor returned by the previous page")
+    return int(cursor[1]), bytes.fromhex(cursor[2])
+
+
+def _with_levels(found: DelaysAnswer, rows: Sequence[tuple[int, int, int]]) -> DelaysAnswer:
+    """Add what waits on Kafka to the levels of an answer."""
+    levels = []
+    for level in found.levels:
+        here = [(count, due_ms) for number, count, due_ms in rows if number == level.level]
+        dues = [due_ms for _, due_ms in here] + ([] if level.next_due_ms is None else [level.next_due_ms])
+        due_ms = min(dues, default=None)
+        levels.append(
+            replace(
+                level,
+                pending=level.pending + sum(count for count, _ in here),
+                next_due_ms=due_ms,
+                late_ms=0 if due_ms is None else max(0, found.now_ms - due_ms),
+            )
+            if here
+            else level
+        )
+    return replace(found, levels=levels, pending_total=sum(each.pending for each in levels))
+
+
+def _delayed(row: CachedRecord) -> DelayedMessage:
+    message = records.decode(row.value)
+    assert isinstance(message, WaitingRecord), "a row that waits has a message"
+    return DelayedMessage(
+        topic=row.topic,
+        queue=message.partition,
+        id=identity_of(row).id,
+        key="" if message.key is None else message.key.decode("utf-8", "replace"),
+        stored_ms=message.at_ms,
+        due_ms=row.at,
+        level=row.level,
+        offset=row.position,
+    )
 
 
 def _half_view(cluster: str, row: CachedRecord) -> TransactionView:

@@ -61,6 +61,7 @@ class Until(NamedTuple):
         loop: The id of its pending occurrence; "": it is not a delay message of DDMQ's.
         repeats: It is a loop.
         half: Of a message in a transaction, whose `due_ms` is its first check.
+        level: Its delay level; 0: none.
     """
 
     due_ms: int
@@ -70,6 +71,7 @@ class Until(NamedTuple):
     loop: str = ""
     repeats: bool = False
     half: WaitingHalf | None = None
+    level: int = 0
 
 
 class KafkaPort(TopicPort):

@@ -395,7 +395,7 @@ def _waiting(port: KafkaPort, record: OutgoingRecord, unique_key: bytes) -> Outg
     assert waits is not None, "the port of a message that waits"
     message = WaitingRecord(
         waits.due_ms, record.partition, record.key, record.value or b"", record.headers, waits.kind, waits.loop,
-        half=waits.half,
+        half=waits.half, level=waits.level,
     )  # fmt: skip
     try:
         identity = Identity(port.topic.name, waits.principal, waits.id or unique_key.decode())

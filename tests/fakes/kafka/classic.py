@@ -39,6 +39,7 @@ class ClassicGroup(SimGroup):
         self._syncing: dict[Member, Callable[[list[KafkaPartition] | KafkaFailure], None]] = {}
         self._assigned: Assigned = {}
         self._leader: Member | None = None
+        self._replaced: set[Member] = set()
 
     @property
     def is_settled(self) -> bool:  # type: ignore[override]
@@ -60,6 +61,19 @@ class ClassicGroup(SimGroup):
     def join(self, member: Member, claims: Collection[KafkaPartition], answer: Callable[[Joined], None]) -> None:
         """Take a join; answered once all have joined."""
         if member not in self.members:
+            old = next(
+                (each for each in self.members if each.instance_id and each.instance_id == member.instance_id), None
+            )
+            if old is not None and self.state == "stable":
+                # Nothing is shared out anew.
+                self.replace(old, member)
+                self._assigned[member] = self._assigned.pop(old, [])
+                self._replaced.add(old)
+                answer(Joined(self.generation, None))
+                return
+            if old is not None:
+                self._replaced.add(old)
+                self.expel(old)
             self._enter(member)
             claims = ()
         self._hear(member)
@@ -90,6 +104,8 @@ class ClassicGroup(SimGroup):
 
     def heartbeat(self, member: Member, generation: int) -> KafkaFailure | None:
         """Take a heartbeat; answers that a round has begun, or that the member is none."""
+        if member in self._replaced:
+            return KafkaFailure("FENCED_INSTANCE_ID", f"another member is {member.instance_id}", fenced=True)
         if member not in self.members:
             return unknown()
         self._hear(member)

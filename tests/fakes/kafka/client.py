@@ -34,9 +34,9 @@ class SimClient:
         self.producers: list[SimProducer] = []
         self.writers: list[SimTransactions] = []
 
-    def member(self, group: str, client_id: str) -> SimMember:
+    def member(self, group: str, client_id: str, instance_id: str = "") -> SimMember:
         """Return a member."""
-        member = SimMember(self._cluster, self.link, group, client_id)
+        member = SimMember(self._cluster, self.link, group, client_id, instance_id)
         self.members.append(member)
         return member
 

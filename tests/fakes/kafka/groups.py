@@ -16,6 +16,7 @@ class Member(Protocol):
     """A member, as the coordinator sees it."""
 
     group_name: str
+    instance_id: str
 
     def reads(self, topic: str) -> bool:
         """Whether it subscribes a topic."""
@@ -98,6 +99,19 @@ class SimGroup:
                 self._own(place, None)
             self.changed()
             self._watch_offsets()
+
+    def replace(self, old: Member, new: Member) -> None:
+        """A member has joined with the instance id of another: what that has is its."""
+        self.members[self.members.index(old)] = new
+        self._heard.pop(old, None)
+        self._gone(old)
+        self._read_on(old)
+        for place in [place for place, owner in self.owners.items() if owner is old]:
+            self.owners[place] = new
+            self._home.owned(self.name, place, new)
+        self._entered += 1
+        self._hear(new)
+        self._home.after(self._home.session_seconds / LOOKS, self._look_after, new)
 
     def forget(self) -> None:
         """Expel all, without anybody to share out to."""

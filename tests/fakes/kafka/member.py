@@ -45,11 +45,12 @@ class SimMember:
         dead: Its process is none any more, or it has left.
     """
 
-    def __init__(self, cluster: SimKafka, link: SimLink, group: str, client_id: str) -> None:
+    def __init__(self, cluster: SimKafka, link: SimLink, group: str, client_id: str, instance_id: str = "") -> None:
         self._cluster = cluster
         self._link = link
         self.group_name = group
         self.client_id = client_id
+        self.instance_id = instance_id
         self._listener: MemberListener | None = None
         self._topics: Sequence[TopicSubscription] = ()
         self._positions: dict[KafkaPartition, int] = {}
@@ -187,7 +188,8 @@ class SimMember:
     def fail(self, failure: KafkaFailure) -> None:
         """Its thread ends by a fault: what it has is lost, and others get it."""
         self.dead = True
-        self._cluster.expel(self)
+        if not self.instance_id:
+            self._cluster.expel(self)
         known = sorted(self._known)
         self._forget(list(self._terms))
         assert self._listener is not None, "it has joined"

@@ -22,6 +22,7 @@ class Body(Protocol):
     """The member, as its rounds see it."""
 
     group_name: str
+    instance_id: str
     dead: bool
     stands: bool
 
@@ -43,6 +44,9 @@ class Body(Protocol):
 
     def later(self, seconds: float, call: Callable[..., Any], *arguments: Any) -> None:
         """Call in its thread."""
+
+    def fail(self, failure: KafkaFailure) -> None:
+        """It ends by a fault."""
 
 
 class Rounds:
@@ -81,7 +85,9 @@ class Rounds:
         self._begun = False
 
         def request(answer: Answer) -> None:
-            group.expel(self._body)
+            # One that has an instance id stays for its session: it may come again.
+            if not self._body.instance_id:
+                group.expel(self._body)
             answer(lambda: None)
 
         self._link.ask(request, lambda _: None)
@@ -214,6 +220,8 @@ class ClassicRounds(Rounds):
         elif failure.code == "REBALANCE_IN_PROGRESS":
             self._heard = self._cluster.now()
             self._join()
+        elif failure.code == "FENCED_INSTANCE_ID":
+            self._body.fail(failure)
         else:
             self._silence()
 

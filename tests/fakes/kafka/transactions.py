@@ -16,6 +16,7 @@ from upstream.kafka.link import Done, KafkaFailure, KafkaPartition, OutgoingReco
 TIMEOUT_SECONDS = 10.0
 _AGAIN_SECONDS = 0.2
 _ATTEMPTS = 25
+_BESIDE_SECONDS, _ALONE_SECONDS, _PROBE_SECONDS = 0.1, 5.0, 1.0
 
 
 class SimCoordinator:
@@ -23,6 +24,8 @@ class SimCoordinator:
 
     Attributes:
         fencing: Off, an older epoch may write: what a test has to notice.
+        hanging: Topics that acknowledge nothing, and take no end of a transaction: its id cannot be had until they do.
+        answering: Those of them whose leaders answer questions.
     """
 
     def __init__(self, cluster: SimKafka) -> None:
@@ -30,12 +33,23 @@ class SimCoordinator:
         self._epochs: dict[str, int] = {}
         self._open: dict[tuple[str, int], str] = {}
         self._count = 0
+        self._ending: dict[str, set[str]] = {}
         self.fencing = True
+        self.hanging: set[str] = set()
+        self.answering: set[str] = set()
 
-    def begin(self, name: str) -> int:
-        """Give the id to one that asks."""
+    @property
+    def stuck(self) -> list[str]:
+        """Ids whose last transaction has not ended everywhere."""
+        return [name for name, topics in self._ending.items() if topics & self.hanging]
+
+    def begin(self, name: str) -> int | None:
+        """Give the id to one that asks; None: its last transaction has not ended everywhere."""
         if self.fencing:
             self._abort(name, self._epochs.get(name, 0))
+        if self._ending.get(name, set()) & self.hanging:
+            return None
+        self._ending.pop(name, None)
         self._epochs[name] = self._epochs.get(name, 0) + 1
         return self._epochs[name]
 
@@ -68,6 +82,10 @@ class SimCoordinator:
             count = len(self._cluster.partitions(each.topic))
             number = each.partition if each.partition is not None else sum(each.key or b"") % count
             place = KafkaPartition(each.topic, number % count)
+            if each.topic in self.hanging:
+                self._ending.setdefault(name, set()).add(each.topic)
+                offsets.append(-1)
+                continue
             offsets.append(self._cluster.append(place, each.key, each.value, each.headers, transaction=transaction))
         self._cluster.after(TIMEOUT_SECONDS, self._expire, name, epoch, transaction)
         return None, {}, offsets
@@ -106,7 +124,10 @@ class SimTransactions:
     def begin(self, done: Done) -> None:
         """Take the id, some time later."""
 
-        def told(epoch: int) -> None:
+        def told(epoch: int | None) -> None:
+            if epoch is None:
+                failed(KafkaFailure("CONCURRENT_TRANSACTIONS", f"the last transaction of {self._name} has not ended"))
+                return
             self._epoch = epoch
             if not self._closed:
                 done(None)
@@ -117,17 +138,31 @@ class SimTransactions:
 
         self._link.ask(lambda answer: answer(told, self._coordinator.begin(self._name)), failed)
 
-    def write(self, records: Sequence[OutgoingRecord], done: Written) -> None:
+    def write(self, records: Sequence[OutgoingRecord], done: Written, *, alone: str = "") -> None:
         """Write, then commit, each some time later."""
         assert records, "a transaction has records"
         epoch = self._epoch
+        if alone in self._coordinator.hanging - self._coordinator.answering:
+            failure = KafkaFailure("TIMED_OUT", f"a leader of {alone} does not answer")
+            self._cluster.scheduler.call_later(_PROBE_SECONDS, self._finish, done, failure, {alone: failure}, ())
+            return
+        if alone in self._coordinator.hanging:
+            records = [each for each in records if each.topic == alone]
 
         def request(answer: Answer) -> None:
             answer(written, *self._coordinator.write(self._name, epoch, records))
 
+        def hangs(slow: set[str]) -> None:
+            refused = {name: KafkaFailure("TIMED_OUT", f"topic {name} has not acknowledged") for name in slow}
+            self._finish(done, KafkaFailure("TIMED_OUT", "not acknowledged", lost=True), refused, ())
+
         def written(failure: KafkaFailure | None, refused: dict[str, KafkaFailure], offsets: Sequence[int]) -> None:
             if failure is not None:
                 self._finish(done, failure, refused, ())
+            elif -1 in offsets:
+                slow = {each.topic for each, offset in zip(records, offsets, strict=True) if offset < 0}
+                seconds = _ALONE_SECONDS if alone else _BESIDE_SECONDS
+                self._cluster.scheduler.call_later(seconds, hangs, slow)
             elif not self._closed:
                 self._commit(done, epoch, offsets, 1)
 

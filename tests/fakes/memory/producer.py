@@ -142,7 +142,7 @@ class MemoryProducer:
         """Itself."""
         return self
 
-    def member(self, group: str, client_id: str) -> GroupMember:
+    def member(self, group: str, client_id: str, instance_id: str = "") -> GroupMember:
         """There are no groups here."""
         raise NotImplementedError
 

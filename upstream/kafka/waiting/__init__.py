@@ -15,18 +15,19 @@ client's resend never replaces what the owner wrote. A key has one of these stat
 Ways. Any node appends a message or a request, and answers when Kafka has acknowledged it. Each partition has one owner
 among the nodes, by a consumer group (`cluster`). The owner reads its partition (read committed) into a cache, one
 SQLite file (`cache`), which may be deleted at any time: the log is the truth. All changes by an owner are Kafka
-transactions (`owner`, `batches`) of one transactional id per partition: the messages for their target topics together
-with the records that end them, or a request's deletion together with the change and the answer. So each happens whole
-or not at all, and a former owner's transaction is fenced.
+transactions (`owner`, `batches`) of the partition's transactional ids (`lanes`): the messages for their target topics
+together with the records that end them, or a request's deletion together with the change and the answer. So each
+happens whole or not at all, and a former owner's transaction is fenced. One id writes for healthy targets; by the
+others, targets under suspicion (`targets`) are tried alone meanwhile.
 
 States of an owned partition:
 
     fencing -> reading -> serving          a takeover: fence, ask for the end, read to it
-    serving -> fencing                     a commit of unknown outcome, a producer that ended, or another's fence
+    serving -> fencing                     a commit of unknown outcome, or another's fence
     any -> closed                          revoked, lost, or a cache that cannot be written
 
-Only `serving` fires and decides. A decision is made from the cache, one transaction at a time, so requests and
-deliveries of an identity never overlap.
+Only `serving` fires and decides. A decision is made from the cache, and no two transactions under way are about one
+identity, so requests and deliveries of it never overlap.
 
 Rooms. `upstream.kafka.link.KafkaTransactions` is the only way to the network that is new: `upstream.kafka_client` has
 it over librdkafka, `tests.fakes.kafka` in memory. `proxy.services` appends messages and asks for cancels.

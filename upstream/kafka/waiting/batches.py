@@ -53,7 +53,7 @@ class Batch:
     Attributes:
         records: All of it, in order.
         changes: Those in the waiting topic.
-        identities: Those that it is about.
+        identities: Those that it, or another one under way, is about.
         targets: Topics that get messages.
         fired: Waiting messages that it delivers.
         delivered: Deliveries, of loops several each.
@@ -115,15 +115,22 @@ class Batches:
         self._new_id = new_id
         self._gave_up_ms = 0
 
-    def next(self, now_ms: int, without: Collection[str], checked: Mapping[bytes, HalfChecks]) -> Batch:
+    def next(
+        self,
+        now_ms: int,
+        without: Collection[str],
+        checked: Mapping[bytes, HalfChecks],
+        busy: Collection[bytes] = (),
+    ) -> Batch:
         """Return what is to be done now, but for what is due to some targets.
 
         Args:
             now_ms: Wall clock.
             without: These targets.
             checked: Checks that were handed out and not written yet, by identity.
+            busy: Identities that a transaction under way is about: they wait for its end (D65).
         """
-        batch = Batch()
+        batch = Batch(identities=set(busy))
         self._decide(batch, now_ms, without)
         self._fire(batch, now_ms, self._cache.due(now_ms, BATCH_MESSAGES, without=without))
         self._count_checks(batch, checked)
@@ -132,16 +139,19 @@ class Batches:
         self._forget(batch, now_ms)
         return batch
 
-    def alone(self, now_ms: int, target: str, limit: int) -> Batch:
+    def alone(self, now_ms: int, target: str, limit: int, busy: Collection[bytes]) -> Batch:
         """Return what is due to one target."""
-        batch = Batch(only=target)
+        batch = Batch(only=target, identities=set(busy))
         self._fire(batch, now_ms, self._cache.due(now_ms, limit, only=target))
         return batch
 
-    def dead_letter(self, now_ms: int, target: str, reason: str) -> Batch:
+    def dead_letter(self, now_ms: int, target: str, reason: str, busy: Collection[bytes]) -> Batch:
         """Return what gives up the first message that is due to a target, which refuses it."""
         batch = Batch(only=target, to_dead_letters=True)
         for row in self._cache.due(now_ms, 1, only=target):
+            if row.identity in busy:
+                break
+            batch.identities.add(row.identity)
             message = records.decode(row.value)
             assert isinstance(message, WaitingRecord), "a row that waits has a message"
             headers = [*message.headers, ("__PYDDMQ_REASON", reason.encode())]

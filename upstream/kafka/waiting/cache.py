@@ -27,21 +27,22 @@ from upstream.kafka.waiting.records import (
     parse_key,
 )
 
-_LAYOUT = 2
+_LAYOUT = 3
 _BOOT_SECONDS = 5
 """By so much may the wall clock have been set since."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value);
 CREATE TABLE IF NOT EXISTS records (
     key BLOB PRIMARY KEY, identity BLOB, state INTEGER, at INTEGER, topic TEXT, principal TEXT, owned INTEGER,
-    position INTEGER, value BLOB, producer_group TEXT, made INTEGER, checks INTEGER
+    position INTEGER, value BLOB, producer_group TEXT, made INTEGER, checks INTEGER, level INTEGER
 );
 CREATE INDEX IF NOT EXISTS by_time ON records (state, at);
 CREATE INDEX IF NOT EXISTS by_identity ON records (identity);
 CREATE INDEX IF NOT EXISTS by_checks ON records (checks, at) WHERE state = 4;
 CREATE INDEX IF NOT EXISTS by_age ON records (made, key) WHERE state IN (4, 5);
+CREATE INDEX IF NOT EXISTS by_level ON records (level, at) WHERE level > 0;
 """
-_COLUMNS = "key, identity, state, at, topic, principal, owned, position, value, producer_group, made, checks"
+_COLUMNS = "key, identity, state, at, topic, principal, owned, position, value, producer_group, made, checks, level"
 _PENDING = (KeyState.WAITING, KeyState.HALF, KeyState.DISCARDED)
 _OPEN = (*_PENDING, KeyState.ENDED)
 _UNDECIDED = (KeyState.HALF, KeyState.DISCARDED)
@@ -63,6 +64,7 @@ class CachedRecord(NamedTuple):
         group: Producer group of a half; "": it is none.
         made: When a half was first written, ms since the epoch.
         checks: How often it was checked.
+        level: Its delay level; 0: none.
     """
 
     key: bytes
@@ -77,6 +79,7 @@ class CachedRecord(NamedTuple):
     group: str = ""
     made: int = 0
     checks: int = 0
+    level: int = 0
 
 
 class Checkpoint(NamedTuple):
@@ -174,7 +177,7 @@ class PartitionCache:
             return None
         content = decode(value)
         text = identity.text
-        group, owned, made = "", 0, 0
+        group, owned, made, level = "", 0, 0, 0
         if isinstance(content, WaitingRequest | HalfDecision):
             state, at = KeyState.REQUEST, offset
         elif isinstance(content, EndedMessage):
@@ -187,11 +190,13 @@ class PartitionCache:
                 (content.next_ms, content.times, text, KeyState.HALF),
             )
         else:
-            state, at, owned = KeyState.WAITING, content.due_ms, int(content.owned)
+            state, at, owned, level = KeyState.WAITING, content.due_ms, int(content.owned), content.level
             if content.half is not None:
                 state = _HALF_STATES.get(content.half.state, KeyState.WAITING)
                 group, made = content.half.group, content.at_ms
-        row = CachedRecord(key, text, state, at, identity.topic, identity.principal, owned, offset, value, group, made)
+        row = CachedRecord(
+            key, text, state, at, identity.topic, identity.principal, owned, offset, value, group, made, level=level
+        )
         if state in _OPEN:
             row = self._only(row)
         self._put(row)
@@ -296,12 +301,22 @@ class PartitionCache:
         ).fetchall()
         return found
 
-    def page(self, after: tuple[int, bytes], limit: int, topic: str = "") -> list[CachedRecord]:
-        """Waiting messages by due time, from behind one; for listings."""
-        chosen = ("AND topic = ?", [topic]) if topic else ("", [])
-        return self._rows(
-            f"state = 0 AND (at, key) > (?, ?) {chosen[0]} ORDER BY at, key LIMIT ?", *after, *chosen[1], limit
-        )
+    def page(self, after: tuple[int, bytes], limit: int, topic: str = "", level: int = -1) -> list[CachedRecord]:
+        """Waiting messages by due time, from behind one; for listings. `level`: of a delay level, 0: of any."""
+        chosen, values = "", list[object]()
+        if topic:
+            chosen, values = "AND topic = ?", [topic]
+        if level >= 0:
+            chosen, values = f"{chosen} AND level {'=' if level else '>'} ? AND level > 0", [*values, level]
+        return self._rows(f"state = 0 AND (at, key) > (?, ?) {chosen} ORDER BY at, key LIMIT ?", *after, *values, limit)
+
+    def levels(self, topic: str = "") -> list[tuple[int, int, int]]:
+        """Return each delay level in which messages wait: its number, how many, and when the first one is due."""
+        chosen, values = ("AND topic = ?", [topic]) if topic else ("", [])
+        return self._database.execute(
+            f"SELECT level, COUNT(*), MIN(at) FROM records WHERE level > 0 AND state = 0 {chosen} GROUP BY level",
+            values,
+        ).fetchall()
 
     # Parts
 
@@ -339,7 +354,7 @@ class PartitionCache:
         return found[0] if found else None
 
     def _put(self, row: CachedRecord) -> None:
-        self._database.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        self._database.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
         self._add(row, 1)
 
     def _drop(self, row: CachedRecord) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
 from broker.format.numbers import whole_number
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later, Repeated
-from broker.runtime.metrics import declare
 from broker.transaction.settings import CheckSettings
 from upstream.kafka.cluster_facts import ClusterFacts, TopicFacts
 from upstream.kafka.link import (
@@ -29,40 +27,20 @@ from upstream.kafka.link import (
 from upstream.kafka.waiting import records
 from upstream.kafka.waiting.batches import Batches
 from upstream.kafka.waiting.cache import CachedRecord, Checkpoint, PartitionCache
+from upstream.kafka.waiting.lanes import LANES
 from upstream.kafka.waiting.owner import OwnerWays, PartitionOwner, TransactionTurns
 from upstream.kafka.waiting.records import Identity, PartitionStatus, WaitingRecord
 from upstream.kafka.waiting.requests import OwnerRequests
+from upstream.kafka.waiting.statuses import WaitingStatuses
 from upstream.kafka.waiting.topics import WaitingSettings, problem_of
 
-PENDING = declare(
-    "pyddmq_kafka_waiting_pending", "Waiting messages in the partitions that this node owns", ("cluster",), kind="gauge"
-)
-UNDECIDED = declare(
-    "pyddmq_kafka_waiting_undecided",
-    "Half messages that are not decided, in the partitions that this node owns", ("cluster",), kind="gauge",
-)  # fmt: skip
-OWNED = declare(
-    "pyddmq_kafka_waiting_partitions", "Partitions of the waiting topic that this node serves", ("cluster",),
-    kind="gauge",
-)  # fmt: skip
-LATE = declare(
-    "pyddmq_kafka_waiting_late_seconds", "Age of the oldest overdue message of the partitions that this node owns",
-    ("cluster",), kind="gauge",
-)  # fmt: skip
-TAKEOVER = declare(
-    "pyddmq_kafka_waiting_takeover_seconds", "Longest last takeover of a partition that this node owns", ("cluster",),
-    kind="gauge",
-)  # fmt: skip
-
 STATUS_SECONDS = 1.0
-_SILENT_SECONDS = 15.0
-"""A partition of which nothing was heard for so long has no owner."""
 _LOOK_SECONDS, _LOOK_AGAIN_SECONDS = 600.0, 15.0
 _JOIN_AGAIN_SECONDS = 5.0
 _COMMIT_SECONDS, _STANDS_SECONDS = 5.0, 20.0
 _LATE_MS_MAX = 30_000
 """An owner that is later takes no further messages."""
-_SKEW_MS_MAX = 500
+_RIVAL_SECONDS = 30.0
 _TOMBSTONES_MS = 86_400_000
 """How long Kafka keeps tombstones, where a topic does not say."""
 _DAY_MS = 86_400_000
@@ -131,7 +109,7 @@ class KafkaWaiting:
         requests: What it asks of owners, itself among them.
         owners: What it owns.
         checks: When halves are checked and given up; replaced by a reload.
-        statuses: The last one of each partition, with when it was heard (monotonic).
+        statuses: What owners said of their partitions.
     """
 
     def __init__(
@@ -145,7 +123,7 @@ class KafkaWaiting:
         self.settings = settings
         self.checks = CheckSettings()
         self.owners: dict[KafkaPartition, PartitionOwner] = {}
-        self.statuses: dict[int, tuple[PartitionStatus, float]] = {}
+        self.statuses = WaitingStatuses(settings, runtime)
         self._client = client
         self._producer = producer
         self._runtime = runtime
@@ -158,19 +136,21 @@ class KafkaWaiting:
             "the cluster has not responded yet; send again",
         )
         self._trouble = ""
-        self._skew = ""
+        self._rival_at: float | None = None
+        """When a node of this node's name was last heard of; None: there is none."""
         self._closed = False
-        self._started_at = runtime.clock.monotonic()
         self._committed_at = self._commit_at = runtime.clock.monotonic()
         self.requests = OwnerRequests(settings, producer, runtime)
         self._turns = TransactionTurns()
         self._fetching: dict[str, list[Callable[[], None]]] = {}
-        self._counts: Counter[tuple[str, str]] = Counter()
         self._look = Later(runtime.scheduler, self._look_now)
         self._tick = Repeated(runtime.scheduler, STATUS_SECONDS, self._tell_status)
         drawn = f"{runtime.random.getrandbits(64):016x}"
         self._owned = _Seat(
-            partial(client.member, settings.topic, f"pyddmq-{settings.node}"), settings.topic, self, runtime
+            partial(client.member, settings.topic, f"pyddmq-{settings.node}", settings.node),
+            settings.topic,
+            self,
+            runtime,
         )
         # Nothing is committed for it, so its group ends with it.
         self._answers = _Seat(
@@ -226,17 +206,17 @@ class KafkaWaiting:
             limit = settings.ahead_ms / _DAY_MS
             text = f"the message is due in {days:,.1f} days; the limit is {limit:,.1f} (waiting.maxDelaySec)"
             raise WaitingRefused("far", text)
-        known = self.statuses.get(identity.partition(settings.partitions))
-        if known is not None and known[0].late_ms > _LATE_MS_MAX:
-            text = f"waiting messages are delivered {known[0].late_ms / 1000:.0f} s late; send more slowly"
+        behind_ms = self.statuses.behind_ms(identity.partition(settings.partitions))
+        if behind_ms > _LATE_MS_MAX:
+            text = f"waiting messages are delivered {behind_ms / 1000:.0f} s late; send more slowly"
             raise WaitingRefused("limited", text)
         if settings.topic_pending:
-            count = self.pending(identity.topic)
+            count = self.statuses.pending(identity.topic)
             if count >= settings.topic_pending:
                 text = f"{count} messages of topic {identity.topic} wait; the limit is waiting.maxPendingPerTopic"
                 raise WaitingRefused("limited", text)
         if settings.principal_pending and identity.principal:
-            count = sum(count for (_, owner), count in self._counts.items() if owner == identity.principal)
+            count = self.statuses.pending_of(identity.principal)
             if count >= settings.principal_pending:
                 text = f"{count} messages of {identity.principal} wait; the limit is waiting.maxPendingPerPrincipal"
                 raise WaitingRefused("limited", text)
@@ -293,7 +273,9 @@ class KafkaWaiting:
         """Take an answer or a status."""
         answer = records.decode_answer(value)
         if isinstance(answer, PartitionStatus):
-            self._note_status(answer)
+            if self._rival_at is not None and answer.node == self.settings.node:
+                self._rival_at = self._clock.monotonic()
+            self.statuses.note(answer)
         elif answer is not None:
             self.requests.answered(*answer)
 
@@ -378,14 +360,29 @@ class KafkaWaiting:
 
     def trouble_told(self, failure: KafkaFailure | None) -> None:
         """Note that the cluster is in trouble, or well."""
+        if self._rival_at is not None:
+            return
         self._trouble = "" if failure is None else str(failure)
 
     def broken(self, failure: KafkaFailure) -> None:
         """Have another member."""
         self._trouble = str(failure)
         self._close_all()
-        if not self._closed:
+        if failure.code == "FENCED_INSTANCE_ID":
+            self._stand_down()
+        elif not self._closed:
             self._owned.anew(_JOIN_AGAIN_SECONDS)
+
+    def _stand_down(self) -> None:
+        """Leave the partitions to a node of the same name, until nothing was heard of it for a while."""
+        node = self.settings.node
+        self._owned.member = None
+        self._rival_at = self._clock.monotonic()
+        self._trouble = (
+            f"another node with brokerName {node} has taken over the waiting messages of this one; give each node its "
+            f"own node.brokerName; this node serves none until {_RIVAL_SECONDS:.0f} s after the other has ended"
+        )
+        self._runtime.limited_log.note("kafka_waiting_same_name", self.settings.cluster, node=node)
 
     def _owner(self, place: KafkaPartition) -> PartitionOwner:
         settings = self.settings
@@ -416,16 +413,23 @@ class KafkaWaiting:
             ways=OwnerWays(
                 cluster=settings.cluster,
                 node=settings.node,
-                transactions=self._client.transactions(f"{settings.topic}-{place.partition}"),
+                transactions=[
+                    self._client.transactions(f"{settings.topic}-{place.partition}-{number}") for number in range(LANES)
+                ],
                 ends=ends,
                 read_from=partial(member.read_from, place),
                 unusable=self._unusable,
                 turns=self._turns,
                 checks=lambda: self.checks,
                 due=self._checks_due,
+                suspected=self._suspected,
             ),
             runtime=self._runtime,
         )
+
+    def _suspected(self, topic: str, text: str) -> None:
+        for each in self.owners.values():
+            each.suspect(topic, text)
 
     def _cache_path(self, place: KafkaPartition) -> str:
         if not self.settings.folder:
@@ -463,9 +467,13 @@ class KafkaWaiting:
 
     def _tell_status(self) -> None:
         """Say what becomes of each partition, and look whether its log became shorter."""
+        if self._rival_at is not None and self._clock.monotonic() - self._rival_at > _RIVAL_SECONDS:
+            self._rival_at = None
+            self._trouble = ""
+            self._owned.join()
         found = [each.status() for each in self.owners.values()]
         for status in found:
-            self._note_status(status)
+            self.statuses.note(status)
             try:
                 self._producer.produce(
                     self.settings.answers_topic, None, None, records.encode_status(status), (), lambda *_: None
@@ -475,12 +483,7 @@ class KafkaWaiting:
         for owner in self.owners.values():
             owner.look()
         self._commit()
-        metrics, cluster = self._runtime.metrics, self.settings.cluster
-        metrics.counter(PENDING, cluster).value = sum(each.pending for each in found)
-        metrics.counter(UNDECIDED, cluster).value = sum(each.undecided for each in found)
-        metrics.counter(OWNED, cluster).value = sum(each.state == "serving" for each in found)
-        metrics.counter(LATE, cluster).value = max((each.late_ms for each in found), default=0) // 1000
-        metrics.counter(TAKEOVER, cluster).value = max((each.takeover_ms for each in found), default=0) // 1000
+        self.statuses.measure(found)
 
     def _commit(self) -> None:
         """Show Kafka's tools how far the owners have read; a member that cannot commit is not one any more (D80)."""
@@ -501,44 +504,28 @@ class KafkaWaiting:
 
             member.commit([Commit(*place, owner.cache.position, "") for place, owner in self.owners.items()], done)
 
-    def _note_status(self, status: PartitionStatus) -> None:
-        now = self._clock.monotonic()
-        self.statuses[status.partition] = status, now
-        skew = abs(self._clock.wall_ms() - status.wall_ms)
-        # An answer is under way for a while; a clock that is behind is seen by the other node.
-        if status.wall_ms - self._clock.wall_ms() > _SKEW_MS_MAX:
-            self._skew = f"the clock of node {status.node} is {skew} ms ahead of this node's"
-        self._counts = Counter()
-        for each, _ in self.statuses.values():
-            for topic, owner, count in each.counts:
-                self._counts[topic, owner] += count
-
     def troubles(self) -> list[str]:
         """Return what is wrong, as sentences."""
         found = [] if self._problem is None else [self._problem[1]]
         if self._trouble:
             found.append(self._trouble)
-        if self._skew:
-            found.append(self._skew)
-        now = self._clock.monotonic()
-        if self._facts is not None and now - self._started_at > 2 * _SILENT_SECONDS:
-            silent = [
-                number
-                for number in range(self.settings.partitions)
-                if number not in self.statuses or now - self.statuses[number][1] > _SILENT_SECONDS
-            ]
-            if silent:
-                names = ", ".join(map(str, silent))
-                found.append(f"no node serves partition {names} of {self.settings.topic}; its messages are late")
-        for status, heard_at in self.statuses.values():
-            if now - heard_at <= _SILENT_SECONDS:
-                found += [f"partition {status.partition} (node {status.node}): {each}" for each in status.troubles]
-        return found
+        return found + self.statuses.troubles(complete=self._facts is not None)
 
-    def page(self, after: tuple[int, bytes], limit: int, topic: str) -> list[CachedRecord]:
-        """Return waiting messages of a topic by due time, from behind one, of the partitions that this node owns."""
-        found = [row for owner in self._open_owners() for row in owner.cache.page(after, limit, topic)]
+    def page(self, after: tuple[int, bytes], limit: int, topic: str, level: int = -1) -> list[CachedRecord]:
+        """Return waiting messages of a topic by due time, from behind one, of the partitions that this node owns.
+
+        Args:
+            after: Due time and key of that one.
+            limit: At most so many.
+            topic: Which topic.
+            level: Of a delay level; 0: of any; -1: all messages.
+        """
+        found = [row for owner in self._open_owners() for row in owner.cache.page(after, limit, topic, level)]
         return sorted(found, key=lambda row: (row.at, row.key))[:limit]
+
+    def levels(self, topic: str = "") -> list[tuple[int, int, int]]:
+        """Return number, messages and first due time of delay levels, of the partitions that this node owns."""
+        return [each for owner in self._open_owners() for each in owner.cache.levels(topic)]
 
     def halves(self, after: tuple[int, bytes], limit: int) -> list[CachedRecord]:
         """Return halves that are not decided by age, from behind one, of the partitions that this node owns."""
@@ -548,21 +535,9 @@ class KafkaWaiting:
     def _open_owners(self) -> list[PartitionOwner]:
         return [each for each in self.owners.values() if each.state != "closed"]
 
-    def pending(self, topic: str) -> int:
-        """Return how many messages of a topic wait, in all partitions, as last heard."""
-        return sum(count for (name, _), count in self._counts.items() if name == topic)
-
-    def principals(self, topic: str) -> list[str]:
-        """Return whose messages of a topic wait; "" first."""
-        return ["", *sorted({owner for name, owner in self._counts if name == topic and owner})]
-
     def owned(self) -> list[PartitionStatus]:
         """Return how the partitions stand that this node owns."""
         return [each.status() for each in self._open_owners()]
-
-    def partitions(self) -> Iterable[PartitionStatus]:
-        """The last status of each partition."""
-        return [each for _, (each, _) in sorted(self.statuses.items())]
 
 
 class _Answers:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from broker.log.owner import is_foreign
@@ -15,7 +16,9 @@ from broker.transaction.settings import CheckSettings
 from upstream.kafka.link import Assignment, KafkaFailure, KafkaPartition, KafkaRecord, KafkaTransactions, LogBounds
 from upstream.kafka.waiting.batches import BATCH_MESSAGES, Batch, Batches
 from upstream.kafka.waiting.cache import CachedRecord, Checkpoint, PartitionCache
+from upstream.kafka.waiting.lanes import TransactionLane, TransactionLanes
 from upstream.kafka.waiting.records import Damaged, HalfChecks, NewerRecord, PartitionStatus
+from upstream.kafka.waiting.targets import SuspectTargets
 
 DELIVERED = declare("pyddmq_kafka_waiting_delivered_total", "Waiting messages delivered to Kafka topics", ("cluster",))
 REQUESTS = declare(
@@ -28,12 +31,6 @@ ABORTED = declare("pyddmq_kafka_waiting_aborted_total", "Transactions of waiting
 REBUILT = declare(
     "pyddmq_kafka_waiting_rebuilt_total", "Times the cache of a partition was filled from its log again", ("cluster",)
 )
-DEAD = declare(
-    "pyddmq_kafka_waiting_dead_total",
-    "Waiting messages rejected by their topic, stored in <topic>.WAITING.DLQ",
-    ("cluster", "topic"),
-)
-
 DISCARDED = declare(
     "pyddmq_kafka_waiting_discarded_total",
     "Half messages discarded after their checks or their age, decided by an operator",
@@ -43,37 +40,11 @@ DISCARDED = declare(
 OwnerState = Literal["fencing", "reading", "serving", "closed"]
 _AGAIN_SECONDS = 1.0
 _AT_ONCE_SECONDS = 0.05
-_TARGET_SECONDS = (0.25, 1.0, 5.0, 30.0)
-"""Pauses of a target that takes nothing."""
 TRANSACTIONS_MAX = 2
 """Transactions of a node under way at a time: while one commits, the next is written."""
 _CALL_SECONDS = 0.05
 _WAKE_SECONDS_MAX = 1.0
 """The wall clock may be set: so long at most is it trusted."""
-_TRANSIENT = frozenset({
-    "ALL_BROKERS_DOWN", "KAFKA_STORAGE_ERROR", "LEADER_NOT_AVAILABLE", "MSG_TIMED_OUT", "NETWORK_EXCEPTION",
-    "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "NOT_LEADER_FOR_PARTITION", "PURGE_INFLIGHT",
-    "PURGE_QUEUE", "QUEUE_FULL", "REQUEST_TIMED_OUT", "TIMED_OUT", "TRANSPORT",
-})  # fmt: skip
-
-
-@dataclass(slots=True)
-class _RefusingTarget:
-    """A topic that refused something: it is tried alone.
-
-    Attributes:
-        again_at: When, monotonic seconds.
-        attempts: In vain, one after the other.
-        single: Messages are tried one by one.
-        reason: Why its first message is to be given up; "": it is not.
-        trouble: What it said.
-    """
-
-    again_at: float = 0.0
-    attempts: int = 0
-    single: bool = False
-    reason: str = ""
-    trouble: str = ""
 
 
 class TransactionTurns:
@@ -115,24 +86,26 @@ class OwnerWays:
     Attributes:
         cluster: Its name, for counts and log lines.
         node: Whose it is.
-        transactions: Of the partition's transactional id.
+        transactions: Of the partition's transactional ids (`upstream.kafka.waiting.lanes`).
         ends: Asks for the bounds of the partition.
         read_from: Has the partition read from an offset on.
         unusable: Called once when the cache cannot be written.
         turns: Of the node, shared by its owners.
         checks: When halves are checked.
         due: Called with producer groups of which a check is due.
+        suspected: Called with a topic that ended a batch, and why, for the other owners of the node.
     """
 
     cluster: str
     node: str
-    transactions: KafkaTransactions
+    transactions: Sequence[KafkaTransactions]
     ends: Callable[[Callable[[LogBounds], None]], None]
     read_from: Callable[[int], None]
     unusable: Callable[[Exception], None]
     turns: TransactionTurns
     checks: Callable[[], CheckSettings]
     due: Callable[[Collection[str]], None]
+    suspected: Callable[[str, str], None]
 
 
 class PartitionOwner:
@@ -155,13 +128,14 @@ class PartitionOwner:
         self._clock = runtime.clock
         self._metrics = runtime.metrics
         self._limited_log = runtime.limited_log
+        self._lanes = TransactionLanes(ways.transactions, runtime.scheduler, self._lanes_changed)
+        self._writing: dict[TransactionLane, Batch] = {}
+        self._targets = SuspectTargets(ways.cluster, runtime)
         self._turn = Later(runtime.scheduler, self._take_turn)
         self._again = Later(runtime.scheduler, self._fence)
         self._read_until: int | None = None
-        self._busy = self._has_turn = False
+        self._has_turn = False
         self._ended: Callable[[], None] | None = None
-        self._targets: dict[str, _RefusingTarget] = {}
-        self._others_first = False
         self._checked: dict[bytes, HalfChecks] = {}
         self._called_at = 0.0
         self._trouble = ""
@@ -182,7 +156,7 @@ class PartitionOwner:
 
     def end(self, done: Callable[[], None]) -> None:
         """Give the partition up once what is being written has ended."""
-        if self._busy and self.state == "serving":
+        if self._is_writing_all and self.state == "serving":
             self.state = "closed"
             self._turn.cancel()
             self._ended = done
@@ -197,7 +171,7 @@ class PartitionOwner:
         self._again.cancel()
         self._ways.turns.forget(self)
         self._give_turn()
-        self._ways.transactions.close()
+        self._lanes.close()
         self.cache.close()
         if self._ended is not None:
             done, self._ended = self._ended, None
@@ -209,7 +183,8 @@ class PartitionOwner:
         """Take the partition over again, after what is being written."""
         self.state = "fencing"
         self._turn.cancel()
-        if not self._busy:
+        self._ways.turns.forget(self)
+        if not self._writing:
             self._again.after(seconds)
 
     def _fence(self) -> None:
@@ -219,17 +194,18 @@ class PartitionOwner:
         self._began = self._clock.monotonic()
         self._read_until = None
         self._turn.cancel()
-        self._ways.transactions.begin(self._fenced_others)
+        self._lanes.take()
 
-    def _fenced_others(self, failure: KafkaFailure | None) -> None:
-        if self.state != "fencing":
-            return
-        if failure is not None:
-            self._note(f"the partition cannot be taken over: {failure}")
-            self._again.after(_AGAIN_SECONDS)
-            return
-        self.state = "reading"
-        self._ask_ends()
+    def _lanes_changed(self) -> None:
+        """Go on with the ids that were taken."""
+        if self.state == "fencing":
+            if trouble := self._lanes.trouble:
+                self._note(f"the partition cannot be taken over: {trouble}")
+            elif self._lanes.is_taken:
+                self.state = "reading"
+                self._ask_ends()
+        else:
+            self.wake()
 
     def look(self) -> None:
         """See whether the log has become shorter; called every second. An answer may have been lost."""
@@ -271,6 +247,7 @@ class PartitionOwner:
             self._read_until = bounds.high
             self._check_end()
         else:
+            self._lanes.doubt()
             self._fence_again(0)
 
     def _check_end(self) -> None:
@@ -329,25 +306,55 @@ class PartitionOwner:
 
     def wake(self) -> None:
         """See what is to be done."""
-        if self.state == "serving" and not self._busy:
+        if self.state == "serving":
             self._turn.after(0)
 
+    def suspect(self, topic: str, text: str) -> None:
+        """Have a topic in no batch with others, since it ended one of another partition's."""
+        self._targets.suspect(topic, text, elsewhere=True)
+
     def _take_turn(self) -> None:
-        if self.state != "serving" or self._busy or not self._take_the_turn():
+        if self.state != "serving":
             return
         now_ms, now = self._clock.wall_ms(), self._clock.monotonic()
-        # By turns, so that neither waits for the other to have nothing to do.
-        self._others_first = not self._others_first
-        batch = self._of_refused(now_ms, now) if self._others_first else self._next(now_ms)
-        if not batch.records:
-            batch = self._next(now_ms) if self._others_first else self._of_refused(now_ms, now)
         self._call_producers(now_ms, now)
-        if batch.records:
-            self._busy = True
-            self._ways.transactions.write(batch.records, lambda *ended: self._written(batch, *ended))
-            return
-        self._give_turn()
-        self._turn.after(self._pause(now_ms, now))
+        self._try_suspects(now_ms)
+        lane, idle = self._lanes.main(), False
+        if lane is not None and self._take_the_turn():
+            batch = self._batches.next(now_ms, self._targets.names, self._checked, self._busy())
+            if batch.records:
+                self._write(lane, batch)
+            else:
+                idle = True
+                self._give_turn()
+        self._turn.after(self._pause(now_ms, now, idle=idle))
+
+    def _busy(self) -> set[bytes]:
+        """Identities that transactions under way are about."""
+        return {each for batch in self._writing.values() for each in batch.identities}
+
+    def _try_suspects(self, now_ms: int) -> None:
+        """Write what is due to targets under suspicion, each alone."""
+        for name, target in self._targets.to_try():
+            if not self.cache.due(now_ms, 1, only=name):
+                self._targets.has_nothing(name)
+            elif any(name in batch.targets for batch in self._writing.values()):
+                continue
+            elif (lane := self._lanes.spare()) is not None:
+                if target.reason:
+                    batch = self._batches.dead_letter(now_ms, name, target.reason, self._busy())
+                else:
+                    limit = 1 if target.single else BATCH_MESSAGES
+                    batch = self._batches.alone(now_ms, name, limit, self._busy())
+                if batch.records:
+                    self._targets.trying(batch)
+                    self._write(lane, batch)
+
+    def _write(self, lane: TransactionLane, batch: Batch) -> None:
+        lane.state = "writing"
+        self._writing[lane] = batch
+        alone = batch.records[0].topic if batch.only else ""
+        lane.write(batch.records, partial(self._written, lane, batch), alone)
 
     def _take_the_turn(self) -> bool:
         self._has_turn = self._has_turn or self._ways.turns.take(self)
@@ -358,58 +365,68 @@ class PartitionOwner:
             self._has_turn = False
             self._ways.turns.give()
 
-    def _next(self, now_ms: int) -> Batch:
-        return self._batches.next(now_ms, self._targets, self._checked)
-
-    def _of_refused(self, now_ms: int, now: float) -> Batch:
-        """Return what is to be tried of targets that refused something, each alone."""
-        for name, target in list(self._targets.items()):
-            if target.again_at <= now:
-                if target.reason:
-                    batch = self._batches.dead_letter(now_ms, name, target.reason)
-                else:
-                    batch = self._batches.alone(now_ms, name, 1 if target.single else BATCH_MESSAGES)
-                if batch.records:
-                    return batch
-                del self._targets[name]
-        return Batch()
-
-    def _pause(self, now_ms: int, now: float) -> float:
-        """Return the seconds until something may be due."""
-        due = self.cache.next_due(self._targets)
-        seconds = _WAKE_SECONDS_MAX if due is None else max(0.0, (due - now_ms) / 1000)
+    def _pause(self, now_ms: int, now: float, *, idle: bool) -> float:
+        """Return the seconds until something may be due; the end of a transaction wakes the owner too."""
+        seconds = _WAKE_SECONDS_MAX
+        if idle:
+            due = self.cache.next_due(self._targets.names)
+            seconds = seconds if due is None else max(0.0, (due - now_ms) / 1000)
         if (check := self.cache.next_check(now_ms)) is not None:
             seconds = min(seconds, max(_CALL_SECONDS, (check - now_ms) / 1000))
-        for each in self._targets.values():
-            seconds = min(seconds, max(0.05, each.again_at - now))
+        if (again_at := self._targets.next_at()) is not None:
+            seconds = min(seconds, max(_CALL_SECONDS, again_at - now))
         return min(seconds, _WAKE_SECONDS_MAX)
 
     def _written(
-        self, batch: Batch, failure: KafkaFailure | None, refused: dict[str, KafkaFailure], offsets: Sequence[int]
+        self,
+        lane: TransactionLane,
+        batch: Batch,
+        failure: KafkaFailure | None,
+        refused: Mapping[str, KafkaFailure],
+        offsets: Sequence[int],
     ) -> None:
-        self._busy = False
-        self._give_turn()
+        del self._writing[lane]
+        if lane.state == "writing":
+            lane.state = "free"
+        if not batch.only:
+            self._give_turn()
         if self.state != "serving":
-            if self.state == "fencing":
-                self._again.after(0)
-            else:
-                self.close()
+            self._ended_late()
         elif failure is None:
             self._guarded(lambda: self._committed(batch, offsets))
         elif failure.fenced:
             # By the next owner, of which the group is about to tell; or by a former one that was late.
             self._note(f"another node has taken the partition over: {failure}")
+            self._lanes.doubt()
             self._fence_again(_AGAIN_SECONDS)
         elif failure.unknown:
             # Committed or not: the log knows.
             self._metrics.counter(ABORTED, self._ways.cluster).add()
             self._note(f"the outcome of a transaction is unknown: {failure}")
+            lane.doubt()
             self._fence_again(_AT_ONCE_SECONDS)
         else:
             self._metrics.counter(ABORTED, self._ways.cluster).add()
             self._aborted(batch, failure, refused)
+            if failure.lost:
+                lane.lose()
+                if batch.only:
+                    self._targets.took(batch, lane)
         if self.state == "serving":
-            self._turn.after(0 if failure is None or refused else _AGAIN_SECONDS)
+            again = failure is None or bool(batch.targets & refused.keys())
+            self._turn.after(0 if again or batch.only else _AGAIN_SECONDS)
+
+    def _ended_late(self) -> None:
+        """Go on to what waited for the end of transactions."""
+        if self.state == "closed" and not self._is_writing_all:
+            self.close()
+        elif self.state == "fencing" and not self._writing:
+            self._again.after(0)
+
+    @property
+    def _is_writing_all(self) -> bool:
+        """Whether a batch of healthy targets is under way."""
+        return any(not each.only for each in self._writing.values())
 
     def _committed(self, batch: Batch, offsets: Sequence[int]) -> None:
         for change in batch.changes:
@@ -430,39 +447,16 @@ class PartitionOwner:
             self._limited_log.note("loop_occurrences_skipped", cluster, count=batch.skipped)
         if not self._trouble.startswith("its log"):
             self._trouble = ""
-        if batch.only and batch.to_dead_letters:
-            self._metrics.counter(DEAD, cluster, batch.only).add()
-            self._targets[batch.only].reason = ""
-        elif batch.only:
-            target = self._targets[batch.only]
-            if not target.single or not self.cache.due(self._clock.wall_ms(), 1, only=batch.only):
-                del self._targets[batch.only]
+        if batch.only:
+            more = bool(self.cache.due(self._clock.wall_ms(), 1, only=batch.only))
+            self._targets.committed(batch, more=more)
 
-    def _aborted(self, batch: Batch, failure: KafkaFailure, refused: dict[str, KafkaFailure]) -> None:
-        """Find out which target it was: each is tried alone from now on."""
-        named = {each.removesuffix(".WAITING.DLQ") if batch.to_dead_letters else each for each in refused}
-        targets = named & batch.targets if not batch.only else {batch.only}
-        if not targets:
+    def _aborted(self, batch: Batch, failure: KafkaFailure, refused: Mapping[str, KafkaFailure]) -> None:
+        """Have the topics that ended a batch be tried alone, here and by the node's other owners."""
+        for name in self._targets.aborted(batch, failure, refused):
+            self._ways.suspected(name, str(refused[name]))
+        if not batch.only and not batch.targets & refused.keys():
             self._note(f"a transaction was aborted: {failure}")
-            return
-        now = self._clock.monotonic()
-        for name in targets:
-            target = self._targets.setdefault(name, _RefusingTarget())
-            why = refused.get(name + ".WAITING.DLQ" if batch.to_dead_letters else name, failure)
-            target.trouble = str(why)
-            if not batch.only:
-                continue
-            if not batch.to_dead_letters and why.code not in _TRANSIENT:
-                # What is refused alone is given up; of several the one that it is has to be found.
-                if batch.fired == 1:
-                    target.reason = str(why)
-                target.single = True
-                continue
-            # Next time the topic itself is tried again: it may be mended.
-            target.reason = ""
-            target.again_at = now + _TARGET_SECONDS[min(target.attempts, len(_TARGET_SECONDS) - 1)]
-            target.attempts += 1
-            self._limited_log.note("kafka_waiting_target_refuses", self._ways.cluster, topic=name, error=str(why))
 
     def _note(self, text: str) -> None:
         self._trouble = text
@@ -532,10 +526,11 @@ class PartitionOwner:
         """Return what is to be known of it."""
         now_ms = self._clock.wall_ms()
         due = self.cache.next_due() if self.state != "closed" else None
+        well = self.cache.next_due(self._targets.names) if self.state != "closed" else None
         oldest = self.cache.oldest_half() if self.state != "closed" else None
         troubles = [self._trouble] if self._trouble else []
         troubles += self._unanswered(now_ms)
-        troubles += [f"topic {name} takes no waiting messages: {each.trouble}" for name, each in self._targets.items()]
+        troubles += self._targets.troubles()
         return PartitionStatus(
             partition=self.place.partition,
             node=self._ways.node,
@@ -543,6 +538,7 @@ class PartitionOwner:
             wall_ms=now_ms,
             pending=self.cache.counts.total(),
             late_ms=max(0, now_ms - due) if due is not None else 0,
+            behind_ms=max(0, now_ms - well) if well is not None else 0,
             takeover_ms=self.takeover_ms,
             counts=[(topic, owner, count) for (topic, owner), count in self.cache.counts.most_common(1000) if count],
             troubles=troubles,

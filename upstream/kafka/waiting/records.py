@@ -143,6 +143,7 @@ class WaitingRecord(NamedTuple):
         partition: Of its target topic; None: by the key.
         key, body, headers: Of the record that is delivered.
         kind: "timer", "level" or "loop", for listings.
+        level: Its delay level; 0: it waits in none.
         loop: The id of the pending occurrence of a delay message of DDMQ's; "": it is none.
         owned: The owner wrote it: a move, or a loop's next occurrence.
         at_ms: When it was first written.
@@ -159,6 +160,7 @@ class WaitingRecord(NamedTuple):
     owned: bool = False
     at_ms: int = 0
     half: WaitingHalf | None = None
+    level: int = 0
 
 
 class EndedMessage(NamedTuple):
@@ -220,6 +222,8 @@ def encode(content: Content) -> bytes:
         facts["key"] = _text(content.key)
         facts["headers"] = [[name, _text(value)] for name, value in content.headers]
         facts["half"] = content.half and content.half._asdict()
+        if not content.level:
+            del facts["level"]
         facts["what"] = "waiting"
     else:
         facts = {**content._asdict(), "what": _NAMES[type(content)]}
@@ -266,6 +270,7 @@ class PartitionStatus(NamedTuple):
         troubles: Sentences.
         undecided, undecided_ms: Halves among them, and the age of the oldest.
         overdue: Messages whose moment has passed.
+        behind_ms: As `late_ms`, but for targets that take nothing.
     """
 
     partition: int
@@ -280,6 +285,7 @@ class PartitionStatus(NamedTuple):
     undecided: int = 0
     undecided_ms: int = 0
     overdue: int = 0
+    behind_ms: int = 0
 
 
 def encode_status(status: PartitionStatus) -> bytes:

@@ -8,12 +8,15 @@ from typing import Any, Literal, cast
 import pytest
 
 from actions.registry import Registry
-from broker.query import NotFound
+from broker.query import NotFound, QueryRefused
+from broker.runtime.steps import run_now
 from broker.transaction.settings import CheckSettings
 from conf import loads
 from proxy.node.reload import Reloader
 from proxy.operate.attention.findings import judged
+from proxy.operate.changes.delays import DelayCancelBody, delay_changes
 from proxy.operate.changes.desk import ChangeRefused
+from proxy.operate.changes.steps import MessageName
 from proxy.operate.changes.transactions import DecisionBody, TransactionBody, transaction_changes
 from proxy.operate.live_node import LiveNode
 from proxy.operate.lookups.lag import lag_of
@@ -24,7 +27,7 @@ from pyddmq.codes import ResultCode
 from tests.contract.test_time import UUID
 from tests.contract.time_grounds import BareKafkaGround, KafkaTimeGround
 from upstream.kafka.link import KafkaPartition
-from upstream.kafka.waiting.cluster import OWNED, PENDING
+from upstream.kafka.waiting.statuses import OWNED, PENDING, UNDECIDED_OLDEST
 
 
 class Desk:
@@ -63,6 +66,18 @@ class Desk:
         asked = TransactionQuery.of({"topic": "orders", **given}, limit=10)
         return self.waiting.transactions(asked, self.ground.now_ms)
 
+    def delays(self, **given: str) -> Any:
+        """Delay levels, and what waits in them."""
+        levels = self.ground.node.delays
+        return run_now(self.waiting.delays(levels, given, limit=2, now_ms=self.ground.now_ms))
+
+    def cancel_delays(self, *names: str) -> list[str]:
+        """Cancel messages of delay levels; returns the outcomes."""
+        [change] = delay_changes(self.ground.node)
+        body = DelayCancelBody(messages=[MessageName(id=name, topic="orders") for name in names])
+        work = cast(Coroutine[Any, Any, Any], change.run(body))
+        return [each.outcome for each in self._run(work).results]
+
     def list(self, **given: str) -> Any:
         """A page."""
         return self.waiting.timers("orders", given, limit=2, now_ms=self.ground.now_ms)
@@ -99,6 +114,34 @@ def test_operator_cancels_and_moves_by_id_or_handle() -> None:
     assert ground.bodies == [b"moved"]
     assert desk.change(answer.handle, topic=None).outcome == "tooLate"
     assert desk.change("0" * 32).outcome == "unknown"
+
+
+def test_delay_levels_are_listed_and_cancelled() -> None:
+    """Level by level, with those of the store; messages of a topic by due time; timers are none of them."""
+    ground = KafkaTimeGround()
+    desk = Desk(ground)
+    ids = [ground.send(b"x", delayLevel=level, key=f"k{level}").msgId for level in (5, 4, 5, 6)]
+    ground.send(b"timer", delayMs=60_000)
+    ground.wait(1)
+    levels = {each.level: each for each in desk.delays(topic="orders").levels}
+    assert {number: each.pending for number, each in levels.items() if each.pending} == {4: 1, 5: 2, 6: 1}
+    assert levels[4].next_due_ms == pytest.approx(ground.now_ms + 29_000, abs=1_500)
+    assert [each.pending for each in desk.delays().levels] == [each.pending for each in levels.values()]
+    first = desk.delays(topic="orders", messages="true")
+    assert (first.pending_total, first.cut, [each.level for each in first.messages]) == (4, True, [4, 5])
+    second = desk.delays(topic="orders", messages="true", cursor=first.cursor)
+    assert [each.id for each in [*first.messages, *second.messages]] == [ids[1], ids[0], ids[2], ids[3]]
+    assert [each.key for each in desk.delays(topic="orders", messages="true", level="6").messages] == ["k6"]
+    with pytest.raises(NotFound, match="delay level 99 does not exist"):
+        desk.delays(topic="orders", level="99")
+    with pytest.raises(QueryRefused, match="invalid cursor"):
+        desk.delays(topic="orders", messages="true", cursor="4-7")
+    assert desk.cancel_delays(*ids[:2]) == ["cancelled", "cancelled"]
+    ground.wait(0.2)
+    assert desk.delays(topic="orders").pending_total == 2
+    ground.wait(130)
+    assert sorted(ground.bodies) == [b"timer", b"x", b"x"]
+    assert desk.cancel_delays(ids[0], ids[2]) == ["cancelled", "tooLate"]
 
 
 def test_operator_lists_and_decides_transactions() -> None:
@@ -184,6 +227,7 @@ def test_lag_has_what_waits_on_kafka() -> None:
     assert {each.topic for each in rows().values()} == {"main:__pyddmq_waiting"}
     assert (rows()["timer"].scheduled, rows()["timer"].overdue) == (1, 1)
     assert (rows()["half"].scheduled, rows()["half"].status) == (1, "IN_TIME")
+    assert 29 <= ground.node.metrics.counter(UNDECIDED_OLDEST, "main").value <= 33
     ground.wait(600)
     assert (rows()["timer"].status, rows()["half"].status) == ("LATE", "UNDECIDED")
 

@@ -56,6 +56,7 @@ class Producer:
         self.batch: list[tuple[bytes, Callable[[Any, Any], None]]] = []
         self.batches: list[list[bytes]] = []
         self.fatal: Error | None = None
+        self.raises: Exception | None = None
         self.settings: Any = None
         self.lock = threading.Lock()
 
@@ -68,6 +69,8 @@ class Producer:
 
     def poll(self, seconds: float) -> int:
         """Report."""
+        if self.raises is not None:
+            raise self.raises
         if self.fatal is not None:
             self.error_cb(self.fatal)
             return 0
@@ -180,6 +183,35 @@ def test_fatal_error_ends_the_producer_and_says_why(code: str, said: str, monkey
     assert world.broken[0].code == code
     with pytest.raises(KafkaFailure, match=code):
         world.send(b"x")
+
+
+@pytest.mark.parametrize("kind", ["cause", "other"])
+def test_error_that_comes_as_another_exception_ends_the_producer(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fatal error goes up through a callback, which seems to raise it; what no error explains ends it, too."""
+    world = World(monkeypatch)
+    made = world.settings.made[0]
+    world.producer.partitions("t")
+    raises = SystemError("a callback returned a result with an exception set")
+    if kind == "cause":
+        raises.__cause__ = world.settings.package.KafkaException(Error("INVALID_PRODUCER_EPOCH", fatal=True))
+    with made.lock:
+        made.raises = raises
+    world.until(lambda: world.broken, "the word that it ended")
+    assert world.broken[0].code == ("INVALID_PRODUCER_EPOCH" if kind == "cause" else "FAIL")
+    with pytest.raises(KafkaFailure, match=world.broken[0].code):
+        world.send(b"x")
+
+
+def test_exception_of_an_error_that_is_not_fatal_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next poll may be well."""
+    world = World(monkeypatch)
+    made = world.settings.made[0]
+    world.producer.partitions("t")
+    made.raises = world.settings.package.KafkaException(Error("_TRANSPORT"))
+    world.send(b"x")
+    made.raises = None
+    world.until(lambda: world.ended, "the record")
+    assert (world.ended, world.broken) == (["stored"], [])
 
 
 def test_batch_that_is_too_large_is_sent_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

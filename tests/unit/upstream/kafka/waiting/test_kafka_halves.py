@@ -156,7 +156,7 @@ def test_half_that_nobody_decides_is_discarded_and_decided_by_an_operator(settin
     assert (operator, list(world.delivered())) == ([["ok"]] * 3, ["a"])
     world.run(31)
     assert node.checks() == [("c", 1)]
-    [status] = node.waiting.partitions()
+    [status] = node.waiting.statuses.partitions()
     assert (status.undecided, status.pending) == (1, 1)
 
 
@@ -275,4 +275,4 @@ def test_seeds_of_transactions(seed: int) -> None:
         state, outcome = decided[name]
         assert outcome in (["ok"], ["already_same"]), (name, state, outcome)
         assert (name in delivered) is (state == "commit"), (name, state)
-    assert sum(each.undecided for each in world.nodes[0].waiting.partitions()) == 0
+    assert sum(each.undecided for each in world.nodes[0].waiting.statuses.partitions()) == 0
