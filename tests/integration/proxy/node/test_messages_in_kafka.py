@@ -68,6 +68,7 @@ def all_of(world: World, **given: object) -> list[MessageView]:
         found += answer.messages
         if answer.cursor is None:
             return found
+        assert cursor.get("cursor") != answer.cursor, "a request gets further"
         cursor = {"cursor": answer.cursor}
 
 
