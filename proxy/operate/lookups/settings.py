@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from conf import Config
+from conf.secret_lines import MASK
 from conf.secrets import NAMES_OF_SECRETS, masked
 
 Settings = Mapping[str, Any]
 """By key, as in the file: values, lists and mappings."""
-MASK = "***"
 
 
 def settings_of(config: Config) -> Settings:

@@ -108,8 +108,8 @@ def world_of(action: type[Action], **subscription: Any) -> CallsWorld:
 def test_dead_letter_names_the_action_that_failed_and_no_other(form: str) -> None:
     """Of several, whichever way they are called, and not the one that failed in an earlier attempt."""
     late = action_of(form, lambda: Failed("late"))
-    early = type("Early", (Action,), {"act": lambda self, job: next(answers)})
     answers = iter([Status.FAIL, *[Status.CONTINUE] * 3])
+    early = type("Early", (Action,), {"act": lambda self, job: next(answers)})
     config: dict[str, Any] = {"topic": "t", "actions": ["Async", "Early", "Work"], "retryIntervals": [100]}
     world = CallsWorld(config, registry=Registry({**BUILT_IN, "Early": early, "Work": late}), queues=1)
     world.publish("a")
