@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterable
 from collections.abc import Mapping as ReadMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -19,6 +19,7 @@ from conf.foreign import FOREIGN, TOP_LEVEL, DdmqField
 from conf.models import Config, GroupConfig, SubscriptionConfig, TopicConfig
 from conf.places import Path, located
 from conf.problems import ConfigError, Problem
+from conf.secret_lines import without_secret_lines
 from conf.sections.access import AccessConfig, AccessRule, CertificateRule, JwtKey, NetworkRule
 from conf.sections.admin import AdminConfig
 from conf.sections.kafka import KafkaClusterConfig
@@ -52,6 +53,7 @@ class Loaded:
         warnings: What was accepted and has no effect, in the order of the file.
         digest: SHA-256 of the text in hex, to see whether a file changed.
         file: The name it was read from.
+        shown: The text of a file, without secrets; "": a text was read.
         tree: What was read, for the places of keys.
     """
 
@@ -60,6 +62,7 @@ class Loaded:
     digest: str
     file: str
     tree: Tree = field(repr=False)
+    shown: str = field(default="", repr=False)
 
     def problem(self, path: Path, text: str) -> Problem:
         """Return a problem that was found later, with its place in the file."""
@@ -92,12 +95,16 @@ def load(path: str | os.PathLike[str], *, actions: ReadMapping[str, ActionSpec] 
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise ConfigError([Problem(name, line, "", "is not UTF-8; save the file as UTF-8")]) from error
-    loaded = loads(text, file=name, actions=actions)
+    try:
+        loaded = loads(text, file=name, actions=actions)
+    except ConfigError as error:
+        error.shown = without_secret_lines(text)
+        raise
     if isinstance(loaded.tree, Mapping) and not loaded.tree.entries:
         # What an editor leaves for a moment, or a full disk for good: a reload of it would end every group.
         text = "is empty; write `topics:` and `groups:`, or `node: {}` for a node without them"
         raise ConfigError([Problem(name, None, "", text)])
-    return loaded
+    return replace(loaded, shown=without_secret_lines(text))
 
 
 def loads(text: str, *, file: str = "<text>", actions: ReadMapping[str, ActionSpec] | None = None) -> Loaded:

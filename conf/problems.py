@@ -31,7 +31,14 @@ class Problem(NamedTuple):
 
 
 class ConfigError(Exception):
-    """A configuration that cannot be used; `problems` has every error that was found, in the order of the file."""
+    """A configuration that cannot be used.
+
+    Attributes:
+        problems: Every error that was found, in the order of the file.
+        shown: The text that was read, without secrets; "": it is not known.
+    """
+
+    shown = ""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = list(problems)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+PULL_SERVER = "PullServer"
+"""The action that hands messages to clients: what a client fails, it has failed."""
+
 FAILING_ATTEMPTS = 5
 """Failed attempts from which on a message is shown as one that fails repeatedly."""
 
@@ -18,11 +21,12 @@ class JobHistory:
         due_wall_ms: When the next attempt is due.
         since: Monotonic seconds of the first failure that this process knows of.
         reason: Text of the last failure.
+        action: Name of the action that failed last.
         earlier: It had failed before that, in an earlier process or generation.
         stopped: What waits for an operator with it, a `upstream.progress.tracker.Stop`.
     """
 
-    __slots__ = ("due_wall_ms", "earlier", "errors", "fails", "reason", "since", "stopped", "timeouts")
+    __slots__ = ("action", "due_wall_ms", "earlier", "errors", "fails", "reason", "since", "stopped", "timeouts")
 
     def __init__(self, since: float, *, earlier: bool = False) -> None:
         self.earlier = earlier
@@ -33,6 +37,7 @@ class JobHistory:
         self.due_wall_ms = 0
         self.since = since
         self.reason = ""
+        self.action = ""
 
     @property
     def attempts(self) -> int:
@@ -46,10 +51,19 @@ class Troubled(Protocol):
     history: JobHistory | None
 
 
-def noted(job: Troubled, reason: str, now: float) -> JobHistory:
-    """Note why a job failed, at monotonic `now` seconds if it is for the first time; returns its history."""
+def noted(job: Troubled, reason: str, now: float, action: str | None = None) -> JobHistory:
+    """Note why a job failed, at monotonic `now` seconds if it is for the first time; returns its history.
+
+    Args:
+        job: The job.
+        reason: Text of the failure.
+        now: Monotonic seconds.
+        action: Name of the action that failed; None: the last one that did.
+    """
     history = job.history
     if history is None:
         history = job.history = JobHistory(now)
     history.reason = reason
+    if action is not None:
+        history.action = action
     return history

@@ -353,6 +353,11 @@ class UpstreamJob(_Fields):
         return self.history.attempts if self.history else 0
 
     @property
+    def failed_action(self) -> str:
+        """Name of the action that failed last; "": none did, or it was before a restart."""
+        return self.history.action if self.history else ""
+
+    @property
     def log_facts(self) -> dict[str, Any]:
         """What a log line says of it, beside its group."""
         return {"topic": self.topic, "qid": self.qid, "offset": self.offset}

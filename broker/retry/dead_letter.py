@@ -10,6 +10,7 @@ DLQ_ORIGIN_QUEUE     queue number
 DLQ_ORIGIN_OFFSET    queue offset
 DLQ_ORIGIN_MESSAGE_ID  UNIQ_KEY of the message, RocketMQ's name for it
 DLQ_REASON           what went wrong last, one line
+DLQ_ACTION           name of the action that failed last
 DLQ_ATTEMPTS         attempts that failed
 DLQ_RETRY_OFFSET     offset in the group's retry topic, of a message that was sent back before
 ==================== =========================================================
@@ -77,8 +78,18 @@ def is_dead_letter_topic(topic: str) -> bool:
     return topic.startswith(DEAD_LETTER_PREFIX)
 
 
-def dead_letter(store: Store, group: str, origin: Buriable, reason: str, record: memoryview) -> tuple[Put, int, bytes]:
+def dead_letter(
+    store: Store, group: str, origin: Buriable, reason: str, record: memoryview, *, action: str = ""
+) -> tuple[Put, int, bytes]:
     """Make the dead letter of a message: what to append, its born time in ms and its born host.
+
+    Args:
+        store: Where it goes.
+        group: The group that gives the message up.
+        origin: The message.
+        reason: What went wrong last.
+        record: The record of the message.
+        action: Name of the action that failed last; "" where no action did.
 
     Raises:
         StoreError: The dead-letter topic is not there and cannot be made.
@@ -91,6 +102,7 @@ def dead_letter(store: Store, group: str, origin: Buriable, reason: str, record:
         *_origin(origin, block),
         ("DLQ_ORIGIN_MESSAGE_ID", unique_key.decode("utf-8", "replace")),
         ("DLQ_REASON", _one_line(reason)),
+        ("DLQ_ACTION", action),
         ("DLQ_ATTEMPTS", str(origin.attempts)),
     ]
     added = "".join(f"{name}\x01{value}\x02" for name, value in facts if value).encode("utf-8", "replace")

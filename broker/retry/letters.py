@@ -82,6 +82,11 @@ class Letter:
         return _CLIENT_PORT.sub(r"\1", self.reason)
 
     @property
+    def action(self) -> str:
+        """Name of the action that failed last, "" when the record does not tell."""
+        return self._told_by_us("DLQ_ACTION")
+
+    @property
     def attempts(self) -> int:
         """How often it failed."""
         return 0 if self.message is None else self.message.reconsume_times
@@ -95,6 +100,7 @@ class DeadLetterFilter:
         id: offsetMsgId of the dead letter, or UNIQ_KEY of the message.
         topic: Topic it was sent to.
         reason: Part of the reason, with or without the client's port; upper and lower case alike.
+        action: Name of the action that failed last.
         key: Its key.
         from_ms: Died at this moment or later, ms since the epoch.
         until_ms: Died before this moment.
@@ -103,6 +109,7 @@ class DeadLetterFilter:
     id: str | None = None
     topic: str | None = None
     reason: str | None = None
+    action: str | None = None
     key: str | None = None
     from_ms: int | None = None
     until_ms: int | None = None
@@ -121,6 +128,7 @@ class DeadLetterFilter:
             (self.id is None or self.id in (message.id, message.unique_key))
             and (self.topic is None or self.topic == letter.topic)
             and (self.reason is None or _holds(letter, self.reason.casefold()))
+            and (self.action is None or self.action == letter.action)
             and (self.key is None or self.key == letter.key)
             and (self.from_ms is None or message.store_ms >= self.from_ms)
             and (self.until_ms is None or message.store_ms < self.until_ms)

@@ -430,14 +430,22 @@ class Routes:
     async def _messages(self, request: web.Request) -> web.Response:
         # The live tail of the console says that it asks by itself.
         given = {name: value for name, value in request.query.items() if name != AGAIN}
-        now_ms = self._node.clock.wall_ms()
+        now_ms, in_kafka = self._node.clock.wall_ms(), self._node.in_kafka
+        if in_kafka.cluster_of(given.get("topic", "")) is not None:
+
+            async def search() -> View:
+                found = await self._node.messages_in_kafka(given)
+                assert found is not None, "the topic has a cluster"
+                return found
+
+            return await self._found(search)
         return await self._stepwise(
             request,
             self._node.searchable(),
             lambda store: MessageSearch(
                 store, given, now_ms=now_ms, tracing=self._node.tracing, masks=self._node.masks
             ).steps(),
-            elsewhere=self._node.in_kafka.messages(given.get("topic")),
+            elsewhere=None if "topic" in given else in_kafka.other_messages(),
         )
 
     async def _dead_letters(self, request: web.Request) -> web.Response:
@@ -479,14 +487,17 @@ class Routes:
         A search may read much, and each gives way to the node's own work after every step.
         """
         async with self._searching:
-            try:
-                return _json(await search())
-            except NotFound as error:
-                raise web.HTTPNotFound(text=elsewhere or _sentence(error)) from error
-            except QueryRefused as error:
-                raise web.HTTPBadRequest(text=_sentence(error)) from error
-            except StoreError as error:
-                raise web.HTTPServiceUnavailable(text=_sentence(error)) from error
+            return await self._found(search, elsewhere=elsewhere)
+
+    async def _found(self, search: Callable[[], Awaitable[View]], *, elsewhere: str | None = None) -> web.Response:
+        try:
+            return _json(await search())
+        except NotFound as error:
+            raise web.HTTPNotFound(text=elsewhere or _sentence(error)) from error
+        except QueryRefused as error:
+            raise web.HTTPBadRequest(text=_sentence(error)) from error
+        except StoreError as error:
+            raise web.HTTPServiceUnavailable(text=_sentence(error)) from error
 
     def _handler_of(self, change: Change) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:

@@ -23,7 +23,7 @@ from upstream.figures.tracing import Tracing
 from upstream.kafka.broker import KafkaBroker, Ways
 from upstream.kafka.group_protocol import AUTO, stays_classic
 from upstream.kafka.lasting_producer import LastingProducer
-from upstream.kafka.link import GroupMember, KafkaClient, KafkaFailure, KafkaProducer
+from upstream.kafka.link import GroupMember, KafkaClient, KafkaFailure, KafkaProducer, ScanFound, TopicScan
 from upstream.kafka.membership import LEAVE_SECONDS
 from upstream.kafka.partitions import MemberSettings
 from upstream.kafka.subscriptions import is_expression
@@ -83,6 +83,29 @@ class KafkaClients:
         self._producers: dict[str, LastingProducer] = {}
         self.sends: KafkaSends | None = None
         self.waiting: dict[str, KafkaWaiting] = {}
+        self._scanning = asyncio.Lock()
+
+    async def scan(self, cluster: str, scan: TopicScan) -> ScanFound:
+        """Look through a topic, one scan of the node at a time; it ends when its caller is cancelled.
+
+        Raises:
+            KafkaFailure: The cluster does not respond, or refuses.
+        """
+        async with self._scanning:
+            answer: asyncio.Future[tuple[KafkaFailure | None, ScanFound]] = asyncio.get_running_loop().create_future()
+
+            def done(failure: KafkaFailure | None, found: ScanFound) -> None:
+                if not answer.done():
+                    answer.set_result((failure, found))
+
+            stop = self.client(cluster).scan(scan, done)
+            try:
+                failure, found = await answer
+            finally:
+                stop()
+            if failure is not None:
+                raise failure
+            return found
 
     def start_waiting(self, config: Config, new_id: Callable[[], bytes], folder: str) -> None:
         """Take part in delivering what waits on each cluster that is configured so.

@@ -71,6 +71,7 @@ class Reloader:
         over: Callable[[Config], Config] = lambda config: config,
         applied: Callable[[Config], None] = lambda _: None,
         file: str = "",
+        text: str = "",
     ) -> None:
         """Set up.
 
@@ -80,12 +81,13 @@ class Reloader:
             over: Puts over it what the command line said.
             applied: Told of a configuration that came into force, for what the process around the node has of it.
             file: Where the configuration is read, as people are told.
+            text: What was read there, without secrets.
         """
         self._node = node
         self._read = read
         self._over = over
         self._applied = applied
-        self.configuration = ConfigurationView(file=file)
+        self.configuration = ConfigurationView(file=file, text=text)
         """The file, when it was refused or is gone."""
         self._one_at_a_time = asyncio.Lock()
         self._policy: Policy | None = None
@@ -105,7 +107,9 @@ class Reloader:
         try:
             loaded = yield from self._loading()
         except ConfigError as error:
+            self.configuration = replace(self.configuration, text=error.shown)
             return self._refuse(tuple(str(problem) for problem in error.problems))
+        self.configuration = replace(self.configuration, text=loaded.shown)
         result = yield from self.applying(
             self._over(loaded.config),
             place=lambda refusal: str(loaded.problem(refusal.path, refusal.text)),

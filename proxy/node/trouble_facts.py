@@ -17,10 +17,11 @@ class ConfigurationView:
     """The configuration file.
 
     It was refused at `refused_ms` for `problems` and nothing was accepted since, or it is gone since `missing_ms`;
-    0 where that is not so.
+    0 where that is not so. `text` is what was read of it last, without secrets.
     """
 
     file: str = ""
+    text: str = field(default="", repr=False)
     refused_ms: int = 0
     problems: Sequence[str] = ()
     missing_ms: int = 0

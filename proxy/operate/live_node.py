@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 from msgspec.structs import asdict, replace
@@ -38,12 +39,14 @@ from proxy.operate.lookups.lag import lag_queues
 from proxy.operate.lookups.lag_history import course_steps, event_view, objectives_steps, trend_steps
 from proxy.operate.lookups.masks import MessageMasks
 from proxy.operate.lookups.message_way import MessageInGroup
+from proxy.operate.lookups.messages_in_kafka import KafkaMessageSearch
 from proxy.operate.lookups.settings import Settings, settings_of, settings_of_group
 from proxy.operate.lookups.waiting_in_kafka import WaitingInKafka
 from proxy.operate.moments import moment_text
 from proxy.operate.views.changes import GroupLoss, LossesAnswer
 from proxy.operate.views.lag_history import EventView, LagCourse, LagTrend, ObjectivesAnswer
 from proxy.operate.views.limits import ClientView, HeldView, LimitsAnswer
+from proxy.operate.views.messages import MessagesAnswer
 from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
 from proxy.operate.views.topics import TopicInKafka, TopicRetention, TopicView
 from proxy.recording.verdicts import Judging
@@ -54,6 +57,7 @@ from upstream.delivery.subscription import Subscription
 from upstream.embedded.queues import EmbeddedQueues
 from upstream.figures.tracing import Tracing
 from upstream.job import GroupQueue, UpstreamJob
+from upstream.kafka.link import ScanFound, TopicScan
 from upstream.operate.positions import positions
 from upstream.state import JobState
 from upstream.views import GroupView, Position, StuckMessage
@@ -299,6 +303,30 @@ class LiveNode:
     def in_kafka(self) -> InKafka:
         """What of the configuration is in Kafka."""
         return InKafka(self._node.config)
+
+    async def scan(self, cluster: str, scan: TopicScan) -> ScanFound:
+        """Look through a topic in Kafka beside the loop. Raises KafkaFailure."""
+        return await self._node.kafka.scan(cluster, scan)
+
+    async def messages_in_kafka(self, given: Mapping[str, str]) -> MessagesAnswer | None:
+        """Return messages of a topic in Kafka; None: it is not there.
+
+        Args:
+            given: As `proxy.operate.lookups.messages.PARAMETERS`.
+
+        Raises:
+            QueryRefused: The parameters make no sense.
+            NotFound: What was requested is not there.
+            ClusterUnavailable: The cluster does not respond, or refuses.
+        """
+        topic = given.get("topic", "")
+        cluster = self.in_kafka.cluster_of(topic)
+        if cluster is None:
+            return None
+        search = KafkaMessageSearch(
+            cluster, given, now_ms=self.clock.wall_ms(), mask=self.masks.of(topic), tracing=self.tracing
+        )
+        return await search.found(partial(self.scan, cluster))
 
     def groups(self, *, details_max: int, name: str | None = None) -> Sequence[GroupView]:
         """Every group, those that leave included, with at most `details_max` deliveries; of one name when given."""

@@ -219,9 +219,8 @@ def _run(
     leftovers: Leftovers | None,
 ) -> int:
     """Run the node and return the exit code; a failed start is explained on stderr."""
-    config = options.over(loaded.config)
     try:
-        return runner.run(_serve(options, config, seen, registry, disk=disk, metrics=metrics, leftovers=leftovers))
+        return runner.run(_serve(options, loaded, seen, registry, disk=disk, metrics=metrics, leftovers=leftovers))
     except ListenError as error:
         return _give_up(options, ExitCode.PORT_TAKEN, error)
     except AccessUnreadable as error:
@@ -290,7 +289,7 @@ def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
 
 async def _serve(
     options: ServeOptions,
-    config: Config,
+    loaded: Loaded,
     seen: FileState,
     registry: Registry,
     *,
@@ -303,6 +302,7 @@ async def _serve(
     from proxy.operate.changes.node import node_changes
     from proxy.operate.live_node import LiveNode
 
+    config = options.over(loaded.config)
     loop = asyncio.get_running_loop()
     clock = SystemClock()
     alarms, end_alarms = alarms_of(loop, clock)
@@ -327,6 +327,7 @@ async def _serve(
         over=options.over,
         applied=lambda applied: _set_up_logs(applied, metrics),
         file=str(options.config),
+        text=loaded.shown,
     )
     _tell_of_descriptors(seams.descriptors_max, config)
     admin = AdminServer(

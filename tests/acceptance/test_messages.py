@@ -34,6 +34,8 @@ def test_show_and_query_find_a_message_by_every_name(node: NodeProcess) -> None:
     queried = command("messages", "query", "orders", "--key", "k", "-n", "5", "--json", *node.admin()).json_lines()
     assert [json.loads(each["body"])["n"] for each in queried] == [29, 28, 27, 26, 25]
     assert len(command("messages", "query", "orders", "--from", "10m ago", "--json", *node.admin()).json_lines()) == 20
+    searched = command("messages", "query", "orders", "--text", ": 2", "--json", *node.admin()).json_lines()
+    assert sorted(json.loads(each["body"])["n"] for each in searched) == [2, *range(20, 30)]
     table = command("messages", "query", "orders", *node.admin())
     assert '{"n": 3}' in table.out
     assert "there are more" in table.out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -17,9 +18,10 @@ from broker.views import DelayedMessage, QueueRange, TimerView, TransactionView
 from proxy.admin.console.message import hex_dump
 from proxy.admin.console.templating import environment
 from proxy.admin.console.waiting import PartitionRow, WaitingPageView, WaitingRow, timer_buttons
-from proxy.operate.changes.dead_letters import dead_letter_changes
+from proxy.operate.changes.dead_letters import RedriveBody, dead_letter_changes
 from proxy.operate.changes.publish import publish_changes
 from proxy.operate.lookups import messages as lookup
+from proxy.operate.lookups.dead_letters import LetterPage
 from proxy.operate.views.topics import TopicView
 from pyddmq.testing import ManualClock, SimDisk
 from tests.access.admin_world import AdminWorld
@@ -154,15 +156,16 @@ def test_hex_shows_offset_bytes_and_characters() -> None:
     assert hex_dump(bytes(17)).splitlines()[1].startswith("000010  00 ")
 
 
-def with_letters(world: AdminWorld, count: int = 3) -> None:
+def with_letters(world: AdminWorld, count: int = 3, actions: Sequence[str] = ()) -> None:
     """Give the node dead letters of group `billing`, with hostile reasons, keys and topics."""
     disk = SimDisk()
     store = open_store(disk, clock=ManualClock(NOW_MS - 1_000), segment_bytes=1 << 20)
     store.append([Put(store.create_topic("permits", 1), 0, b"{}", b"", b"")], born_ms=NOW_MS, born_host=HOST)
     topic = store.create_topic("%DLQ%billing", 1)
     told = {"KEYS": HOSTILE, "DLQ_ORIGIN_TOPIC": HOSTILE, "DLQ_REASON": HOSTILE, "TAGS": HOSTILE}
-    for _ in range(count):
-        put = Put(topic, 0, HOSTILE.encode(), encode_properties(told), b"", prepared_offset=1)
+    for number in range(count):
+        block = encode_properties(told | ({"DLQ_ACTION": actions[number]} if actions and actions[number] else {}))
+        put = Put(topic, 0, HOSTILE.encode(), block, b"", prepared_offset=1)
         store.append([put], born_ms=NOW_MS, born_host=HOST)
     store.flush()
     world.node.messages, world.node.letters = store, (store, Redrives(store, disk=disk))
@@ -184,6 +187,35 @@ def test_dead_letters_stay_text(query: str) -> None:
         assert "pyddmq dlq redrive billing" in text or not query
 
     world.run(scenario)
+
+
+def test_dead_letters_are_grouped_and_redriven_by_the_action_that_failed() -> None:
+    """With their counts; the filter is part of the redrive and of its command, and selects no others."""
+    world = AdminWorld(changes=tuple(dead_letter_changes(NODE)))
+    actions = ["HttpPush", "HttpPush", "PullServer", ""]
+    with_letters(world, 4, actions)
+    assert world.node.letters is not None
+
+    async def scenario() -> None:
+        everything = await page(world, "/dead-letters?group=billing")
+        assert "HttpPush: 2</a>" in everything
+        assert "unknown: 1</span>" in everything
+        filtered = await page(world, "/dead-letters?group=billing&action=HttpPush")
+        assert filtered.count("data-cursor") == 2
+        assert "&#34;action&#34;:&#34;HttpPush&#34;" in filtered
+        assert "pyddmq dlq redrive billing --action HttpPush --yes" in filtered
+        shown = await world.ask("/api/dead-letters?group=billing&action=PullServer", by="all")
+        assert [each["action"] for each in json.loads(shown.text)["deadLetters"]] == ["PullServer"]
+        figures = json.loads((await world.ask("/api/dead-letters?group=billing&figures=true", by="all")).text)
+        assert figures["actions"] == {"HttpPush": 2, "PullServer": 1, "": 1}
+        assert sorted((each["action"], each["count"]) for each in figures["kinds"]) == [
+            ("", 1), ("HttpPush", 2), ("PullServer", 1)
+        ]  # fmt: skip
+
+    world.run(scenario)
+    wanted = RedriveBody(group="billing", action="HttpPush").wanted
+    chosen = LetterPage(world.node.letters[0], "billing", wanted, cursor=None, limit=9)
+    assert [each.action for each in chosen.found() if each is not None] == ["HttpPush"] * 2
 
 
 def test_dead_letters_are_shown_and_redriven_by_right() -> None:

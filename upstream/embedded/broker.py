@@ -113,7 +113,8 @@ class EmbeddedBroker(EmbeddedQueues):
 
     def append_dead_letter(self, group: str, job: UpstreamJob, reason: str, done: Appended) -> None:
         """Append a record that replaces the job's; see `Broker.append_dead_letter`."""
-        self._append(lambda: dead_letter(self.store, group, job, reason, self._record(job)), done)
+        action = job.failed_action
+        self._append(lambda: dead_letter(self.store, group, job, reason, self._record(job), action=action), done)
 
     def append_retry(self, group: str, job: UpstreamJob, wait_ms: int, done: Appended) -> None:
         """Append a record that waits in a timer and replaces the job's; see `Broker.append_retry`."""

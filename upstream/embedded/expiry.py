@@ -218,9 +218,9 @@ class Expiry:
             job = None if group_queue is None else group_queue.live.get(offset)
             attempts = max(sum(failure[:3]) if failure else 0, job.attempts if job else 0, _earlier(tracker, record))
             origin = _ExpiredMessage(tracker.topic, tracker.queue_id, offset, physical, attempts)
-            put, born_ms, host = dead_letter(
-                self._store, tracker.group, origin, _reason(job, expiring, self._store.retention.limits.age_ms), record
-            )
+            reason = _reason(job, expiring, self._store.retention.limits.age_ms)
+            action = job.failed_action if job else ""
+            put, born_ms, host = dead_letter(self._store, tracker.group, origin, reason, record, action=action)
             position: list[int] = []
             done = partial(self._dead_lettered, tracker, offset, position)
             position.append(self._store.append([put], born_ms=born_ms, born_host=host, done=done)[0].offset)

@@ -80,10 +80,11 @@ class DeadLetterWriter:
             "offset": b"%d" % record.offset,
             "timestamp": b"%d" % record.timestamp_ms,
             "attempts": b"%d" % job.attempts,
+            "action": job.failed_action.encode(),
         }
         # What an earlier dead letter said of itself is not said of this one.
         headers = [(name, value) for name, value in record.headers if not name.startswith(_NAME)]
-        headers += [(_NAME + name, value) for name, value in facts.items()]
+        headers += [(_NAME + name, value) for name, value in facts.items() if value]
 
         seconds = AGAIN_SECONDS
         waiting: ScheduledCall | None = None

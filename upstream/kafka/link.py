@@ -359,6 +359,50 @@ class KafkaTransactions(Protocol):
         ...
 
 
+class TopicScan(NamedTuple):
+    """What is looked for in a topic: its partitions one after the other (`upstream.kafka.scan`).
+
+    Attributes:
+        topic: Its name.
+        matches: Whether a record is wanted; called in another thread.
+        partition: The only one; None: all.
+        offset: The first that is looked at, in `partition`.
+        begin: Partition and offset where an earlier scan ended.
+        from_ms: Begin with the first record at this moment or later, ms since the epoch.
+        to_ms: End before the first record at this moment or later.
+        count_max: Records that are wanted at most.
+        bytes_max: Bytes of records that are looked at; the last record may be above.
+    """
+
+    topic: str
+    matches: Callable[[KafkaRecord], bool]
+    partition: int | None = None
+    offset: int = 0
+    begin: tuple[int, int] = (0, 0)
+    from_ms: int | None = None
+    to_ms: int | None = None
+    count_max: int = 1 << 30
+    bytes_max: int = 1 << 62
+
+
+class ScanFound(NamedTuple):
+    """What one scan found.
+
+    Attributes:
+        records: Those that are wanted, by partition and offset.
+        cursor: `begin` of the next scan; None: all was looked at.
+        share: How much of all offsets was looked at, by this scan and those before it, 0.0 to 1.0.
+    """
+
+    records: list[KafkaRecord]
+    cursor: tuple[int, int] | None
+    share: float
+
+
+ScanDone = Callable[[KafkaFailure | None, ScanFound], None]
+"""Called, in the loop's thread, when a scan has ended; what was found before a failure is lost."""
+
+
 class KafkaClient(Protocol):
     """Makes the ways to one cluster."""
 
@@ -396,4 +440,12 @@ class KafkaClient(Protocol):
 
     def look(self, topics: Sequence[str], told: Callable[[ClusterFacts], None]) -> None:
         """Ask what there is of the cluster and of these topics; told in the loop's thread."""
+        ...
+
+    def scan(self, scan: TopicScan, done: ScanDone) -> Callable[[], object]:
+        """Look through a topic beside the loop, reading committed records and committing nothing.
+
+        Returns:
+            Ends the scan soon; `done` is called with what was found.
+        """
         ...

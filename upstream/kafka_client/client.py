@@ -13,7 +13,7 @@ from conf.secrets import SecretUnreadable
 from conf.sections.kafka import KafkaClusterConfig
 from upstream.calls.seams import ThreadLoop
 from upstream.kafka.cluster_facts import ClusterFacts
-from upstream.kafka.link import Broken
+from upstream.kafka.link import Broken, ScanDone, TopicScan
 from upstream.kafka_client.cluster_inspection import look_beside
 from upstream.kafka_client.member import LibrdkafkaMember
 from upstream.kafka_client.member_protocol import ProtocolChoice
@@ -22,6 +22,7 @@ from upstream.kafka_client.posting import Post
 from upstream.kafka_client.producer import LibrdkafkaProducer
 from upstream.kafka_client.query_thread import Askers, Asking
 from upstream.kafka_client.reader import LibrdkafkaReader
+from upstream.kafka_client.scanning import LogScanner
 from upstream.kafka_client.settings import Settings
 from upstream.kafka_client.transactions import LibrdkafkaTransactions
 
@@ -127,6 +128,11 @@ class LibrdkafkaClient:
             Post(self._loop)(told, facts)
 
         threading.Thread(target=ask, daemon=True, name=f"kafka-look-{self._settings.cluster}").start()
+
+    def scan(self, scan: TopicScan, done: ScanDone) -> Callable[[], object]:
+        """Look through a topic, in a thread of its own."""
+        post = Post(self._loop)
+        return LogScanner(self._client_id, scan, done, settings=self._settings, post=post, clock=self._clock).stop
 
     def session_ms(self, told: Callable[[int | None], None]) -> None:
         """Ask for the brokers' session time, by a process of its own, until the cluster answers."""

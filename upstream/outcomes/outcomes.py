@@ -23,7 +23,7 @@ from upstream.figures.counters import SubscriptionCounters
 from upstream.figures.endings import MessageEnding
 from upstream.figures.latency import Latency
 from upstream.group_parts import GroupParts
-from upstream.history import JobHistory, noted
+from upstream.history import PULL_SERVER, JobHistory, noted
 from upstream.job import DeliveredBatch, UpstreamJob
 from upstream.outcomes.departing_jobs import DepartingJobs
 from upstream.outcomes.parked_jobs import Apart
@@ -208,11 +208,11 @@ class Outcomes:
         if following is not None:
             self.ready.append(following)
 
-    def fail(self, job: UpstreamJob, reason: str) -> None:
+    def fail(self, job: UpstreamJob, reason: str, action: str = PULL_SERVER) -> None:
         """Note a business failure: next entry of retryIntervals, or the dead letters when none is left (R45, D17)."""
         if self.was_finished(job):
             return
-        history = noted(job, reason, self._clock.monotonic())
+        history = noted(job, reason, self._clock.monotonic(), action)
         wait_ms = next_interval_ms(self.config.retry_intervals, history.fails)
         history.fails += 1
         self.counters.failed.value += 1
@@ -224,32 +224,32 @@ class Outcomes:
         else:
             self._retry(job, history, FailureKind.FAIL, history.fails, wait_ms)
 
-    def error(self, job: UpstreamJob, error: Exception) -> None:
+    def error(self, job: UpstreamJob, error: Exception, action: str = PULL_SERVER) -> None:
         """Complete or retry a job for which an action raised, by what the exception says about the message."""
         if isinstance(error, MessageUnreadable):
             self.skip(job, text_of(error))
             return
         if isinstance(error, Failed):
-            self.fail(job, text_of(error))
+            self.fail(job, text_of(error), action)
             return
         if self.was_finished(job):
             return
         if isinstance(error, RetryLater):
             wait_ms = delay_of(error.delay_ms)
             if wait_ms is not None:
-                self._retry_later(job, text_of(error), wait_ms)
+                self._retry_later(job, text_of(error), wait_ms, action)
                 return
             error = ActionMisbehaved(f"RetryLater needs 0 or more milliseconds, got {shown(error.delay_ms):.80}")
         if isinstance(error, BodyUnprocessable):
             self.counters.bodies_unusable(error.reason).add()
         if isinstance(error, Unprocessable):
             reason = text_of(error)
-            noted(job, reason, self._clock.monotonic())
+            noted(job, reason, self._clock.monotonic(), action)
             self.latency.failed(job, reason)
             self._exhausted(job, "unprocessable", reason)
             return
         reason = described(error)
-        history = noted(job, reason, self._clock.monotonic())
+        history = noted(job, reason, self._clock.monotonic(), action)
         self.counters.errors.value += 1
         self.latency.failed(job, reason)
         self._limited_log.note(
@@ -296,9 +296,9 @@ class Outcomes:
         history.due_wall_ms = due_wall_ms
         self._wait(job, wait_ms)
 
-    def _retry_later(self, job: UpstreamJob, reason: str, wait_ms: int) -> None:
+    def _retry_later(self, job: UpstreamJob, reason: str, wait_ms: int, action: str) -> None:
         """Let a job wait as its action wishes: no attempt is counted, and nothing journaled."""
-        history = noted(job, reason, self._clock.monotonic())
+        history = noted(job, reason, self._clock.monotonic(), action)
         history.due_wall_ms = self._clock.wall_ms() + wait_ms
         self.counters.retried_later.value += 1
         self._wait(job, wait_ms, counted=False)
@@ -435,7 +435,7 @@ class Outcomes:
         self.counters.timeouts.value += 1
         job.group_queue.note_unanswered(job.offset, delivery)
         reason = f"no answer from {delivery.holder.address} within {self.config.timeout} ms"
-        history = noted(job, reason, self._clock.monotonic())
+        history = noted(job, reason, self._clock.monotonic(), PULL_SERVER)
         history.since = min(history.since, delivery.since)
         self.latency.failed(job, reason)
         earlier = history.errors + history.timeouts

@@ -34,7 +34,7 @@ class Running:
         if self._pipeline.rebuilds:
             bare = [job for job in jobs if job.step < 0]
             for each in self._before if bare else ():
-                bare = self._answered(bare, each.run(bare))
+                bare = self._answered(bare, each.run(bare), each.action.name)
             jobs = [job for job in jobs if job.state is _RUNNING]
         self.run_from(0, jobs)
 
@@ -52,7 +52,7 @@ class Running:
             answers = each.run(jobs)
             if answers.count(_ASYNCHRONIZED) == len(jobs):
                 return
-            jobs = self._answered(jobs, answers)
+            jobs = self._answered(jobs, answers, each.action.name)
             step += 1
         for job in jobs:
             # R15: past the last action a job has succeeded.
@@ -60,7 +60,7 @@ class Running:
 
     def ended(self, step: int, jobs: list[UpstreamJob], answers: list[Status | Exception]) -> None:
         """Carry out what calls of one action decided."""
-        self.run_from(step + 1, self._answered(jobs, answers))
+        self.run_from(step + 1, self._answered(jobs, answers, self._after[step].action.name))
 
     def is_last(self, step: int) -> bool:
         """Whether nothing comes behind an action."""
@@ -69,12 +69,14 @@ class Running:
     def answered(self, job: UpstreamJob, answer: Status | Exception) -> None:
         """Carry out what an action decided of a job that it kept (`is_in_action`), by an answer but ASYNCHRONIZED."""
         # A single action leaves no step, and after a wait it is -1.
-        step = max(job.step, 0) + 1
-        if onward := self._answered([job], [answer]):
-            job.step = step
-            self.run_from(step, onward)
+        step = max(job.step, 0)
+        if onward := self._answered([job], [answer], self._after[step].action.name):
+            job.step = step + 1
+            self.run_from(step + 1, onward)
 
-    def _answered(self, jobs: Sequence[UpstreamJob], answers: Sequence[Status | Exception]) -> list[UpstreamJob]:
+    def _answered(
+        self, jobs: Sequence[UpstreamJob], answers: Sequence[Status | Exception], action: str
+    ) -> list[UpstreamJob]:
         """Carry out what an action decided (R16); returns the jobs that continue."""
         onward = []
         for job, answer in zip(jobs, answers, strict=True):
@@ -86,20 +88,20 @@ class Running:
             if answer is _CONTINUE:
                 onward.append(job)
             elif answer is not _ASYNCHRONIZED:
-                carry_out(self._outcomes, job, answer)
+                carry_out(self._outcomes, job, answer, action)
         return onward
 
 
-def carry_out(outcomes: Outcomes, job: UpstreamJob, answer: object) -> None:
-    """Do what an answer says that neither passes a job on nor keeps it (R16)."""
+def carry_out(outcomes: Outcomes, job: UpstreamJob, answer: object, action: str) -> None:
+    """Do what an answer of the action of this name says that neither passes a job on nor keeps it (R16)."""
     if answer is Status.FINISH:
         outcomes.succeed(job)
     elif answer is Status.FAIL:
-        outcomes.fail(job, "an action answered FAIL")
+        outcomes.fail(job, "an action answered FAIL", action)
     elif isinstance(answer, Exception):
-        outcomes.error(job, answer)
+        outcomes.error(job, answer, action)
     else:
-        outcomes.error(job, no_answer(answer))
+        outcomes.error(job, no_answer(answer), action)
 
 
 def is_in_action(job: UpstreamJob) -> bool:

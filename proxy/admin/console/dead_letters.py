@@ -25,7 +25,7 @@ from proxy.operate.views.dead_letters import (
     LettersInKafka,
 )
 
-FILTERS = ("topic", "reason", "key", "id", "from", "until")
+FILTERS = ("topic", "reason", "action", "key", "id", "from", "until")
 PARAMETERS = ("group", *FILTERS, "cursor")
 FIGURES_MAX = 50_000
 """Dead letters of a group that are counted by reason; of more the page shows the list alone."""
@@ -44,7 +44,7 @@ class DeadLettersView(View, frozen=True, kw_only=True):
         groups: Groups that the viewer may see, those with most dead letters first.
         groups_total: How many there are.
         in_kafka: Groups over Kafka.
-        figures: Counts by topic and reason; null without them.
+        figures: Counts by topic, reason and action; null without them.
         letters: A page of the dead letters, the oldest first.
         more: The query of the next page; "" after the last one.
         redrive: Body of a redrive of what the filter matches; null where the viewer may not redrive.
@@ -68,7 +68,7 @@ class DeadLettersView(View, frozen=True, kw_only=True):
 
     def narrowed(self, **more: str) -> str:
         """Return the query that filters by something else."""
-        return urlencode({"group": self.group, **more})
+        return urlencode({"group": self.group, **{name: value for name, value in more.items() if value}})
 
 
 async def dead_letters(call: PageCall) -> DeadLettersView:
@@ -136,7 +136,7 @@ async def _figures(call: PageCall, group: str) -> DeadLetterFigures | None:
 def _redrive(group: str, given: Mapping[str, str], now_ms: int) -> Mapping[str, Any]:
     """Return the body of a redrive (`proxy.operate.changes.dead_letters`); the filter was found to be valid."""
     moments = {f"{name}Ms": parse_moment(given[name], now_ms) for name in ("from", "until") if name in given}
-    return {"group": group, **{name: given[name] for name in FILTERS[:4] if name in given}, **moments}
+    return {"group": group, **{name: given[name] for name in FILTERS[:5] if name in given}, **moments}
 
 
 def _command(group: str, given: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from proxy.admin.console.calls import ConsolePage
+from proxy.admin.console.configuration import configuration
 from proxy.admin.console.dead_letters import PARAMETERS as LETTER_PARAMETERS
 from proxy.admin.console.dead_letters import dead_letters
 from proxy.admin.console.group import group, groups
@@ -74,5 +75,14 @@ PAGES = (
     ),
     ConsolePage(path="/clients", title="Clients", template="clients.html", view=clients, need=ALL, parameters=("q",)),
     ConsolePage(path="/node", title="Node", template="node.html", view=node, need=ALL),
+    ConsolePage(
+        path="/configuration",
+        title="Configuration",
+        template="configuration.html",
+        view=configuration,
+        need=ALL,
+        menu_of="/node",
+        live=False,
+    ),
     ConsolePage(path="/audit", title="Audit", template="audit.html", view=audit, need=ADMINISTER, parameters=("q",)),
 )

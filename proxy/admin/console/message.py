@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from broker.query import NotFound, QueryRefused, at_physical
 from broker.views import View
 from proxy.admin.console.calls import PageCall
-from proxy.operate.lookups.message_way import MessageInGroup, WayStep, way
+from proxy.operate.lookups.message_way import MessageInGroup, WayStep, way, way_in_kafka
 from proxy.operate.lookups.messages import MessageSearch
+from proxy.operate.lookups.messages_in_kafka import ClusterUnavailable
 from proxy.operate.views.messages import MessagesAnswer, MessageView
 
 FIELDS = ("topic", "id", "key", "queue", "offset", "from", "to", "text")
@@ -59,7 +60,8 @@ class MessagesView(View, frozen=True, kw_only=True):
         one: The message, if exactly one was requested.
         found: Messages that the viewer may see, without one that is shown whole.
         more: The query that continues behind them; "": that was all.
-        share: Which part of the log was looked through for a text, 0.0 to 1.0.
+        searching: Whether the log is looked through, so that `more` may find what is not found yet.
+        share: Which part of the log was looked through, 0.0 to 1.0.
         first: Commit-log offset at which the search began.
         damaged: Records that cannot be read.
         may_search_text: Whether the viewer may search bodies of the topic.
@@ -72,6 +74,7 @@ class MessagesView(View, frozen=True, kw_only=True):
     one: MessageDetail | None = None
     found: Sequence[MessageView] = ()
     more: str = ""
+    searching: bool = False
     share: float = 1.0
     first: int = 0
     damaged: int = 0
@@ -92,23 +95,29 @@ async def message(call: PageCall) -> MessagesView:
         raise web.HTTPForbidden(text=f"A search in bodies of topic {topic!r} needs the right to read them.")
     if not given:
         return empty
-    store = call.node.searchable()
-    if store is None:
+    store, cluster = call.node.searchable(), call.node.in_kafka.cluster_of(topic or "")
+    if store is None and cluster is None:
         return replace(empty, asked=True, problem="The store is opening; try again when /readyz reports ready.")
     is_one = "id" in given or ("offset" in given and "text" not in given)
     asked = {**given, "body": "whole" if is_one else "cut"}
     if "cursor" in call.query:
         asked["cursor"] = call.query["cursor"]
     try:
-        search = MessageSearch(store, asked, now_ms=empty.now_ms, tracing=call.node.tracing, masks=call.node.masks)
-        answer = await call.search(search.steps())
+        answer = await call.node.messages_in_kafka(asked)
+        if answer is None:
+            assert store is not None, "it is open where the topic is not in Kafka"
+            search = MessageSearch(store, asked, now_ms=empty.now_ms, tracing=call.node.tracing, masks=call.node.masks)
+            answer = await call.search(search.steps())
     except NotFound as error:
-        elsewhere = call.node.in_kafka.messages(topic)
+        elsewhere = None if topic else call.node.in_kafka.other_messages()
         return replace(empty, asked=True, problem=elsewhere or f"Not found: {error}.")
     except QueryRefused as error:
         return replace(empty, asked=True, problem=f"The search is not valid: {error}.")
+    except ClusterUnavailable as error:
+        return replace(empty, asked=True, problem=f"{error}.")
     seen = [_as_allowed(call, each) for each in answer.messages if call.may_view(each.topic)]
-    view = replace(empty, asked=True, found=seen, damaged=answer.damaged)
+    is_search = "text" in given or (cluster is not None and bool({"id", "key"} & given.keys()))
+    view = replace(empty, asked=True, found=seen, damaged=answer.damaged, searching=is_search)
     if is_one and len(seen) == 1:
         return replace(view, one=await _detail(call, seen[0]), found=())
     return view if answer.cursor is None else _continued(view, call, answer, answer.cursor)
@@ -119,20 +128,25 @@ def _as_allowed(call: PageCall, found: MessageView) -> MessageView:
     return found if call.may_read_bodies(found.topic) else replace(found, body="", body_encoding="utf-8")
 
 
-def _continued(view: MessagesView, call: PageCall, answer: MessagesAnswer, cursor: int) -> MessagesView:
+def _continued(view: MessagesView, call: PageCall, answer: MessagesAnswer, cursor: int | str) -> MessagesView:
     query = {**view.given, "cursor": str(cursor)}
+    if isinstance(cursor, str):
+        return replace(view, more=urlencode(query), share=answer.share)
     begun = call.node.log_begin if "cursor" not in call.query else int(call.query["cursor"])
     share = (cursor - begun) / max(1, answer.log_end - begun)
     return replace(view, more=urlencode(query), share=share, first=begun)
 
 
 async def _detail(call: PageCall, found: MessageView) -> MessageDetail:
-    store = call.node.searchable()
-    assert store is not None, "the message was found in it"
     topic = found.properties.get("REAL_TOPIC", found.topic)
     groups = call.node.in_groups(topic=found.topic, queue=found.queue, offset=found.offset)
     seen = [each for each in groups if call.may_view(each.group)]
-    steps = await call.search(way(store, at_physical(store, found.physical), seen))
+    if found.cluster:
+        steps = way_in_kafka(found, seen)
+    else:
+        store = call.node.searchable()
+        assert store is not None, "the message was found in it"
+        steps = await call.search(way(store, at_physical(store, found.physical), seen))
     may_read = call.may_read_bodies(found.topic)
     wanted = call.query.get("format", "pretty")
     shown, body = _body_of(found, wanted if wanted in FORMATS else "pretty") if may_read else ("text", "")

@@ -164,7 +164,7 @@ async def node(call: PageCall) -> NodeView:
         refused_ms=configuration.refused_ms,
         problems=configuration.problems,
         missing_ms=configuration.missing_ms,
-        in_force=_yaml(live.settings(each_max=EACH_MAX)),
+        in_force=yaml_text(live.settings(each_max=EACH_MAX)),
         each_max=EACH_MAX,
         buttons=[reload()] if call.may_administer() else [],
         latencies=latencies(live.metrics)[:ROWS_MAX],
@@ -192,5 +192,6 @@ def _doing(connection: ConnectionView, now_ms: int) -> str:
     return f"{connection.state} ({byte_size(connection.unsent_bytes)} unread for {seconds} s)"
 
 
-def _yaml(settings: Mapping[str, Any]) -> str:
+def yaml_text(settings: Mapping[str, Any]) -> str:
+    """Return settings as YAML."""
     return yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True, width=110) if settings else "{}\n"

@@ -38,6 +38,7 @@ Group = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group.
 Id = Annotated[str | None, typer.Option("--id", help="The dead letter with this id, its own or that of the message.")]
 Topic = Annotated[str | None, typer.Option("--topic", help="Dead letters of messages sent to this topic.")]
 Reason = Annotated[str | None, typer.Option("--reason", help="Only dead letters whose reason contains this text.")]
+Action = Annotated[str | None, typer.Option("--action", help="Dead letters whose last failure was in this action.")]
 Key = Annotated[str | None, typer.Option("--key", help="Dead letters with this key.")]
 From = Annotated[
     str | None,
@@ -70,6 +71,7 @@ def show(
     letter_id: Id = None,
     topic: Topic = None,
     reason: Reason = None,
+    action: Action = None,
     key: Key = None,
     begin: From = None,
     until: Until = None,
@@ -79,7 +81,8 @@ def show(
     as_json: AsJson = False,
 ) -> int:
     """Show a group's dead letters, the oldest first; `pyddmq messages show ID` has a body."""
-    asked = {"id": letter_id, "topic": topic, "reason": reason, "key": key, "from": begin, "until": until}
+    asked = {"id": letter_id, "topic": topic, "reason": reason, "action": action, "key": key}
+    asked |= {"from": begin, "until": until}
     found: list[DeadLetterView] = []
     cursor: str | None = None
     with asking(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
@@ -92,7 +95,7 @@ def show(
                 break
     if as_json:
         return print_json({"group": group, "cursor": cursor, "deadLetters": found})
-    columns = ["offset", "died", "topic", "key", "attempts", "reason", "id", "redriven"]
+    columns = ["offset", "died", "topic", "key", "attempts", "action", "reason", "id", "redriven"]
     print_table(f"Dead letters of {group}", columns, [_row(each) for each in found], right=(0, 4))
     if cursor is not None:
         print_text("there may be more; give a higher --limit or a filter")
@@ -101,13 +104,14 @@ def show(
 
 def _row(letter: DeadLetterView) -> list[str]:
     if not letter.readable:
-        return [str(letter.offset), "", "", "", "", "the record is damaged or deleted", "", ""]
+        return [str(letter.offset), "", "", "", "", "", "the record is damaged or deleted", "", ""]
     return [
         str(letter.offset),
         _when(letter.died_ms),
         letter.topic or "unknown",
         letter.key or "",
         str(letter.attempts),
+        letter.action or "",
         letter.reason or "",
         letter.id or "",
         _when(letter.redriven.at_ms) if letter.redriven else "",
@@ -117,13 +121,13 @@ def _row(letter: DeadLetterView) -> list[str]:
 def stats(
     *, group: Group, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False
 ) -> int:
-    """Count a group's dead letters by topic and reason, and how many of them were redriven."""
+    """Count a group's dead letters by topic, reason and action, and how many of them were redriven."""
     with asking(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
         answer = ask(_PATH, {"group": group, "figures": "true"}, DeadLetterFigures)
     if as_json:
         return print_json(answer)
-    rows = [[str(each.count), str(each.redriven), each.topic, each.reason] for each in answer.kinds]
-    print_table(f"Dead letters of {group}", ["count", "redriven", "topic", "reason"], rows, right=(0, 1))
+    rows = [[str(each.count), str(each.redriven), each.topic, each.action, each.reason] for each in answer.kinds]
+    print_table(f"Dead letters of {group}", ["count", "redriven", "topic", "action", "reason"], rows, right=(0, 1))
     unreadable = f", {answer.unreadable:,} unreadable" if answer.unreadable else ""
     return print_text(f"{amount(answer.dead_letters, 'dead letter')}, {answer.redriven:,} redriven{unreadable}")
 
@@ -134,6 +138,7 @@ def redrive(
     letter_id: Id = None,
     topic: Topic = None,
     reason: Reason = None,
+    action: Action = None,
     key: Key = None,
     begin: From = None,
     until: Until = None,
@@ -158,13 +163,14 @@ def redrive(
         "id": letter_id,
         "topic": topic,
         "reason": reason,
+        "action": action,
         "key": key,
         "fromMs": None if begin is None else moment_option(begin, option="--from", clock=clock),
         "untilMs": None if until is None else moment_option(until, option="--until", clock=clock),
     }
     wanted = {name: value for name, value in filters.items() if value is not None}
     if bool(wanted) == everything:
-        text = "select dead letters: --id, --topic, --reason, --key, --from, --until; or only --all."
+        text = "select dead letters: --id, --topic, --reason, --action, --key, --from, --until; or only --all."
         raise CliError(text, ExitCode.USAGE)
     if dry_run and yes:
         raise CliError("--dry-run and --yes exclude each other.", ExitCode.USAGE)

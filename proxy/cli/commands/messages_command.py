@@ -13,6 +13,7 @@ from typing import Annotated, BinaryIO
 
 import typer
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from broker.runtime.steps import run_now
 from proxy.cli.admin_client import get, given
@@ -78,7 +79,12 @@ def show(
         raise CliError("--offset needs --topic and --queue", ExitCode.USAGE)
     with _asking(admin, data) as ask:
         answer = ask({**given(asked), "body": "whole"})
+        while not answer.messages and answer.cursor is not None:
+            # By an id in Kafka, where the log is searched.
+            answer = ask({**given(asked), "body": "whole", "cursor": str(answer.cursor)})
     messages = answer.messages
+    if not messages:
+        raise CliError(f"no message of topic {topic} has the id {message_id or unique_key}", ExitCode.NOT_FOUND)
     if raw:
         _write_raw(messages[0], output)
     elif as_json:
@@ -94,6 +100,7 @@ def query(
     *,
     topic: Annotated[str, typer.Argument(help="Topic.")],
     key: Annotated[str | None, typer.Option("--key", "-k", help="Message key (one word of it), or unique key.")] = None,
+    text: Annotated[str | None, typer.Option("--text", help="Text in the body, the key or a property.")] = None,
     queue: Queue = None,
     offset: FromOffset = None,
     begin: From = None,
@@ -103,10 +110,15 @@ def query(
     admin: AdminAddress = ADMIN_DEFAULT,
     as_json: AsJson = False,
 ) -> int:
-    """List messages: with a key the newest that have it, else those of a range, the oldest first."""
-    asked = {"topic": topic, "key": key, "queue": queue, "offset": offset, "from": begin, "to": end, "limit": limit}
+    """List messages: with a key the newest that have it, else those of a range, the oldest first.
+
+    With --text, and with --key on a topic in Kafka, the range is searched to its end, or until --limit are found.
+    """
+    asked = given(
+        {"topic": topic, "key": key, "text": text, "queue": queue, "offset": offset, "from": begin, "to": end}
+    )
     with _asking(admin, data) as ask:
-        answer = ask(given(asked))
+        answer = _searched(ask, asked, limit, quiet=as_json)
     if as_json:
         for message in answer.messages:
             print_json(message)
@@ -114,6 +126,24 @@ def query(
         _print_list(topic, answer)
     _warn(answer)
     return ExitCode.OK
+
+
+def _searched(ask: Ask, asked: dict[str, str], limit: int, *, quiet: bool) -> MessagesAnswer:
+    """Return what is found, request after request where the log is searched."""
+    answer = ask({**asked, "limit": str(limit)})
+    if "text" not in asked and not (answer.share and "key" in asked):
+        return answer
+    found, damaged = list(answer.messages), answer.damaged
+    with progress(f"searching {asked['topic']}", 100, unit="%", enabled=not quiet) as advance:
+        while answer.cursor is not None and len(found) < limit:
+            # What `ago` means must not move from request to request.
+            asked.update(_fixed(asked, answer.now_ms))
+            answer = ask({**asked, "cursor": str(answer.cursor), "limit": str(limit - len(found))})
+            found += answer.messages
+            damaged += answer.damaged
+            share = answer.share or int(answer.cursor or answer.log_end) / max(1, answer.log_end)
+            advance(int(share * 100))
+    return replace(answer, messages=found, damaged=damaged)
 
 
 def export(
@@ -124,7 +154,9 @@ def export(
     begin: From = None,
     end: To = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Maximum number of messages.")] = None,
-    cursor: Annotated[int, typer.Option(min=0, help="Start at this commit-log offset.")] = 0,
+    cursor: Annotated[
+        str | None, typer.Option(help="Start at this commit-log offset; in Kafka at PARTITION:OFFSET.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-O", help="Write to this file instead of stdout.", readable=False)
     ] = None,
@@ -138,34 +170,35 @@ def export(
     if resume and output is None:
         raise CliError("--resume needs --output FILE", ExitCode.USAGE)
     asked = given({"topic": topic, "queue": queue, "offset": offset, "from": begin, "to": end})
-    count = damaged = 0
+    count = damaged = exported = 0
     with contextlib.ExitStack() as stack:
         ask = stack.enter_context(_asking(admin, data))
         target, done = _target(output, resume=resume, stack=stack)
-        cursor = max(cursor, done)
+        at = done or cursor
         advance = None
         first = 0
         while limit is None or count < limit:
             page = _PAGE if limit is None else min(_PAGE, limit - count)
-            answer = ask({**asked, "body": "whole", "cursor": str(cursor), "limit": str(page)})
+            answer = ask({**asked, "body": "whole", **({} if at is None else {"cursor": at}), "limit": str(page)})
             # What `ago` means must not move from page to page.
             asked.update(_fixed(asked, answer.now_ms))
             damaged += answer.damaged
             messages = answer.messages
             if messages and advance is None:
                 first = messages[0].physical
-                shown = progress(f"exporting {topic}", answer.log_end - first, unit="bytes", enabled=output is not None)
+                total = None if answer.share else answer.log_end - first
+                shown = progress(f"exporting {topic}", total, unit="bytes", enabled=output is not None)
                 advance = stack.enter_context(shown)
             for message in messages:
                 # What is larger than a page holds comes whole by itself.
-                alone = {"physical": str(message.physical), "body": "whole"}
-                _write_line(target, ask(alone).messages[0] if message.body_cut else message)
+                _write_line(target, ask(_alone(message)).messages[0] if message.body_cut else message)
             count += len(messages)
             if messages and advance is not None:
-                advance(messages[-1].physical + messages[-1].bytes - first)
+                exported += sum(each.bytes for each in messages)
+                advance(exported if messages[-1].cluster else messages[-1].physical + messages[-1].bytes - first)
             if answer.cursor is None:
                 break
-            cursor = answer.cursor
+            at = str(answer.cursor)
         with writing(output or _STDOUT):
             target.flush()
             if output is not None:
@@ -201,6 +234,14 @@ def _asking(admin: str, data: Path | None) -> Iterator[Ask]:
         yield ask
 
 
+def _alone(message: MessageView) -> dict[str, str]:
+    """Return what asks for one message with its whole body."""
+    if not message.cluster:
+        return {"physical": str(message.physical), "body": "whole"}
+    place = {"queue": str(message.queue), "offset": str(message.offset)}
+    return {"topic": message.topic, **place, "body": "whole"}
+
+
 def _fixed(asked: dict[str, str], now_ms: int) -> dict[str, str]:
     from proxy.operate.moments import parse_moment
 
@@ -211,15 +252,21 @@ def _fixed(asked: dict[str, str], now_ms: int) -> dict[str, str]:
 
 
 def _print_message(message: MessageView) -> None:
+    if message.cluster:
+        origin = [f"stored {moment_text(message.store_ms)} in Kafka cluster {message.cluster}"]
+    else:
+        origin = [
+            f"stored {moment_text(message.store_ms)} at {message.store_host}, commit-log offset {message.physical}, "
+            f"{amount(message.bytes, 'byte')}",
+            f"born {moment_text(message.born_ms)} at {message.born_host}",
+            f"sysFlag {message.sys_flag}  flag {message.flag}  redelivered {message.reconsume_times}"
+            + (f"  replaces the record at {message.prepared_offset}" if message.prepared_offset else ""),
+        ]
     lines = [
         f"topic {message.topic}  queue {message.queue}  offset {message.offset}",
-        f"id {message.id}  unique key {message.unique_key or '-'}",
+        f"id {message.id or '-'}  unique key {message.unique_key or '-'}",
         f"key {message.key or '-'}  tag {message.tag or '-'}",
-        f"stored {moment_text(message.store_ms)} at {message.store_host}, commit-log offset {message.physical}, "
-        f"{amount(message.bytes, 'byte')}",
-        f"born {moment_text(message.born_ms)} at {message.born_host}",
-        f"sysFlag {message.sys_flag}  flag {message.flag}  redelivered {message.reconsume_times}"
-        + (f"  replaces the record at {message.prepared_offset}" if message.prepared_offset else ""),
+        *origin,
         "properties",
         *(f"  {name} = {value}" for name, value in message.properties.items()),
     ]
@@ -286,14 +333,14 @@ def _write_raw(message: MessageView, output: Path | None) -> None:
         sys.stdout.buffer.flush()
 
 
-def _target(output: Path | None, *, resume: bool, stack: contextlib.ExitStack) -> tuple[BinaryIO, int]:
-    """Open what is written to; returns it and the commit-log offset to continue from, 0 for the beginning."""
+def _target(output: Path | None, *, resume: bool, stack: contextlib.ExitStack) -> tuple[BinaryIO, str]:
+    """Open what is written to; returns it and the cursor to continue from, "" for the beginning."""
     if output is None:
-        return sys.stdout.buffer, 0
+        return sys.stdout.buffer, ""
     with writing(output):
         try:
             if not (resume and output.exists()):
-                return stack.enter_context(open(output, "xb", opener=_owners)), 0
+                return stack.enter_context(open(output, "xb", opener=_owners)), ""
             stream = stack.enter_context(output.open("r+b"))
             return stream, _resume(stream, output)
         except FileExistsError as error:
@@ -306,8 +353,8 @@ def _owners(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _resume(stream: BinaryIO, output: Path) -> int:
-    """Cut a line that is not whole off the end; returns the offset behind the last message written."""
+def _resume(stream: BinaryIO, output: Path) -> str:
+    """Cut a line that is not whole off the end; returns the cursor behind the last message written."""
     whole = 0
     last = b""
     for line in stream:
@@ -318,9 +365,12 @@ def _resume(stream: BinaryIO, output: Path) -> int:
     stream.truncate(whole)
     stream.seek(whole)
     if not last:
-        return 0
+        return ""
     try:
-        return int(json.loads(last)["physical"]) + 1
+        message = json.loads(last)
+        if "cluster" in message:
+            return f"{int(message['queue'])}:{int(message['offset']) + 1}"
+        return str(int(message["physical"]) + 1)
     except (ValueError, KeyError, TypeError) as error:
         text = f"the last line of {output} is not an exported message; pass a file written by `pyddmq messages export`"
         raise CliError(text, ExitCode.USAGE) from error

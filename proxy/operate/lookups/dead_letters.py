@@ -34,7 +34,7 @@ from proxy.operate.views.dead_letters import (
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1000
-PARAMETERS = ("group", "figures", "id", "topic", "reason", "key", "from", "until", "cursor", "limit")
+PARAMETERS = ("group", "figures", "id", "topic", "reason", "action", "key", "from", "until", "cursor", "limit")
 PAGE_LOOKED_AT = 5000
 """Dead letters that one page looks at."""
 STEP_LETTERS = 64
@@ -81,6 +81,7 @@ def _wanted(given: Mapping[str, str], now_ms: int) -> DeadLetterFilter:
         id=given.get("id"),
         topic=given.get("topic"),
         reason=given.get("reason"),
+        action=given.get("action"),
         key=given.get("key"),
         from_ms=moments["from"],
         until_ms=moments["until"],
@@ -164,6 +165,7 @@ def describe(store: Store, redrives: Redrives, letter: Letter) -> DeadLetterView
         topic=letter.topic,
         origin_queue=letter.queue,
         reason=letter.reason,
+        action=letter.action,
         attempts=letter.attempts,
         died_ms=message.store_ms,
         born_ms=message.born_ms,
@@ -217,22 +219,24 @@ def _died(store: Store, topic: Topic, queue_id: int, offset: int) -> int | None:
 
 
 def figures(store: Store, redrives: Redrives, group: str, *, now_ms: int) -> Generator[None, None, DeadLetterFigures]:
-    """Count a group's dead letters by topic and reason, and how many were redriven, in steps of bounded work.
+    """Count a group's dead letters by topic, reason and action, and how many were redriven, in steps of bounded work.
 
     Raises:
         NotFound: The group never had a dead letter.
     """
-    counts: Counter[tuple[str, str]] = Counter()
-    redriven: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str, str]] = Counter()
+    redriven: Counter[tuple[str, str, str]] = Counter()
+    actions: Counter[str] = Counter()
     unreadable = 0
     for place, letter in enumerate(letters(store, _topic_of(store, group)), 1):
         if letter.message is None:
             unreadable += 1
         else:
-            kind = (letter.topic, letter.shared_reason)
+            kind = (letter.topic, letter.shared_reason, letter.action)
             if kind not in counts and len(counts) >= KINDS_MAX:
-                kind = ("", "others")
+                kind = ("", "others", "")
             counts[kind] += 1
+            actions[letter.action] += 1
             redriven[kind] += redrives.earlier(letter) is not None
         if not place % STEP_LETTERS:
             yield
@@ -242,9 +246,12 @@ def figures(store: Store, redrives: Redrives, group: str, *, now_ms: int) -> Gen
         unreadable=unreadable,
         redriven=redriven.total(),
         kinds=[
-            DeadLetterKind(topic=topic, reason=reason, count=count, redriven=redriven[topic, reason])
-            for (topic, reason), count in counts.most_common()
+            DeadLetterKind(
+                topic=topic, reason=reason, action=action, count=count, redriven=redriven[topic, reason, action]
+            )
+            for (topic, reason, action), count in counts.most_common()
         ],
+        actions=dict(actions.most_common(KINDS_MAX)),
     )
 
 

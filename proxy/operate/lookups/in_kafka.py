@@ -1,4 +1,4 @@
-"""What of a configuration is in Kafka, where lookups of the store do not reach; each with the tool that shows it."""
+"""What of a configuration is in Kafka; where lookups do not reach, with the tool that shows it."""
 
 from __future__ import annotations
 
@@ -27,28 +27,17 @@ class InKafka:
 
     def topic(self, topic: str) -> str | None:
         """Return a sentence with where a topic is and what shows it; None: it is not in Kafka."""
-        cluster = self._cluster_of(topic)
+        cluster = self.cluster_of(topic)
         if cluster is None:
             return None
         tool = f"kafka-topics.sh {self._servers(cluster)} --topic {topic}"
         return f"Topic {topic} is in Kafka cluster {cluster}. Use Kafka's own tools to see or change it: `{tool}`."
 
-    def messages(self, topic: str | None) -> str | None:
-        """Return a sentence with where messages are that the store does not have; `topic` where one was named.
-
-        Returns:
-            None: They are not in Kafka.
-        """
-        if topic is None:
-            if not self._config.kafka:
-                return None
-            return (
-                "The store does not have this message, and messages in Kafka are not searched; use Kafka's own tools."
-            )
-        cluster = self._cluster_of(topic)
-        if cluster is None:
+    def other_messages(self) -> str | None:
+        """Return a sentence for a message that the store does not have; None: no messages are in Kafka."""
+        if not self._config.kafka:
             return None
-        return f"Messages of topic {topic} are in Kafka cluster {cluster}: `{self._reads(cluster, topic)}` reads them."
+        return "The store does not have this message. To search messages in Kafka, pass their topic."
 
     def letters(self, group: str) -> str | None:
         """Return a sentence with where a group's dead letters are; None: they are not in Kafka."""
@@ -61,7 +50,7 @@ class InKafka:
                 )
         return None
 
-    def _cluster_of(self, topic: str) -> str | None:
+    def cluster_of(self, topic: str) -> str | None:
         """Return the cluster of a topic that is listed, fits an expression, or has dead letters of a group."""
         config = self._config
         if topic in config.topics:

@@ -13,6 +13,7 @@ from broker.scheduled.delay.levels import SCHEDULE_TOPIC
 from broker.scheduled.timer.names import TIMER_TOPIC
 from broker.views import View
 from proxy.operate.moments import moment_text
+from proxy.operate.views.messages import MessageView
 from upstream.views import WHEREABOUTS, holder_text
 
 _RECORDS_MAX = 256
@@ -92,8 +93,20 @@ def way(
         found += [each for each in query.found if each.physical != message.physical and _is_of(each, origin)]
     steps = [WayStep(at_ms=message.born_ms, what="sent", text="by the producer's clock")]
     steps += [_stored(each) for each in found]
-    steps += [step for each in groups for step in _in_group(each)]
-    # What a group does comes last: its moments may be unknown.
+    return _in_order(steps, groups)
+
+
+def way_in_kafka(message: MessageView, groups: Sequence[MessageInGroup]) -> Sequence[WayStep]:
+    """Return what happened to a message in Kafka, the oldest first; its dead letters are not looked for."""
+    text = (
+        f"topic {message.topic} of Kafka cluster {message.cluster}, partition {message.queue}, offset {message.offset}"
+    )
+    return _in_order([WayStep(at_ms=message.store_ms or None, what="stored", text=text)], groups)
+
+
+def _in_order(steps: Sequence[WayStep], groups: Sequence[MessageInGroup]) -> Sequence[WayStep]:
+    """Return steps with those of groups; what a group does comes last: its moments may be unknown."""
+    steps = [*steps, *(step for each in groups for step in _in_group(each))]
     return sorted(steps, key=lambda each: (each.at_ms is None, each.at_ms or 0))
 
 

@@ -301,7 +301,7 @@ def describe(message: LogMessage, body_bytes_max: int, tracing: Tracing | None, 
         problem, body = str(error), bytes(message.stored_body)
     trace_id = trace_id_of(message.properties, message.unique_key, tracing)
     body, properties = mask.body(body), mask.properties(message.properties)
-    text, encoding = _text_of(body, body_bytes_max)
+    text, encoding = text_of(body, body_bytes_max)
     link = None if tracing is None or trace_id is None else tracing.link(trace_id)
     return MessageView(
         topic=message.topic,
@@ -333,7 +333,7 @@ def describe(message: LogMessage, body_bytes_max: int, tracing: Tracing | None, 
     )
 
 
-def _text_of(body: bytes, bytes_max: int) -> tuple[str, Literal["utf-8", "base64"]]:
+def text_of(body: bytes, bytes_max: int) -> tuple[str, Literal["utf-8", "base64"]]:
     """Return the beginning of a body, and how it is written."""
     try:
         text = body.decode()

@@ -9,11 +9,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from conf import Config
+from conf.secret_lines import MASK
 from conf.secrets import NAMES_OF_SECRETS, masked
 
 Settings = Mapping[str, Any]
 """By key, as in the file: values, lists and mappings."""
-MASK = "***"
 
 
 def settings_of(config: Config, *, each_max: int | None = None) -> Settings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET, UnsetType
 
@@ -41,6 +41,7 @@ class DeadLetterView(View, frozen=True, kw_only=True):
         topic: Topic that it came from; "" when that is not known.
         origin_queue: Queue of that topic; null when that is not known.
         reason: Why it was dead-lettered.
+        action: Name of the action that failed last, `PullServer` for a client; "" when that is not known.
         attempts: Failed attempts.
         died_ms: When it was dead-lettered.
         born_ms: When its producer made it.
@@ -59,6 +60,7 @@ class DeadLetterView(View, frozen=True, kw_only=True):
     topic: str | UnsetType = UNSET
     origin_queue: int | UnsetType | None = UNSET
     reason: str | UnsetType = UNSET
+    action: str | UnsetType = UNSET
     attempts: int | UnsetType = UNSET
     died_ms: int | UnsetType = UNSET
     born_ms: int | UnsetType = UNSET
@@ -132,17 +134,19 @@ class DeadLetterGroupsAnswer(View, frozen=True, kw_only=True):
 
 
 class DeadLetterKind(View, frozen=True, kw_only=True):
-    """Dead letters of one topic and reason.
+    """Dead letters of one topic, reason and action.
 
     Attributes:
         topic: Topic that they came from.
         reason: Why they were dead-lettered, without the client's port.
+        action: Name of the action that failed last; "" when that is not known.
         count: How many.
         redriven: How many of them were redriven.
     """
 
     topic: str
     reason: str
+    action: str
     count: int
     redriven: int
 
@@ -154,13 +158,15 @@ class DeadLetterFigures(DeadLetterGroup, frozen=True, kw_only=True):
         now_ms: Now, by the node's wall clock.
         unreadable: Those whose record is damaged or deleted.
         redriven: Those that were redriven.
-        kinds: By topic and reason, the most frequent first; 50 of them, and the others as one.
+        kinds: By topic, reason and action, the most frequent first; 50 of them, and the others as one.
+        actions: How many by action that failed last, the most frequent first.
     """
 
     now_ms: int
     unreadable: int
     redriven: int
     kinds: Sequence[DeadLetterKind]
+    actions: Mapping[str, int]
 
 
 class RedriveTarget(View, frozen=True, kw_only=True):

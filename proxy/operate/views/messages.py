@@ -11,21 +11,22 @@ from broker.views import View
 
 
 class MessageView(View, frozen=True, kw_only=True):
-    """A stored message, with all fields of its record.
+    """A stored message, with all fields of its record; one in Kafka has no hosts and no place in the commit log.
 
     Attributes:
         topic: Its topic.
-        queue: Its queue.
+        queue: Its queue, in Kafka its partition.
         offset: Its offset in the queue.
-        id: Its offsetMsgId: store host and commit-log offset.
+        cluster: Name of its Kafka cluster; absent for one in the store.
+        id: Its offsetMsgId: store host and commit-log offset; in Kafka "".
         unique_key: UNIQ_KEY, the id that its producer received; "" without one.
         key: Its keys; null without any.
         tag: Its tags; null without any.
-        store_ms: When it was stored.
-        store_host: Address of the broker that stored it.
+        store_ms: When it was stored; in Kafka the timestamp of its record.
+        store_host: Address of the broker that stored it; in Kafka "".
         born_ms: When its producer made it, by the producer's clock.
-        born_host: Address of the producer.
-        physical: Commit-log offset of its record.
+        born_host: Address of the producer; in Kafka "".
+        physical: Commit-log offset of its record; in Kafka -1.
         bytes: Size of its record, in bytes.
         sys_flag: RocketMQ's system flag.
         flag: RocketMQ's flag of the user's.
@@ -45,6 +46,7 @@ class MessageView(View, frozen=True, kw_only=True):
     topic: str
     queue: int
     offset: int
+    cluster: str | UnsetType = UNSET
     id: str
     unique_key: str
     key: str | None
@@ -75,9 +77,10 @@ class MessagesAnswer(View, frozen=True, kw_only=True):
 
     Attributes:
         now_ms: Now, by the node's wall clock.
-        log_end: Commit-log offset behind the last message that is visible.
-        messages: In the order of the log; with a key the newest first.
-        cursor: Pass it to continue after them; null at the end.
+        log_end: Commit-log offset behind the last message that is visible; in Kafka 0.
+        messages: In the order of the log, in Kafka by partition; with a key, in the store, the newest first.
+        cursor: Pass it to continue after them; null at the end. In Kafka it is `PARTITION:OFFSET`.
+        share: How much of the requested part of the topic was looked at, 0 to 1; absent for the store.
         damaged: Records that were left out because they cannot be read.
         unsearched_bytes: Bytes of the log that a search by key could not look at; messages may be missing then.
     """
@@ -85,6 +88,7 @@ class MessagesAnswer(View, frozen=True, kw_only=True):
     now_ms: int
     log_end: int
     messages: Sequence[MessageView]
-    cursor: int | None = None
+    cursor: int | str | None = None
+    share: float | UnsetType = UNSET
     damaged: int = 0
     unsearched_bytes: int = 0

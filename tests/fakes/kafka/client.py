@@ -12,7 +12,20 @@ from tests.fakes.kafka.link import Answer, SimLink
 from tests.fakes.kafka.member import SimMember
 from tests.fakes.kafka.transactions import SimCoordinator, SimTransactions
 from upstream.kafka.cluster_facts import ClusterFacts, TopicFacts
-from upstream.kafka.link import Broken, Gap, Headers, KafkaFailure, KafkaPartition, Produced, RecordsRead
+from upstream.kafka.link import (
+    Broken,
+    Gap,
+    Headers,
+    KafkaFailure,
+    KafkaPartition,
+    KafkaRecord,
+    Produced,
+    RecordsRead,
+    ScanDone,
+    ScanFound,
+    TopicScan,
+)
+from upstream.kafka.scan import ScanProgress, partitions_of_scan
 
 _AGAIN_SECONDS = 0.1
 
@@ -75,6 +88,18 @@ class SimClient:
 
         self.link.ask(request, lambda failure: told(ClusterFacts(trouble=str(failure))))
 
+    def scan(self, scan: TopicScan, done: ScanDone) -> Callable[[], object]:
+        """At once, some time later; there is nothing to stop."""
+
+        def request(answer: Answer) -> None:
+            try:
+                answer(done, None, _found(self._cluster, scan))
+            except KafkaFailure as failure:
+                answer(done, failure, ScanFound([], None, 0.0))
+
+        self.link.ask(request, lambda failure: done(failure, ScanFound([], None, 0.0)))
+        return lambda: None
+
     def kill(self) -> None:
         """The node has died."""
         for writer in self.writers:
@@ -83,6 +108,31 @@ class SimClient:
             member.kill()
         for producer in self.producers:
             producer.dead = True
+
+
+def _found(cluster: SimKafka, scan: TopicScan) -> ScanFound:
+    """Look through partitions of a topic. Raises KafkaFailure."""
+    partitions = cluster.topics.get(scan.topic)
+    if partitions is None:
+        raise KafkaFailure("UNKNOWN_TOPIC_OR_PART", f"topic {scan.topic} does not exist, or lacks partitions")
+    bounds = {}
+    for number in partitions_of_scan(scan, len(partitions)):
+        each = partitions[number]
+        records = each.read(0, 1 << 30)
+
+        def first(moment: int, end: int, records: Sequence[KafkaRecord] = records) -> int:
+            return next((record.offset for record in records if record.timestamp_ms >= moment), end)
+
+        begin = each.low if scan.from_ms is None else first(scan.from_ms, each.stable)
+        bounds[number] = begin, each.stable if scan.to_ms is None else first(scan.to_ms, each.stable)
+    progress = ScanProgress(scan, bounds)
+    while (place := progress.place) is not None:
+        record = next(iter(partitions[place[0]].read(place[1], 1)), None)
+        if record is None:
+            progress.end()
+        else:
+            progress.take(record, len(record.value or b"") + len(record.key or b""))
+    return progress.result()
 
 
 class SimReader:

@@ -17,6 +17,8 @@ from upstream.kafka.link import (
     KafkaTransactions,
     PartitionReader,
     Produced,
+    ScanDone,
+    TopicScan,
 )
 
 _MASK = 0xFFFF_FFFF
@@ -66,6 +68,10 @@ class MemoryProducer:
 
     def transactions(self, transactional_id: str) -> KafkaTransactions:
         """Nothing waits here."""
+        raise NotImplementedError
+
+    def scan(self, scan: TopicScan, done: ScanDone) -> Callable[[], object]:
+        """Nothing is looked for here."""
         raise NotImplementedError
 
     def look(self, topics: Sequence[str], told: Callable[[ClusterFacts], None]) -> None:

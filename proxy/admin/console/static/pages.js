@@ -56,7 +56,7 @@
           rows += answer.messages.length;
           if (answer.messages.length) tableOf().append(...answer.messages.map((each) => row(each)));
           const end = answer.cursor === null;
-          bar.value = end ? 1 : (answer.cursor - first) / Math.max(1, answer.logEnd - first);
+          bar.value = end ? 1 : answer.share ?? (answer.cursor - first) / Math.max(1, answer.logEnd - first);
           status.textContent = end ? "The whole log is searched." : `${Math.round(bar.value * 100)}% of the log is searched.`;
           if (end) { query = null; on.remove(); } else query.set("cursor", answer.cursor);
         }

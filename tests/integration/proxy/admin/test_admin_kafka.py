@@ -16,6 +16,7 @@ from proxy.operate.lookups.in_kafka import InKafka
 from pyddmq.testing import ManualClock, SimDisk
 from tests.admin_node import NOW_MS, PlainNode
 from tests.integration.store_tools import open_store
+from upstream.kafka.link import KafkaFailure, KafkaRecord, ScanFound, TopicScan
 
 CONFIG = loads("""
 kafka:
@@ -41,6 +42,14 @@ class KafkaNode(PlainNode):
     def in_kafka(self) -> InKafka:
         return InKafka(CONFIG)
 
+    async def scan(self, cluster: str, scan: TopicScan) -> ScanFound:
+        if scan.partition == 5:
+            raise KafkaFailure("UNKNOWN_PARTITION", "topic invoices has no partition 5")
+        if scan.partition == 6:
+            raise KafkaFailure("TRANSPORT", "the cluster does not respond")
+        record = KafkaRecord("invoices", 0, 7, NOW_MS, b"k", b"body", [])
+        return ScanFound([record] if scan.matches(record) else [], (0, 8), 0.5)
+
     def dead_letters(self) -> tuple[Store, Redrives] | None:
         return self.empty, self.redrives
 
@@ -65,8 +74,8 @@ def _get(path: str) -> tuple[int, dict[str, Any]]:
         ("/api/topics?topic=invoices", "Topic invoices is in Kafka cluster main"),
         ("/api/topics?topic=billing.DLQ", "Topic billing.DLQ is in Kafka cluster main"),
         ("/api/topics?topic=none", "Topic 'none' does not exist"),
-        ("/api/messages?topic=invoices", "Messages of topic invoices are in Kafka cluster main"),
-        ("/api/messages?uniqKey=0A", "messages in Kafka are not searched"),
+        ("/api/messages?topic=invoices&queue=5", "Kafka cluster main: topic invoices has no partition 5"),
+        ("/api/messages?uniqKey=0A", "To search messages in Kafka, pass their topic"),
         ("/api/messages?topic=none", "none"),
         ("/api/dead-letters?group=billing", "are in topic billing.DLQ of Kafka cluster main"),
         ("/api/dead-letters?group=billing&figures=true", "are in topic billing.DLQ of Kafka cluster main"),
@@ -79,6 +88,17 @@ def test_what_is_in_kafka_is_said_to_be_there(path: str, said: str) -> None:
     assert status == 404
     assert said in answer["error"]["message"]
     assert ("Kafka" in answer["error"]["message"]) == ("none" not in path)
+
+
+def test_messages_in_kafka_are_found_with_where_to_continue() -> None:
+    """As those of the store, with the share of the log that is searched; a cluster in trouble is not "not found"."""
+    status, answer = _get("/api/messages?topic=invoices&text=bod")
+    assert (status, answer["cursor"], answer["share"]) == (200, "0:8", 0.5)
+    assert [(each["cluster"], each["offset"], each["body"]) for each in answer["messages"]] == [("main", 7, "body")]
+    assert _get("/api/messages?topic=invoices&text=nobody")[1]["messages"] == []
+    status, answer = _get("/api/messages?topic=invoices&queue=6")
+    assert (status, "does not respond" in answer["error"]["message"]) == (503, True)
+    assert _get("/api/messages?topic=invoices&cursor=8")[0] == 400
 
 
 def test_groups_over_kafka_are_listed_beside_those_with_dead_letters() -> None:

@@ -86,13 +86,13 @@ def test_sentences_name_what_is_in_kafka_and_nothing_else() -> None:
     found = InKafka(CONFIG)
     for topic in ("invoices", "bills-2026", "billing.DLQ"):
         assert f"--topic {topic}" in str(found.topic(topic))
-        assert f"--topic {topic} " in str(found.messages(topic))
+        assert found.cluster_of(topic) == "main"
     for topic in ("orders", "local.DLQ", "none-such"):
         assert found.topic(topic) is None
-        assert found.messages(topic) is None
-    assert "not searched" in str(found.messages(None))
+        assert found.cluster_of(topic) is None
+    assert "pass their topic" in str(found.other_messages())
     assert "pyddmq.topic" in str(found.letters("billing"))
     assert found.letters("local") is None
     assert [each.topic for each in found.all_letters()] == ["billing.DLQ"]
     alone = InKafka(loads("topics: {orders: {queues: 1}}").config)
-    assert alone.messages(None) is None
+    assert alone.other_messages() is None

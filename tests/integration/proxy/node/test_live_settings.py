@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from broker.log.put import Put
-from conf import Config, loads
+from conf import Config, load, loads
 from conf.base import Reload, reload_of
 from conf.sections.node import NodeConfig
 from proxy.node.reload import Candidate, Reloader
@@ -241,3 +241,17 @@ def test_preview_names_groups_that_would_lose_messages(node: RunningNode) -> Non
     accepted = node.wait_for(reloader.preview(accept_loss=True))
     assert accepted.accepted
     assert "billing" in accepted.warnings[0]
+
+
+def test_text_of_the_file_is_that_of_the_last_read(node: RunningNode, tmp_path: Path) -> None:
+    """Of one that is refused too, so that its errors are shown at their lines; without secrets."""
+    path = tmp_path / "node.yaml"
+    reloader = Reloader(node.node, lambda: load(path, actions=node.registry), over=over(node), file=str(path), text="x")
+    path.write_text(f"# token: abc\n{GROUPS}")
+    assert node.wait_for(reloader.reload()).accepted
+    assert reloader.configuration.text.startswith("# token: ***\n")
+    for wrong in ("nonsense: 1", "node: {brokerName: other}"):
+        path.write_text(f"{wrong}\n{GROUPS}")
+        assert not node.wait_for(reloader.reload()).accepted
+        assert reloader.configuration.text.startswith(f"{wrong}\n")
+        assert reloader.configuration.problems[0].startswith(f"{path}:1: ")

@@ -39,7 +39,7 @@ def test_dead_letter_carries_message_and_origin() -> None:
     assert (letter["DLQ_ORIGIN_TOPIC"], letter["DLQ_ORIGIN_QUEUE"], letter["DLQ_ORIGIN_OFFSET"]) == ("t", "0", "0")
     assert letter["DLQ_ORIGIN_MESSAGE_ID"] == letter["UNIQ_KEY"]
     assert letter["DLQ_REASON"] == "failed 1 times: failed by 10.0.0.1:5000"
-    assert letter["DLQ_ATTEMPTS"] == "1"
+    assert (letter["DLQ_ACTION"], letter["DLQ_ATTEMPTS"]) == ("PullServer", "1")
     [(physical, size, _)] = world.store.topics["%DLQ%g"].queues[0].read(0, 1)
     origin = read_origin(world.store, world.store.read(physical, size))
     assert origin == ("g", "t", 0, 0, job.physical)
@@ -259,4 +259,5 @@ def test_reason_is_made_harmless() -> None:
     letters = world.dead_letters()
     assert len(letters) == 2
     assert all(letter["DLQ_REASON"].startswith("body is not JSON") for letter in letters)
+    assert {letter["DLQ_ACTION"] for letter in letters} == {"Json"}
     assert all(len(letter["DLQ_REASON"]) <= 500 for letter in letters)

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from actions.registry import BUILT_IN, Registry
-from pyddmq.actions import Action, Job, RetryLater, RetryNotBefore, Status
+from pyddmq.actions import Action, Failed, Job, RetryLater, RetryNotBefore, Status
 from tests.unit.calls_world import CallsWorld
 
 
@@ -105,6 +105,19 @@ def world_of(action: type[Action], **subscription: Any) -> CallsWorld:
 
 
 @pytest.mark.parametrize("form", FORMS)
+def test_dead_letter_names_the_action_that_failed_and_no_other(form: str) -> None:
+    """Of several, whichever way they are called, and not the one that failed in an earlier attempt."""
+    late = action_of(form, lambda: Failed("late"))
+    answers = iter([Status.FAIL, *[Status.CONTINUE] * 3])
+    early = type("Early", (Action,), {"act": lambda self, job: next(answers)})
+    config: dict[str, Any] = {"topic": "t", "actions": ["Async", "Early", "Work"], "retryIntervals": [100]}
+    world = CallsWorld(config, registry=Registry({**BUILT_IN, "Early": early, "Work": late}), queues=1)
+    world.publish("a")
+    world.advance(5)
+    assert [letter["DLQ_ACTION"] for letter in world.dead_letters()] == ["Work"]
+
+
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", RAISED)
 def test_whatever_is_raised_or_answered_is_an_outcome_with_its_reason(form: str, kind: str) -> None:
     """The message ends in the dead letters with the reason; the messages after it, of its key and others, go on."""
@@ -118,6 +131,7 @@ def test_whatever_is_raised_or_answered_is_an_outcome_with_its_reason(form: str,
     assert letters, "the message has an outcome"
     assert any(reason in letter["DLQ_REASON"] for letter in letters)
     assert max(len(letter["DLQ_REASON"]) for letter in letters) < 3_000
+    assert {letter["DLQ_ACTION"] for letter in letters} == {"Work"}
     assert len(letters) == 1 or form.endswith("batch"), "one message's fault is no other's"
     assert world.unfinished() == 0
 

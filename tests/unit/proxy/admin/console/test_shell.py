@@ -96,7 +96,8 @@ def evil_node() -> PlainNode:
 
 def faulty_configuration() -> ConfigurationView:
     """Return the view of a file whose name and faults are markup."""
-    return ConfigurationView(file=EVIL, refused_ms=1, problems=(EVIL,))
+    problems = (EVIL, f"{EVIL}:1: {EVIL}", f"{EVIL}:7: {EVIL}")
+    return ConfigurationView(file=EVIL, text=f"{EVIL}\n", refused_ms=1, problems=problems)
 
 
 class _EvilAudit:
@@ -355,6 +356,28 @@ def test_configuration_is_shown_without_secrets() -> None:
         "password": {"file": "/run/secret"},
         "tokens": "***",
     }
+
+
+def test_errors_of_the_file_are_at_their_lines() -> None:
+    """Beside the configuration in force; what has no line that is shown comes first."""
+    node = busy_node()
+    file = "/etc/node.yaml"
+    node.configuration_view = ConfigurationView(
+        file=file,
+        text="topics:\n  permits: {queues: many}\ngroups: []",
+        refused_ms=NOW_MS - 60_000,
+        problems=(f"{file}:2:12: topics.permits.queues: must be an integer", f"{file}:9: gone", f"{file}: whole"),
+    )
+    html = fragment(node, "/configuration")
+    assert '<span id="line-2" class="ERR"><b>2</b>  permits: {queues: many}\n<em>^ topics.permits.queues: must' in html
+    assert html.count('class="ERR"><b>') == 1
+    assert '<a href="#line-2">Line 2</a>: topics.permits.queues: must be an integer' in html
+    assert f'<p class="mono">{file}:9: gone</p>' in html
+    assert f'<p class="mono">{file}: whole</p>' in html
+    assert "group: permits-audit" in html
+    assert 'href="/configuration"' in fragment(node, "/node")
+    node.configuration_view = ConfigurationView()
+    assert "started without a file" in fragment(node, "/configuration")
 
 
 def test_unknown_group_has_no_page() -> None:
