@@ -16,7 +16,7 @@ from proxy.admin.console.overview import Tile, node_tiles
 from proxy.operate.answers import counter_sums, latencies
 from proxy.operate.text import byte_size
 from proxy.operate.views.limits import LimitsAnswer
-from proxy.operate.views.node import ConnectionView, LatencyView, State
+from proxy.operate.views.node import ConnectionView, KafkaClusterNodes, LatencyView, State
 from upstream.views import holder_text
 
 ROWS_MAX = 300
@@ -83,6 +83,7 @@ class NodeView(View, frozen=True, kw_only=True):
         missing_ms: Since when the file is missing; 0: it is there.
         in_force: The configuration in force as YAML, without defaults and secrets.
         buttons: What the viewer may do.
+        clusters: The nodes that share groups over Kafka, by cluster.
         latencies: Latencies of the last two minutes.
         counters: Counters that are not 0.
     """
@@ -98,6 +99,7 @@ class NodeView(View, frozen=True, kw_only=True):
     missing_ms: int
     in_force: str
     buttons: Sequence[Button]
+    clusters: Sequence[KafkaClusterNodes]
     latencies: Sequence[LatencyView]
     counters: Sequence[CounterRow]
 
@@ -162,6 +164,7 @@ async def node(call: PageCall) -> NodeView:
         missing_ms=configuration.missing_ms,
         in_force=yaml_text(live.settings()),
         buttons=[reload()] if call.may_administer() else [],
+        clusters=live.nodes_in_kafka().clusters,
         latencies=latencies(live.metrics)[:ROWS_MAX],
         counters=counters,
     )
