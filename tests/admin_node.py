@@ -33,7 +33,7 @@ from proxy.operate.lookups.waiting_in_kafka import WaitingInKafka
 from proxy.operate.views.findings import Finding
 from proxy.operate.views.lag_history import EventView, LagCourse, LagTrend, ObjectivesAnswer
 from proxy.operate.views.limits import LimitsAnswer
-from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
+from proxy.operate.views.node import ConnectionView, KafkaClusterNodes, MemoryView, NodesAnswer, State, StoreView
 from proxy.operate.views.topics import TopicInKafka, TopicRetention, TopicView
 from proxy.recording.verdicts import Judging
 from upstream.figures.tracing import Tracing
@@ -83,6 +83,7 @@ class PlainNode(LiveNode):
         self.topic_list: list[TopicView] = []
         self.group_list: list[GroupView] = []
         self.stuck_list: list[StuckMessage] = []
+        self.cluster_list: list[KafkaClusterNodes] = []
         self.position_list: list[Position] = []
         self.connection_list: list[ConnectionView] = []
         self.store_view: StoreView | None = StoreView(
@@ -123,6 +124,9 @@ class PlainNode(LiveNode):
 
     def topics_in_kafka(self) -> Sequence[TopicInKafka]:
         return ()
+
+    def nodes_in_kafka(self) -> NodesAnswer:
+        return NodesAnswer(now_ms=NOW_MS, clusters=self.cluster_list)
 
     @property
     def in_kafka(self) -> InKafka:

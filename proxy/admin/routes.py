@@ -170,6 +170,7 @@ class Routes:
         application.router.add_get("/api/messages", self._messages)
         application.router.add_get("/api/dead-letters", self._dead_letters)
         application.router.add_get("/api/stats", self._stats)
+        application.router.add_get("/api/nodes", self._nodes)
         SignInPaths(self._gate, self._audit, self._node.metrics).add_to(application.router)
         self._console.add_to(application.router, lambda request: request[_ASKER])
         every = [*changes, self._reload_change()]
@@ -426,6 +427,9 @@ class Routes:
 
     async def _stats(self, request: web.Request) -> web.Response:
         return _json(answers.stats(self._node, await self._judge(), limit=_limit(request)))
+
+    async def _nodes(self, _: web.Request) -> web.Response:
+        return _json(self._node.nodes_in_kafka())
 
     async def _messages(self, request: web.Request) -> web.Response:
         # The live tail of the console says that it asks by itself.

@@ -13,6 +13,7 @@ from broker.transaction.settings import CheckSettings
 from conf import Config, GroupConfig
 from conf.secrets import SecretUnreadable
 from conf.sections.kafka import KafkaClusterConfig
+from proxy.node.kafka_members import KafkaMembers
 from proxy.services.kafka.numbers import KafkaNumbers
 from proxy.services.kafka.sends import KafkaSends
 from proxy.services.publishing import Publishing
@@ -58,6 +59,7 @@ class KafkaClients:
     Attributes:
         sends: What the producer port has under way; None where there is no cluster, or the port has not begun.
         waiting: Delays, timers and loops, by clusters that have them.
+        members: Who has the partitions of groups.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class KafkaClients:
         self.sends: KafkaSends | None = None
         self.waiting: dict[str, KafkaWaiting] = {}
         self._scanning = asyncio.Lock()
+        self.members = KafkaMembers(self.client, runtime.clock)
 
     async def scan(self, cluster: str, scan: TopicScan) -> ScanFound:
         """Look through a topic, one scan of the node at a time; it ends when its caller is cancelled.

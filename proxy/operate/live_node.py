@@ -35,6 +35,7 @@ from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.attention.judgement import Judgement, LagQueues
 from proxy.operate.attention.troubles import troubles_of
 from proxy.operate.lookups.in_kafka import InKafka
+from proxy.operate.lookups.kafka_nodes import nodes_in_kafka
 from proxy.operate.lookups.lag import lag_queues
 from proxy.operate.lookups.lag_history import course_steps, event_view, objectives_steps, trend_steps
 from proxy.operate.lookups.masks import MessageMasks
@@ -47,7 +48,7 @@ from proxy.operate.views.changes import GroupLoss, LossesAnswer
 from proxy.operate.views.lag_history import EventView, LagCourse, LagTrend, ObjectivesAnswer
 from proxy.operate.views.limits import ClientView, HeldView, LimitsAnswer
 from proxy.operate.views.messages import MessagesAnswer
-from proxy.operate.views.node import ConnectionView, MemoryView, State, StoreView
+from proxy.operate.views.node import ConnectionView, MemoryView, NodesAnswer, State, StoreView
 from proxy.operate.views.topics import TopicInKafka, TopicRetention, TopicView
 from proxy.recording.verdicts import Judging
 from pyddmq.version import product_version
@@ -298,6 +299,12 @@ class LiveNode:
     def waiting_in_kafka(self) -> WaitingInKafka:
         """What waits on Kafka."""
         return WaitingInKafka(self._node.config, self._node.kafka.waiting)
+
+    def nodes_in_kafka(self) -> NodesAnswer:
+        """The nodes that share groups over Kafka, as the clusters said last; those that have not lately are asked."""
+        kafka = self._node.kafka
+        waiting = self.waiting_in_kafka.partitions()
+        return nodes_in_kafka(self._node.config, kafka.members, waiting, self.clock.wall_ms())
 
     @property
     def in_kafka(self) -> InKafka:

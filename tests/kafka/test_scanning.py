@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import admin
@@ -15,6 +16,7 @@ from tests.acceptance.conftest import command
 from tests.kafka.nodes import NodeProcess
 from tests.kafka.topics import SECONDS, delete_records, plain_producer, send_plainly, topic_names
 from tests.kafka_world import Clients
+from tests.patient import until
 from upstream.kafka.link import KafkaFailure, KafkaRecord, ScanFound, TopicScan
 
 pytestmark = pytest.mark.long
@@ -170,3 +172,37 @@ def test_operator_searches_and_exports_messages(topic: MakeTopic, address: str, 
         assert [each["body"].encode() for each in lines] == bodies[::2] + bodies[1::2]
     finally:
         node.stop()
+
+
+def test_nodes_that_share_a_group_are_listed_with_their_partitions(
+    topic: MakeTopic, address: str, tmp_path: Path
+) -> None:
+    """By any of them, from what Kafka knows of the group's members."""
+    name = topic(4)
+    text = """
+node: {{producerPort: 0, consumerPort: 0, adminPort: 0, data: {data}, brokerName: {node}}}
+kafka: {{main: {{bootstrapServers: "{address}", membership: always}}}}
+topics: {{{topic}: {{brokerCluster: main}}}}
+groups: [{{group: g-{topic}, topics: [{{topic: {topic}}}]}}]
+"""
+    nodes = [
+        NodeProcess(tmp_path, each, text=text.format(data=tmp_path / each, node=each, address=address, topic=name))
+        for each in ("one", "two")
+    ]
+    try:
+
+        def owned() -> dict[str, list[int]]:
+            answer = json.loads(urlopen(f"http://{nodes[1].admin}/api/nodes", timeout=SECONDS).read())
+            [cluster] = answer["clusters"]
+            assert not cluster["trouble"]
+            return {each["node"]: each["parts"][0]["partitions"] for each in cluster["nodes"] if each["parts"]}
+
+        def is_shared() -> bool:
+            found = owned()
+            numbers = [number for each in found.values() for number in each]
+            return sorted(found) == ["one", "two"] and sorted(numbers) == [0, 1, 2, 3]
+
+        until(is_shared, "both nodes to have partitions")
+    finally:
+        for each in nodes:
+            each.stop()

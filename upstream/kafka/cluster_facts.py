@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -28,6 +28,20 @@ class TopicFacts(NamedTuple):
     id: str = ""
 
 
+class MemberFacts(NamedTuple):
+    """A member of a group.
+
+    Attributes:
+        client: Its client id.
+        host: Where it runs, as the brokers see it.
+        partitions: Those that it has, by topic.
+    """
+
+    client: str
+    host: str
+    partitions: Mapping[str, Sequence[int]]
+
+
 class ClusterFacts(NamedTuple):
     """A cluster.
 
@@ -37,6 +51,7 @@ class ClusterFacts(NamedTuple):
         topics: Of those that were asked for what is there.
         hidden: Those that this user may not even see, each with what the cluster said.
         groups: Of each group what this user may do with it; None: the cluster does not say.
+        members: Of each group that was asked for and may be seen.
         settings: Of a broker, by Kafka's names; empty where they may not be seen.
         brokers: How many there are.
         id: The cluster's own; "": it does not say.
@@ -47,6 +62,7 @@ class ClusterFacts(NamedTuple):
     topics: Mapping[str, TopicFacts] = {}
     hidden: Mapping[str, str] = {}
     groups: Mapping[str, frozenset[str] | None] = {}
+    members: Mapping[str, Sequence[MemberFacts]] = {}
     settings: Mapping[str, str] = {}
     brokers: int = 0
     id: str = ""

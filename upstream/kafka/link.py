@@ -438,8 +438,8 @@ class KafkaClient(Protocol):
         """Return what writes under a transactional id."""
         ...
 
-    def look(self, topics: Sequence[str], told: Callable[[ClusterFacts], None]) -> None:
-        """Ask what there is of the cluster and of these topics; told in the loop's thread."""
+    def look(self, topics: Sequence[str], told: Callable[[ClusterFacts], None], groups: Sequence[str] = ()) -> None:
+        """Ask what there is of the cluster, of these topics and of these groups; told in the loop's thread."""
         ...
 
     def scan(self, scan: TopicScan, done: ScanDone) -> Callable[[], object]:

@@ -117,12 +117,12 @@ class LibrdkafkaClient:
             known=self._written,
         )
 
-    def look(self, topics: Sequence[str], told: Callable[[ClusterFacts], None]) -> None:
+    def look(self, topics: Sequence[str], told: Callable[[ClusterFacts], None], groups: Sequence[str] = ()) -> None:
         """Ask what there is, by a process of its own."""
 
         def ask() -> None:
             try:
-                facts = look_beside(self._settings.cluster, self._settings.config, topics, ())
+                facts = look_beside(self._settings.cluster, self._settings.config, topics, groups)
             except (KafkaUnusable, SecretUnreadable) as error:
                 facts = ClusterFacts(trouble=str(error))
             Post(self._loop)(told, facts)

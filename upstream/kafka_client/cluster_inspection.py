@@ -11,7 +11,7 @@ from broker.runtime.seams import SystemClock
 from conf.secrets import SecretUnreadable
 from conf.sections.kafka import KafkaClusterConfig
 from upstream.calls.child_process import ChildProcess, own_end
-from upstream.kafka.cluster_facts import ClusterFacts, TopicFacts
+from upstream.kafka.cluster_facts import ClusterFacts, MemberFacts, TopicFacts
 from upstream.kafka.subscriptions import fits, is_expression
 from upstream.kafka_client.package import KafkaUnusable, failure_of
 from upstream.kafka_client.settings import Settings
@@ -117,12 +117,14 @@ def look_at(settings: Settings, topics: Collection[str], groups: Collection[str]
     hidden: dict[str, str] = {}
     plain = {name for name in topics if not is_expression(name)}
     fitting = [name for name in sorted(found.topics) if any(fits(each, name, whole=whole) for each in topics)]
+    allowed, members = _groups(admin, sorted(groups))
     described = _topics(admin, sorted({*plain, *fitting[:_FITTING_MAX]}), hidden)
     return ClusterFacts(
         names=frozenset(found.topics),
         topics=described,
         hidden=hidden,
-        groups=_groups(admin, sorted(groups)),
+        groups=allowed,
+        members=members,
         settings=_broker_settings(admin, sorted(found.brokers)),
         brokers=len(found.brokers),
         id=found.cluster_id or "",
@@ -168,22 +170,34 @@ def _allowed(told: Any) -> frozenset[str] | None:
     return None if operations is None else frozenset(each.name for each in operations)
 
 
-def _groups(admin: Any, names: Sequence[str]) -> dict[str, frozenset[str] | None]:
+def _groups(admin: Any, names: Sequence[str]) -> tuple[dict[str, frozenset[str] | None], dict[str, list[MemberFacts]]]:
+    """Return what this user may do with groups, and their members."""
     if not names:
-        return {}
+        return {}, {}
     from confluent_kafka import KafkaException
 
     asked = admin.describe_consumer_groups(
         list(names), include_authorized_operations=True, request_timeout=_ANSWER_SECONDS
     )
     found: dict[str, frozenset[str] | None] = {}
+    members: dict[str, list[MemberFacts]] = {}
     for name, future in asked.items():
         try:
-            found[name] = _allowed(future.result(_ANSWER_SECONDS))
+            described = future.result(_ANSWER_SECONDS)
         except KafkaException as error:
             # Of one that never was the cluster says nothing.
             found[name] = frozenset() if failure_of(error).code in _HIDDEN else None
-    return found
+            continue
+        found[name] = _allowed(described)
+        members[name] = [_member(each) for each in described.members]
+    return found, members
+
+
+def _member(told: Any) -> MemberFacts:
+    partitions: dict[str, list[int]] = {}
+    for each in told.assignment.topic_partitions if told.assignment is not None else ():
+        partitions.setdefault(each.topic, []).append(each.partition)
+    return MemberFacts(told.client_id, told.host.lstrip("/"), partitions)
 
 
 def _broker_settings(admin: Any, ids: Sequence[int]) -> Mapping[str, str]:

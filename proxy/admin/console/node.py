@@ -16,7 +16,7 @@ from proxy.admin.console.overview import Tile, node_tiles
 from proxy.operate.answers import counter_sums, latencies
 from proxy.operate.text import byte_size
 from proxy.operate.views.limits import LimitsAnswer
-from proxy.operate.views.node import ConnectionView, LatencyView, State
+from proxy.operate.views.node import ConnectionView, KafkaClusterNodes, LatencyView, State
 from upstream.views import holder_text
 
 ROWS_MAX = 300
@@ -86,6 +86,7 @@ class NodeView(View, frozen=True, kw_only=True):
         in_force: The configuration in force as YAML, without defaults and secrets.
         each_max: Number of topics, and of groups, that it has at most.
         buttons: What the viewer may do.
+        clusters: The nodes that share groups over Kafka, by cluster.
         latencies: Latencies of the last two minutes.
         counters: Counters that are not 0.
     """
@@ -102,6 +103,7 @@ class NodeView(View, frozen=True, kw_only=True):
     in_force: str
     each_max: int
     buttons: Sequence[Button]
+    clusters: Sequence[KafkaClusterNodes]
     latencies: Sequence[LatencyView]
     counters: Sequence[CounterRow]
 
@@ -167,6 +169,7 @@ async def node(call: PageCall) -> NodeView:
         in_force=yaml_text(live.settings(each_max=EACH_MAX)),
         each_max=EACH_MAX,
         buttons=[reload()] if call.may_administer() else [],
+        clusters=live.nodes_in_kafka().clusters,
         latencies=latencies(live.metrics)[:ROWS_MAX],
         counters=counters,
     )

@@ -79,6 +79,7 @@ READING: Mapping[str, Need] = MappingProxyType(
         "/api/limits": ALL,
         "/api/losses": ALL,
         "/api/stats": ALL,
+        "/api/nodes": ALL,
         # Their counts are of all topics, whatever is listed.
         "/api/delays": ALL,
         "/api/transactions": ALL,

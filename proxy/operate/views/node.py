@@ -157,3 +157,67 @@ class StatsAnswer(View, frozen=True, kw_only=True):
     latencies: Sequence[LatencyView]
     connections_total: int
     connections: Sequence[ConnectionView]
+
+
+class PartitionsOfGroup(View, frozen=True, kw_only=True):
+    """Partitions of one topic in a group over Kafka.
+
+    Attributes:
+        group: The group.
+        topic: The topic.
+        partitions: Their numbers.
+    """
+
+    group: str
+    topic: str
+    partitions: Sequence[int]
+
+
+class KafkaNode(View, frozen=True, kw_only=True):
+    """A node, or another program, that shares groups over Kafka.
+
+    Attributes:
+        node: Its `brokerName`; of another program its client id.
+        host: Where it runs, as the brokers see it; "" when that is not known.
+        this: Whether it is the node that answers.
+        other: Whether it is another program.
+        parts: The partitions that it has.
+        waiting: Partitions of the waiting topic that it owned last.
+    """
+
+    node: str
+    host: str
+    this: bool
+    other: bool
+    parts: Sequence[PartitionsOfGroup]
+    waiting: Sequence[int]
+
+
+class KafkaClusterNodes(View, frozen=True, kw_only=True):
+    """The nodes that share groups over one cluster.
+
+    Attributes:
+        cluster: Its name.
+        asked_ms: When the cluster answered last; null: it has not yet.
+        trouble: Why it does not answer; "" for nothing.
+        nodes: By name.
+        unowned: Partitions that no member of their group has.
+    """
+
+    cluster: str
+    asked_ms: int | None
+    trouble: str
+    nodes: Sequence[KafkaNode]
+    unowned: Sequence[PartitionsOfGroup]
+
+
+class NodesAnswer(View, frozen=True, kw_only=True):
+    """The nodes that share groups over Kafka.
+
+    Attributes:
+        now_ms: Now, by the node's wall clock.
+        clusters: By the order of the configuration.
+    """
+
+    now_ms: int
+    clusters: Sequence[KafkaClusterNodes]

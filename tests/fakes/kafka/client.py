@@ -11,7 +11,7 @@ from tests.fakes.kafka.cluster import SimKafka
 from tests.fakes.kafka.link import Answer, SimLink
 from tests.fakes.kafka.member import SimMember
 from tests.fakes.kafka.transactions import SimCoordinator, SimTransactions
-from upstream.kafka.cluster_facts import ClusterFacts, TopicFacts
+from upstream.kafka.cluster_facts import ClusterFacts, MemberFacts, TopicFacts
 from upstream.kafka.link import (
     Broken,
     Gap,
@@ -73,7 +73,7 @@ class SimClient:
         self.writers.append(made)
         return made
 
-    def look(self, topics: Sequence[str], told: Callable[[ClusterFacts], None]) -> None:
+    def look(self, topics: Sequence[str], told: Callable[[ClusterFacts], None], groups: Sequence[str] = ()) -> None:
         """As the cluster is, some time later."""
 
         def request(answer: Answer) -> None:
@@ -84,7 +84,9 @@ class SimClient:
                 )
                 for name, each in found.items()
             }
-            answer(told, ClusterFacts(names=frozenset(self._cluster.topics), topics=facts, brokers=1, id="sim"))
+            names = frozenset(self._cluster.topics)
+            members = {name: _members(self._cluster, name) for name in groups}
+            answer(told, ClusterFacts(names=names, topics=facts, members=members, brokers=1, id="sim"))
 
         self.link.ask(request, lambda failure: told(ClusterFacts(trouble=str(failure))))
 
@@ -108,6 +110,17 @@ class SimClient:
             member.kill()
         for producer in self.producers:
             producer.dead = True
+
+
+def _members(cluster: SimKafka, group: str) -> list[MemberFacts]:
+    found: dict[SimMember, dict[str, list[int]]] = {}
+    for each in cluster.group(group).members:
+        assert isinstance(each, SimMember), "all members are simulated"
+        found[each] = {}
+    for place, owner in cluster.group(group).owners.items():
+        if isinstance(owner, SimMember) and owner in found:
+            found[owner].setdefault(place.topic, []).append(place.partition)
+    return [MemberFacts(each.client_id, "10.0.0.1", partitions) for each, partitions in found.items()]
 
 
 def _found(cluster: SimKafka, scan: TopicScan) -> ScanFound:

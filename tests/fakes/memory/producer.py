@@ -74,7 +74,7 @@ class MemoryProducer:
         """Nothing is looked for here."""
         raise NotImplementedError
 
-    def look(self, topics: Sequence[str], told: Callable[[ClusterFacts], None]) -> None:
+    def look(self, topics: Sequence[str], told: Callable[[ClusterFacts], None], groups: Sequence[str] = ()) -> None:
         """Never answered."""
 
     def produce(  # noqa: PLR0917 - as the protocol says
