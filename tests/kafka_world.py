@@ -145,12 +145,17 @@ class Clients:
         return client
 
     def join(
-        self, group: str, topics: Sequence[str | TopicSubscription], heard: Heard | None = None, **settings: Any
+        self,
+        group: str,
+        topics: Sequence[str | TopicSubscription],
+        heard: Heard | None = None,
+        instance: str = "",
+        **settings: Any,
     ) -> tuple[LibrdkafkaMember, Heard]:
         """Return a member that joins, and who hears what it tells."""
         heard = heard or Heard()
         self._heards.append(heard)
-        heard.member = member = self.client(**settings).member(group, "test")
+        heard.member = member = self.client(**settings).member(group, "test", instance)
         self._members.append(member)
         member.join(heard, [TopicSubscription(each) if isinstance(each, str) else each for each in topics])
         return member, heard

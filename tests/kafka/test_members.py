@@ -292,3 +292,16 @@ def test_missing_topic_is_told_until_it_is_there(clients: Clients, topic: MakeTo
     make_topic(address, missing, 1, {})
     clients.until(lambda: heard.troubles[-1] is None, "the end of it")
     assert len(heard.troubles) == 2
+
+
+def test_member_with_the_instance_id_of_another_takes_over(clients: Clients, topic: Callable[..., str]) -> None:
+    """Nothing moves; the former ends, and says why."""
+    name = topic(2)
+    former, first = clients.joined("owners-" + name, [name], instance="n0")
+    clients.until(lambda: len(first.given) == 2, "both partitions")
+    _, second = clients.joined("owners-" + name, [name], instance="n0")
+    clients.until(lambda: len(second.given) == 2, "both partitions of the later")
+    clients.until(lambda: [what for what, _ in first.loud if what == "broken"], "the end of the former")
+    [failure] = [detail for what, detail in first.loud if what == "broken"]
+    assert failure.code == "FENCED_INSTANCE_ID"
+    clients.forget(former)
