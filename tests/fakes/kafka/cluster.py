@@ -24,6 +24,7 @@ class SimKafka:
     Attributes:
         session_seconds: Silence after which a member is none any more.
         beat_seconds: From one heartbeat of a member to the next.
+        poll_seconds: A member waits so long, and a moment, from one poll to the next.
         prompt_share: Of the news of a coordinator those that bring the next heartbeat forward.
         down: Nothing answers.
         patience_seconds: A client of a cluster that is down says so after at most so long.
@@ -56,6 +57,7 @@ class SimKafka:
         self.scheduler = scheduler
         self.session_seconds = session_seconds
         self.beat_seconds = session_seconds / 6
+        self.poll_seconds = 0.0
         self.prompt_share = 1.0
         self.protocol = protocol
         self.down = False

@@ -115,6 +115,8 @@ class WaitingPart:
         self.halving: list[HalfProducer] = []
         self.checked: list[Checked] = []
         world.kafka.on_counted = self._counted
+        # Six members that do little: a run of them would be polls for the most part.
+        world.kafka.poll_seconds = 0.05
 
     def add_clients(self, name: str) -> None:
         """Connect producers to a node."""
