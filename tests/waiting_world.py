@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from broker.runtime.bundle import runtime_of
-from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk, VirtualClock, VirtualLoop
 from tests.fakes.kafka.client import SimClient, coordinator_of
 from tests.fakes.kafka.cluster import SimKafka
 from upstream.kafka.link import KafkaFailure, KafkaPartition, KafkaRecord
@@ -104,15 +104,31 @@ class WaitingNode:
 class WaitingWorld:
     """A cluster and its nodes.
 
+    Args:
+        loop: Moves the time, in place of a scheduler that is turned by hand.
+
     Attributes:
         added: Acknowledged messages, with their due times.
         delivered: When each message's committed deliveries became visible, by name.
     """
 
-    def __init__(self, seed: int = 1, *, partitions: int = 3, nodes: int = 1, gaps: float = 0.2) -> None:
+    def __init__(
+        self,
+        seed: int = 1,
+        *,
+        partitions: int = 3,
+        nodes: int = 1,
+        gaps: float = 0.2,
+        loop: VirtualLoop | None = None,
+    ) -> None:
         self.random = Random(seed)
-        self.clock = ManualClock(wall_ms=START_MS)
-        self.scheduler = ManualScheduler(self.clock)
+        self.clock: ManualClock | VirtualClock
+        self.scheduler: ManualScheduler | VirtualLoop
+        if loop is None:
+            self.clock = ManualClock(wall_ms=START_MS)
+            self.scheduler = ManualScheduler(self.clock)
+        else:
+            self.clock, self.scheduler = VirtualClock(loop, START_MS), loop
         self.kafka = SimKafka(
             self.random, clock=self.clock, scheduler=self.scheduler, session_seconds=SESSION_SECONDS, gaps=gaps,
             protocol="classic",
@@ -152,7 +168,11 @@ class WaitingWorld:
         """Let time pass, and note what becomes visible to consumers."""
         end = self.clock.monotonic() + seconds
         while self.clock.monotonic() < end - 1e-9:
-            self.scheduler.advance(min(step, end - self.clock.monotonic()))
+            seconds = min(step, end - self.clock.monotonic())
+            if isinstance(self.scheduler, VirtualLoop):
+                self.scheduler.run(seconds=seconds)
+            else:
+                self.scheduler.advance(seconds)
             self._look()
 
     def settle(self) -> None:

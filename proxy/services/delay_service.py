@@ -244,11 +244,14 @@ class DelayService:
         self._remember(key)
 
     def _until(self, port: KafkaPort, put: Put, occurrence: Occurrence, owner: str | None) -> tuple[KafkaPort, Put]:
-        """Have a message of a Kafka topic wait there; a single one whose moment has passed does not. Raises Refusal."""
+        """Have a message of a Kafka topic wait there. Raises Refusal.
+
+        Also one whose moment has passed: only the owner of its partition knows whether it was delivered before.
+        """
         # All occurrences of a loop in one partition: consumers get them in their order.
         loop_hash = (string_hash(occurrence.uuid) or 1) if occurrence.is_loop else 0
         queue_id = port.place(-1, loop_hash, self._random)
-        until = Until(occurrence.at_s * 1000, "loop", owner or "", occurrence.id, occurrence.id, occurrence.is_loop)
+        until = Until(occurrence.at_s * 1000, "loop", owner or "", occurrence.id, occurrence.id, always=True)
         port = port.until(until, self._clock.wall_ms())
         return port, delivered(put._replace(queue_id=queue_id), occurrence)
 

@@ -6,7 +6,7 @@ it ends with 1 where something is wrong. `tests/kafka/test_chaos.py` runs a minu
 A plain producer sends numbered messages of some keys all the time, idempotent and until Kafka has them; a few are
 almost as large as Kafka allows. Every node has two pull clients, which fail one message in fifty. The account
 (`chaos_account`) has the rules. The group has a second topic, which is deleted, created again, cut off and given
-partitions meanwhile (`chaos_changing`).
+partitions meanwhile (`chaos_changing`). Timers, loops, cancels and transactions wait on another one (`chaos_waiting`).
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ from tests.kafka import server
 from tests.kafka.chaos_account import ChaosAccount, Committed, Verdict
 from tests.kafka.chaos_changing import NAME, Changes, ChangesAccount
 from tests.kafka.chaos_changing import said as said_of_changes
+from tests.kafka.chaos_waiting import CLUSTER, NODE, WaitingLoad
+from tests.kafka.chaos_waiting import NAME as WAITS
+from tests.kafka.chaos_waiting import said as said_of_waiting
 from tests.kafka.nodes import NodeProcess
 from tests.kafka.topics import make_topic, plain_producer
 from tests.patient import until
@@ -240,6 +243,7 @@ class Chaos:
         self._clients: dict[str, list[Client]] = {}
         self._still: list[NodeProcess] = []
         self._changes: Changes | None = None
+        self._waits: WaitingLoad | None = None
         self._names = 0
         self.faults: dict[str, int] = {}
 
@@ -249,15 +253,23 @@ class Chaos:
         assert self._changes is not None
         return self._changes
 
+    @property
+    def waits(self) -> WaitingLoad:
+        """What waits; there is something once the run has begun."""
+        assert self._waits is not None
+        return self._waits
+
+    @property
+    def _producers(self) -> list[str]:
+        """Producer ports of the nodes that run."""
+        return [each.producers for each in self._nodes if each not in self._still]
+
     def run(self, seconds: float) -> Verdict:
         """Put faults in for so long, and each once at least; then let all come to its end."""
         self._kafka.start()
         make_topic(self._kafka.address, TOPIC, PARTITIONS, {})
-        self._changes = Changes(
-            self._kafka.address,
-            self._drawn,
-            lambda: [each.producers for each in self._nodes if each not in self._still],
-        )
+        self._changes = Changes(self._kafka.address, self._drawn, lambda: self._producers)
+        self._waits = WaitingLoad(self._kafka.address, self._drawn, lambda: self._producers)
         looker = sender = None
         try:
             for _ in range(NODES[0]):
@@ -276,9 +288,11 @@ class Chaos:
                 time.sleep(self._drawn.uniform(1, 4))
             sender.stop()
             self.changes.stop()
+            self.waits.stop()
             until(lambda: not self._account.left, "all is answered")
             try:
                 until(lambda: not self.changes.account.left, "all that was not deleted is answered")
+                until(lambda: not self.waits.account.left, "all that waits is visible")
             except AssertionError:
                 self._show_state()
             self._look_for_the_dead()
@@ -286,6 +300,7 @@ class Chaos:
             looker.stop()
             return self._judge(committed)
         finally:
+            self._waits.end()
             for clients in self._clients.values():
                 for client in clients:
                     client.stop()
@@ -322,8 +337,9 @@ class Chaos:
         self._names += 1
         name, address = f"n{self._names}", self._kafka.address
         node = NodeProcess(
-            self._folder, name, address=address, topic=TOPIC, group=GROUP, protocol=self._protocol, beside=[NAME]
-        )
+            self._folder, name, address=address, topic=TOPIC, group=GROUP, protocol=self._protocol, beside=[NAME],
+            unread=[WAITS], node=NODE, cluster=CLUSTER,
+        )  # fmt: skip
         self._nodes.append(node)
         self._clients[node.name] = [Client(node, self._account, self.changes.account, self._drawn) for _ in range(2)]
 
@@ -472,13 +488,15 @@ def main() -> int:
         chaos = Chaos(where, server.JARS.fetch(), asked.seed, told, chosen=chosen, protocol=asked.protocol)
         verdict = chaos.run(asked.seconds)
         changes = chaos.changes.account.verdict()
+        waits = chaos.waits.account.verdict()
     found = (verdict.lost, verdict.disorder, verdict.after_loss, verdict.unforgiven, verdict.ended)
-    for each in (*found, changes.lost, changes.disorder):
+    for each in (*found, changes.lost, changes.disorder, waits.lost, waits.twice, waits.wrong):
         for text in each[:10]:
             print(text)
     print(f"seed {asked.seed}, {asked.seconds:.0f} s: {said(verdict, chaos.faults)}")
     print(said_of_changes(changes))
-    return 0 if verdict.passed and changes.passed else 1
+    print(said_of_waiting(waits))
+    return 0 if verdict.passed and changes.passed and waits.passed else 1
 
 
 if __name__ == "__main__":

@@ -19,9 +19,9 @@ from tests.patient import until
 
 GROUP = "riders"
 _CONFIG = """
-node: {{producerPort: 0, consumerPort: 0, adminPort: 0, data: {data}, brokerName: {name}, drainSeconds: 5}}
+node: {{producerPort: 0, consumerPort: 0, adminPort: 0, data: {data}, brokerName: {name}, drainSeconds: 5{node}}}
 kafka:
-  main: {{bootstrapServers: "{address}", groupProtocol: {protocol}, sessionTimeout: 6000, revokeTimeout: 2000}}
+  main: {{bootstrapServers: "{address}", groupProtocol: {protocol}, sessionTimeout: 6000, revokeTimeout: 2000{cluster}}}
 topics:
 {topics}
 groups:
@@ -44,9 +44,12 @@ class NodeProcess:
     def __init__(
         self, folder: Path, name: str, *, address: str = "", topic: str = "", group: str = "", more: str = "",
         text: str | None = None, env: Mapping[str, str] | None = None, protocol: str = "classic",
-        beside: Sequence[str] = (),
+        beside: Sequence[str] = (), unread: Sequence[str] = (), node: str = "", cluster: str = "",
     ) -> None:  # fmt: skip
-        """Start it; `more` goes behind the usual configuration, `text` in its place; `beside`: further topics."""
+        """Start it; `more` goes behind the usual configuration, `text` in its place.
+
+        `beside`: further topics; `unread`: those that the group does not read; `node`, `cluster`: further settings.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         self.name = name
         self.data = folder / name
@@ -56,7 +59,9 @@ class NodeProcess:
             "address": address,
             "protocol": protocol,
             "group": group,
-            "topics": "\n".join(f"  {each}: {{brokerCluster: main}}" for each in names),
+            "topics": "\n".join(f"  {each}: {{brokerCluster: main}}" for each in [*names, *unread]),
+            "node": f", {node}" if node else "",
+            "cluster": f", {cluster}" if cluster else "",
             "subscriptions": "\n".join(_SUBSCRIPTION.format(topic=each) for each in names),
         }
         usual = _CONFIG.format(data=self.data, name=name, **place) + more

@@ -8,6 +8,7 @@ import pytest
 
 from tests.kafka.chaos import Chaos, said
 from tests.kafka.chaos_changing import said as said_of_changes
+from tests.kafka.chaos_waiting import said as said_of_waiting
 
 pytestmark = pytest.mark.long
 
@@ -27,5 +28,8 @@ def test_chaos_loses_nothing_and_keeps_the_order(jars: str, tmp_path: Path) -> N
     print(said_of_changes(changes))
     assert (verdict.lost, verdict.disorder, verdict.after_loss, verdict.unsent) == ([], [], [], 0)
     assert (changes.lost, changes.disorder) == ([], [])
+    waits = chaos.waits.account.verdict()
+    print(said_of_waiting(waits))
+    assert (waits.lost, waits.twice, waits.wrong) == ([], [], [])
     assert verdict.sent > 500
     assert verdict.looks >= 5

@@ -92,6 +92,8 @@ class HalfAccount:
 class HalfProducer(Client):
     """Sends halves and decides most of them at once."""
 
+    pause_seconds = PAUSE_SECONDS
+
     def __init__(self, around: Surroundings, number: int, account: HalfAccount) -> None:
         host = f"{HOSTS if around.exact else REAL_HOSTS}.{number}"
         super().__init__(f"halves {number}", host, producer_codec(compact=True), around, around.producer_address)
@@ -110,7 +112,7 @@ class HalfProducer(Client):
         self.account.fates[name] = self.around.random.choice(("commit", "commit", "rollback", "never", "both"))
         message = producer_idl.Message(topic=TOPIC, body=b"x" * 50, properties={"name": name})
         self.call("sendHalfSync", name, message=message, producerGroup=GROUP, timeout=3000)
-        self.later(PAUSE_SECONDS, self._work, link)
+        self.later(self.pause_seconds, self._work, link)
 
     def on_reply(self, link: Link, about: Any, reply: Reply, stamp: Any) -> None:
         if reply.error is not None:

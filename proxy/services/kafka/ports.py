@@ -59,7 +59,7 @@ class Until(NamedTuple):
         principal: Who sent it; "" without sign-in.
         id: What names it; "": its UNIQ_KEY does.
         loop: The id of its pending occurrence; "": it is not a delay message of DDMQ's.
-        repeats: It is a loop.
+        always: It waits although it is due: a loop, or a message that its client may add again.
         half: Of a message in a transaction, whose `due_ms` is its first check.
         level: Its delay level; 0: none.
     """
@@ -69,7 +69,7 @@ class Until(NamedTuple):
     principal: str
     id: str = ""
     loop: str = ""
-    repeats: bool = False
+    always: bool = False
     half: WaitingHalf | None = None
     level: int = 0
 
@@ -125,12 +125,12 @@ class KafkaPort(TopicPort):
         return found
 
     def until(self, until: Until, now_ms: int) -> KafkaPort:
-        """Return the port of a message that waits, itself where it is due and no loop. Raises Refusal: it may not."""
+        """Return the port of a message that waits, itself where it is due. Raises Refusal: it may not."""
         waiting = self.waiting
         due_ms = until.due_ms
         if until.half is not None:
             due_ms = max(due_ms, until.half.deliver_at_ms, now_ms + until.half.delay_ms)
-        elif due_ms <= now_ms and not until.repeats:
+        elif due_ms <= now_ms and not until.always:
             return self
         try:
             waiting.check(Identity(self.topic.name, until.principal, until.id), due_ms)

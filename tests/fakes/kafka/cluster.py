@@ -24,6 +24,7 @@ class SimKafka:
     Attributes:
         session_seconds: Silence after which a member is none any more.
         beat_seconds: From one heartbeat of a member to the next.
+        poll_seconds: A member waits so long, and a moment, from one poll to the next.
         prompt_share: Of the news of a coordinator those that bring the next heartbeat forward.
         down: Nothing answers.
         patience_seconds: A client of a cluster that is down says so after at most so long.
@@ -38,6 +39,7 @@ class SimKafka:
         settings: Of topics, as Kafka names them.
         coordinator: Of transactions (`tests.fakes.kafka.transactions`), once somebody needs it.
         on_append, on_owned, on_committed, on_refused, on_held: Told what happens, where somebody wants to know.
+        on_counted: Told of each record that counts from now on: it is in no transaction, or in one that is committed.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class SimKafka:
         self.scheduler = scheduler
         self.session_seconds = session_seconds
         self.beat_seconds = session_seconds / 6
+        self.poll_seconds = 0.0
         self.prompt_share = 1.0
         self.protocol = protocol
         self.down = False
@@ -73,6 +76,7 @@ class SimKafka:
         self.topics: dict[str, list[SimPartition]] = {}
         self.groups: dict[str, SimGroup] = {}
         self.on_append: Callable[[KafkaRecord], None] = lambda _: None
+        self.on_counted: Callable[[KafkaRecord], None] = lambda _: None
         self.on_owned: Callable[[str, KafkaPartition, Member | None], None] = lambda group, place, member: None
         self.on_committed: Callable[[str, Commit], None] = lambda group, commit: None
         self.on_refused: Callable[[str, Member, KafkaFailure], None] = lambda group, member, failure: None
@@ -123,6 +127,8 @@ class SimKafka:
         record = KafkaRecord(*place, partition.high + gap, self.clock.wall_ms(), key, value, tuple(headers))
         partition.append(record, transaction)
         self.on_append(record)
+        if transaction is None:
+            self.on_counted(record)
         return record.offset
 
     def append_once(
@@ -138,7 +144,8 @@ class SimKafka:
     def end(self, transaction: str, *, commit: bool) -> None:
         """End a transaction, in all partitions."""
         for place in self.places():
-            self.partition(place).end(transaction, commit=commit)
+            for record in self.partition(place).end(transaction, commit=commit):
+                self.on_counted(record)
 
     def expire(self, place: KafkaPartition, low: int) -> None:
         """Let retention take what is below an offset."""

@@ -37,14 +37,16 @@ class SimPartition:
             self._open.setdefault(transaction, []).append(record)
         self.high = record.offset + 1
 
-    def end(self, transaction: str, *, commit: bool) -> None:
-        """End a transaction here; its marker takes an offset."""
+    def end(self, transaction: str, *, commit: bool) -> list[KafkaRecord]:
+        """End a transaction here; its marker takes an offset. Returns what may be read by that."""
         records = self._open.pop(transaction, None)
         if records is None:
-            return
-        if commit:
-            self.records.update({each.offset: each for each in records})
+            return []
         self.high += 1
+        if not commit:
+            return []
+        self.records.update({each.offset: each for each in records})
+        return records
 
     def read(self, start: int, count: int) -> list[KafkaRecord]:
         """Return so many records from an offset on, by rising offset."""

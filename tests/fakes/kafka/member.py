@@ -359,7 +359,7 @@ class SimMember:
             for place in sorted(self._positions):
                 if place in self._known and place not in self._resting:
                     self._fetch(place)
-        self._cluster.scheduler.call_later(self._cluster.delay(), self._poll)
+        self._cluster.scheduler.call_later(self._cluster.poll_seconds + self._cluster.delay(), self._poll)
 
     def _fetch(self, place: KafkaPartition) -> None:
         partition, epoch = self._cluster.found(place), self._epochs.get(place, 0)

@@ -1,4 +1,7 @@
-"""`python -m tests.simulation.kafka --seed N` replays one seed; `--seeds COUNT` runs that many from it on."""
+"""`python -m tests.simulation.kafka --seed N` replays one seed; `--seeds COUNT` runs that many from it on.
+
+`--waiting`: runs with timers, delays, loops, cancels and transactions.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import argparse
 import sys
 import traceback
 
-from tests.simulation.kafka.plan import run_seed, way_of
+from tests.simulation.kafka.plan import run_seed, run_waiting_seed, way_of
 
 
 def main() -> int:
@@ -14,11 +17,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.kafka", description=__doc__)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--waiting", action="store_true", help="runs in which messages wait")
     options = parser.parse_args()
     failed = 0
     for seed in range(options.seed, options.seed + options.seeds):
         try:
-            report = run_seed(seed)
+            report = run_waiting_seed(seed) if options.waiting else run_seed(seed)
         except Exception as error:
             failed += 1
             if options.seeds == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from tests.simulation.kafka.world import GROUPS, SESSION_SECONDS, SHAKEN, SHAKY, KafkaWorld, Slot
+from tests.simulation.kafka.world import GROUPS, SESSION_SECONDS, SHAKEN, SHAKY, WAITING_TOPIC, KafkaWorld, Slot
 from upstream.kafka.link import KafkaFailure, KafkaPartition
 
 Fault = Callable[[KafkaWorld, Random], None]
@@ -114,6 +114,12 @@ def compact(world: KafkaWorld, random: Random) -> None:
     world.compact()
 
 
+def compact_waiting(world: KafkaWorld, random: Random) -> None:
+    """The cluster compacts the topic in which messages wait."""
+    for partition in world.kafka.topics.get(WAITING_TOPIC, ()):
+        partition.compact()
+
+
 def widen(world: KafkaWorld, random: Random) -> None:
     """A topic gets a partition more."""
     world.widen("events")
@@ -194,3 +200,6 @@ FAULTS: dict[str, Fault] = {
         limit_sizes,
     )
 }
+"""Of every run."""
+ALL_FAULTS: dict[str, Fault] = {**FAULTS, compact_waiting.__name__: compact_waiting}
+"""With those of runs in which messages wait."""

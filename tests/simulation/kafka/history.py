@@ -126,6 +126,12 @@ class Ledger:
         publish = self.publishes[uid]
         publish.outcome, publish.settled, publish.receipt = outcome, stamp, receipt
 
+    def note(self, time: float, what: str) -> None:
+        """Take a line for people; the account has what it needs."""
+
+    def timer_made(self, uid: int, handle: str) -> None:
+        """Take the name of a message that waits; none of these is cancelled."""
+
     def delivered(
         self, group: str, place: Place, host: str, stamp: Stamp, *, uid: int, key: str, tag: str, body: bytes
     ) -> None:

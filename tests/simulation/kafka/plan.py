@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 from structlog.testing import capture_logs
@@ -9,12 +11,17 @@ from structlog.testing import capture_logs
 from proxy.node.node import Node
 from tests.simulation.clients import ConsumerHabits, ProducerHabits
 from tests.simulation.facts import PromiseBroken
-from tests.simulation.kafka.faults import FAULTS
+from tests.simulation.kafka.faults import ALL_FAULTS, FAULTS
+from tests.simulation.kafka.waiting import WaitingPart
 from tests.simulation.kafka.world import GROUPS, NODES, SHAKEN, KafkaWorld, Report, Way
 from tests.simulation.world import NodeFactory
 
 FAULTS_PER_SEED = 8
 PAUSE_SECONDS_MAX = 2.0
+WAITING_FAULTS = (
+    "kill", "kill", "stop", "stand_still", "stand_still", "cut_off", "cut_off", "reset_links", "restart_kafka",
+    "reset_clients", "compact_waiting", "end_producers",
+)  # fmt: skip
 UNWANTED_LOGS = frozenset({"call_failed", "action_failed", "periodic_work_failed"})
 
 
@@ -30,19 +37,47 @@ def way_of(seed: int) -> Way:
     )
 
 
+def run_waiting_seed(seed: int, *, faults: int = FAULTS_PER_SEED) -> Report:
+    """Make the run of a seed in which messages wait. Raises PromiseBroken."""
+    return _logged(lambda: _run_waiting(seed, faults))
+
+
 def run_seed(seed: int, *, make_node: NodeFactory = Node, faults: int = FAULTS_PER_SEED) -> Report:
     """Make the run of a seed.
 
     Raises:
         PromiseBroken: A promise was broken, or a node logged an error of its own.
     """
+    return _logged(lambda: _run(KafkaWorld(way_of(seed), make_node=make_node), seed, faults))
+
+
+def _logged(run: Callable[[], Report]) -> Report:
     with capture_logs() as logs:
-        world = KafkaWorld(way_of(seed), make_node=make_node)
-        report = _run(world, seed, faults)
+        report = run()
     for event in logs:
         if event["event"] in UNWANTED_LOGS:
             raise PromiseBroken(0, f"a node logged {event}")
     return report
+
+
+def _run_waiting(seed: int, faults: int) -> Report:
+    drawn = Random(f"waiting schedule {seed}")
+    world = KafkaWorld(replace(way_of(seed), waits=True))
+    waiting = WaitingPart(world)
+    for slot in world.slots.values():
+        world.start(slot)
+    for name in NODES:
+        world.add_producer(name, ProducerHabits(pause_seconds=0.3, wait_share=0.6))
+        waiting.add_clients(name)
+    # Until the partitions are owned, messages that wait are refused.
+    world.run(seconds=4 + 2 * drawn.random())
+    for number in range(faults):
+        name = drawn.choice(WAITING_FAULTS)
+        world.report.faults[name] += 1
+        ALL_FAULTS[name](world, Random(f"{seed} waiting fault {number}"))
+        world.run(seconds=drawn.random() * 2 * PAUSE_SECONDS_MAX)
+    waiting.settle()
+    return waiting.check()
 
 
 def _run(world: KafkaWorld, seed: int, faults: int) -> Report:

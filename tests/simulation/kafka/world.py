@@ -23,8 +23,9 @@ from tests.fakes.kafka.cluster import SimKafka
 from tests.fakes.kafka.groups import Member
 from tests.fakes.kafka.member import SimMember
 from tests.fakes.virtual_threads import VirtualThreads
-from tests.simulation.clients import PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
+from tests.simulation.clients import LEVELS_MS, PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
 from tests.simulation.facts import PromiseBroken, Publish, Stamp
+from tests.simulation.halves import SETTINGS as HALVES
 from tests.simulation.kafka.account import AGAIN_SECONDS, AWAY, Account, Rules, Spot, check_publishes
 from tests.simulation.kafka.history import History, Ledger, Trouble
 from tests.simulation.lines import SimEdge, Surroundings
@@ -44,6 +45,9 @@ SHAKEN = "shaken"
 ORDERED = frozenset({"by-key"})
 SETTLE_SECONDS = 90.0
 WAKE_SECONDS = 0.1
+WAITED = {"later": 2, "paid": 2}
+"""Topics of loops and of transactions."""
+WAITING_TOPIC, WAITING_PARTITIONS = "__pyddmq_waiting", 3
 _TURNS_MAX = 2_000_000
 
 
@@ -56,14 +60,19 @@ class Way:
     ack_flush: str = "async"
     takeover: str = "prompt"
     membership: str = "pulls"
+    waits: bool = False
+    """Messages wait: timers, delays, loops and halves."""
 
 
 def settings(name: str, way: Way) -> dict[str, Any]:
     """Return the configuration of one node as its YAML would be read."""
     keyed = {"timeout": TIMEOUT_MS, "maxRetry": 3, "retryIntervals": [60, 250], "maxPullBatchSize": 8}
     number = NODES.index(name)
+    waits: dict[str, Any] = {"waiting": {"partitions": WAITING_PARTITIONS}} if way.waits else {}
+    own = {"messageDelayLevel": " ".join(f"{ms // 1000}s" for ms in LEVELS_MS), **HALVES} if way.waits else {}
     return {
         "node": {
+            **own,
             "producerPort": 9613 + number * 1000,
             "consumerPort": 9713 + number * 1000,
             "brokerName": name,
@@ -81,9 +90,10 @@ def settings(name: str, way: Way) -> dict[str, Any]:
                 "revokeTimeout": round(REVOKE_SECONDS * 1000),
                 "takeover": way.takeover,
                 "membership": way.membership,
+                **waits,
             }
         },
-        "topics": {topic: {"brokerCluster": "main"} for topic in (*TOPICS, *SHAKY)},
+        "topics": {topic: {"brokerCluster": "main"} for topic in (*TOPICS, *SHAKY, *WAITED)},
         "groups": [
             {"group": "by-key", "topics": [{"topic": "orders", "orderKey": "KEY", **keyed}]},
             {
@@ -171,6 +181,9 @@ class KafkaWorld:
         for group in (*GROUPS, SHAKEN):
             self.kafka.partitions(f"{group}.DLQ")
         self.kafka.partitions("__pyddmq_commits")
+        if way.waits:
+            for topic, count in {**WAITED, WAITING_TOPIC: WAITING_PARTITIONS, "__pyddmq_answers": 1}.items():
+                self.kafka.partitions(topic, count)
         self.kafka.on_append = self._appended
         self.kafka.on_owned = self._owned
         self.kafka.on_committed = self._committed
@@ -441,8 +454,8 @@ class KafkaWorld:
 
     # The end.
 
-    def settle(self) -> None:
-        """Take all faults away, let perfect clients finish everything, and wait until all of it is committed."""
+    def restore(self) -> None:
+        """Take all faults away."""
         self.network.faults = NetworkFaults()
         if self.kafka.down:
             self.start_kafka()
@@ -464,6 +477,10 @@ class KafkaWorld:
             self.kafka.make_again("shaky")
         self.kafka.producers_denied = None
         self.kafka.limits.clear()
+
+    def settle(self) -> None:
+        """Take all faults away, let perfect clients finish everything, and wait until all of it is committed."""
+        self.restore()
         for _ in range(6):
             self.append_shaky()
         for name in NODES:
@@ -499,11 +516,15 @@ class KafkaWorld:
             if uid_of(record) not in read
         }
 
-    def _all_committed(self) -> bool:
-        busy = any(
+    @property
+    def busy(self) -> bool:
+        """Whether a send is not answered."""
+        return any(
             client.link is not None and client.link.pending for client in self.clients if isinstance(client, Producer)
         )
-        return not busy and not self._left()
+
+    def _all_committed(self) -> bool:
+        return not self.busy and not self._left()
 
     def check(self) -> Report:
         """Hold the whole history against the promises."""

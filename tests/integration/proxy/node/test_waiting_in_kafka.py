@@ -237,3 +237,19 @@ def test_missing_topics_are_a_finding_with_the_command() -> None:
     ground = BareKafkaGround()
     [finding] = [each for each in judged(Desk(ground).node).findings if each.finding == "kafka_waiting"]
     assert "kafka-topics.sh" in finding.text
+
+
+def test_delay_message_that_is_added_again_after_its_moment_comes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a client that had no answer, to a node that does not know the first add: the owner does."""
+    monkeypatch.setattr("proxy.services.delay_service.RECENT_MAX", 2)
+    ground = KafkaTimeGround()
+    at_s = ground.now_ms // 1000 + 1
+    once = {"timestamp": at_s, "dmsgtype": 2, "interval": 0, "times": 0, "expire": at_s + 172_800}
+    names = {body: f"{UUID[:-1]}{number}" for number, body in enumerate((b"a", b"b", b"c"))}
+    for body, uuid in names.items():
+        assert ground.delay(body, uuid, **once).code == 0
+    ground.wait(5)
+    assert sorted(ground.bodies) == [b"a", b"b", b"c"]
+    assert ground.delay(b"a", names[b"a"], **once).code == 0
+    ground.wait(3)
+    assert sorted(ground.bodies) == [b"a", b"b", b"c"]

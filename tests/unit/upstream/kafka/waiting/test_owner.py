@@ -346,3 +346,16 @@ def test_damaged_record_is_skipped() -> None:
     world.nodes[0].add("a", world.now_ms + 1_000)
     world.run(4)
     assert list(world.delivered()) == ["a"]
+
+
+def test_node_that_leaves_while_it_joins_takes_nothing() -> None:
+    """An assignment that was under way is not its own any more; another node serves all of it."""
+    world = WaitingWorld(nodes=0)
+    for moment in range(60):
+        node = world.start(f"short{moment}")
+        world.run(moment * 0.007)
+        node.leave()
+        world.run(0.3)
+        assert node.served == []
+    world.start("n")
+    world.settle()
