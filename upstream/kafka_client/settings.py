@@ -171,12 +171,7 @@ class Settings:
 
     def transactional(self, client_id: str, transactional_id: str, seconds: int) -> Any:
         """Return a `Producer` of transactions, which are aborted after so long. Raises KafkaUnusable."""
-        free: dict[str, Any] = {
-            "message.max.bytes": _MESSAGE_BYTES_MAX,
-            "topic.metadata.propagation.max.ms": 2_000,
-            # A broker that stands still is asked for nothing else after that; by itself librdkafka waits for a minute.
-            "socket.timeout.ms": 2_000,
-        }
+        free: dict[str, Any] = {"message.max.bytes": _MESSAGE_BYTES_MAX, "topic.metadata.propagation.max.ms": 2_000}
         own: dict[str, Any] = {
             "client.id": client_id,
             "transactional.id": transactional_id,
