@@ -59,7 +59,7 @@ class LibrdkafkaTransactions:
         Args:
             transactional_id: The id.
             client_id, settings, loop, clock, asking, asker: As of `LibrdkafkaProducer`.
-            known: Topics that are there, and until when nothing else is to be expected; of all ids.
+            known: Topics that are there, and when each is asked for again; of all ids.
         """
         self._name = transactional_id
         self._client_id = client_id
@@ -83,8 +83,10 @@ class LibrdkafkaTransactions:
 
     def write(self, records: Sequence[OutgoingRecord], done: Written, *, alone: str = "") -> None:
         """Write these as one transaction; topics that are not known to be there are asked for first (K9)."""
-        now, done = self._clock.monotonic(), self._ended(records, done)
-        unknown = sorted({each.topic for each in records if self._known.get(each.topic, 0.0) < now} - {alone})
+        done = self._ended(records, done)
+        topics = {each.topic for each in records} - {alone}
+        self._refresh(topics & self._known.keys())
+        unknown = sorted(topics - self._known.keys())
         if not unknown:
             self._orders.put(lambda: self._ordered(records, done, alone))
             return
@@ -104,14 +106,37 @@ class LibrdkafkaTransactions:
         self._closed = True
         self._orders.put(None)
 
+    def _refresh(self, topics: Collection[str]) -> None:
+        """Ask again beside the work for topics that were found a while ago."""
+        now = self._clock.monotonic()
+        old = [name for name in topics if self._known[name] < now]
+        if not old:
+            return
+
+        def ask() -> Callable[[], None]:
+            found = {name: partitions_of(self._asker(), name, led=True) for name in old}
+            return lambda: self._forget(found)
+
+        self._known.update(dict.fromkeys(old, now + _KNOWN_SECONDS))
+        self._asking.ask(ask)
+
+    def _learn(self, found: Mapping[str, int | KafkaFailure]) -> dict[str, KafkaFailure]:
+        """Note which topics are there; returns the others."""
+        until = self._clock.monotonic() + _KNOWN_SECONDS
+        missing = {name: each for name, each in found.items() if isinstance(each, KafkaFailure)}
+        self._known.update((name, until) for name in found if name not in missing)
+        return missing
+
+    def _forget(self, found: Mapping[str, int | KafkaFailure]) -> None:
+        for name in self._learn(found):
+            self._known.pop(name, None)
+
     def _looked(
         self, found: dict[str, int | KafkaFailure], records: Sequence[OutgoingRecord], done: Written, alone: str
     ) -> None:
         if self._closed:
             return
-        missing = {name: each for name, each in found.items() if isinstance(each, KafkaFailure)}
-        until = self._clock.monotonic() + _KNOWN_SECONDS
-        self._known.update((name, until) for name in found if name not in missing)
+        missing = self._learn(found)
         if missing:
             done(next(iter(missing.values())), missing, ())
         else:
@@ -126,9 +151,11 @@ class LibrdkafkaTransactions:
 
     def _ordered(self, records: Sequence[OutgoingRecord], done: Written, alone: str) -> None:
         try:
-            if alone and (failure := self._probe(alone)) is not None:
-                self._tell(done, failure, {alone: failure}, ())
-                return
+            if alone:
+                if (failure := self._probe(alone)) is not None:
+                    self._tell(done, failure, {alone: failure}, ())
+                    return
+                self._known[alone] = self._clock.monotonic() + _KNOWN_SECONDS
             self._write(records, done, alone)
         except Exception as error:
             cause = cause_of(error)

@@ -391,6 +391,8 @@ class PartitionOwner:
         if not batch.only:
             self._give_turn()
         if self.state != "serving":
+            if failure is not None and (failure.unknown or failure.fenced or failure.lost):
+                lane.doubt()
             self._ended_late()
         elif failure is None:
             self._guarded(lambda: self._committed(batch, offsets))
