@@ -26,6 +26,7 @@ TRANSACTION_SECONDS = 10
 """An open transaction of an owner that stands still is aborted by the cluster after so long."""
 _CALL_SECONDS = 5.0
 _COMMIT_ATTEMPTS = 3
+_BEGIN_ATTEMPTS = 6
 _KNOWN_SECONDS = 60.0
 _FENCED = frozenset({"FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_TRANSACTION_STATE"})
 
@@ -139,7 +140,7 @@ class LibrdkafkaTransactions:
         try:
             self._producer = self._settings.transactional(self._client_id, self._name, TRANSACTION_SECONDS)
             self._settings.give_password(self._producer)
-            self._producer.init_transactions(_CALL_SECONDS)
+            self._init()
         except (self._package.KafkaException, KafkaUnusable) as error:
             failure = (
                 KafkaFailure("NO_CLIENT", str(error)) if isinstance(error, KafkaUnusable) else self._failure(error)
@@ -148,6 +149,17 @@ class LibrdkafkaTransactions:
             self._tell(done, failure)
             return
         self._tell(done, None)
+
+    def _init(self) -> None:
+        """Take the id; a cluster that is slow gets more time, since a new producer would begin from nothing."""
+        for attempt in range(1, _BEGIN_ATTEMPTS + 1):
+            try:
+                self._producer.init_transactions(_CALL_SECONDS)
+            except self._package.KafkaException as error:
+                if self._closed or attempt == _BEGIN_ATTEMPTS or not error.args[0].retriable():
+                    raise
+            else:
+                return
 
     def _write(self, records: Sequence[OutgoingRecord], done: Written) -> None:
         if self._producer is None:
