@@ -35,6 +35,7 @@ _PROBE_SECONDS = 1.0
 _ANY_TOPIC = "__transaction_state"
 """Asked for so that a connection is there when an id is taken: else librdkafka waits 500 ms."""
 _COMMIT_ATTEMPTS = 3
+_BEGIN_ATTEMPTS = 6
 _KNOWN_SECONDS = 60.0
 _FENCED = frozenset({"FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_TRANSACTION_STATE"})
 
@@ -213,9 +214,7 @@ class LibrdkafkaTransactions:
         try:
             self._producer = self._settings.transactional(self._client_id, self._name, TRANSACTION_SECONDS)
             self._settings.give_password(self._producer)
-            with contextlib.suppress(self._package.KafkaException):
-                self._producer.list_topics(_ANY_TOPIC, timeout=_ABORT_SECONDS)
-            self._producer.init_transactions(_CALL_SECONDS)
+            self._init()
         except (self._package.KafkaException, KafkaUnusable) as error:
             failure = (
                 KafkaFailure("NO_CLIENT", str(error)) if isinstance(error, KafkaUnusable) else self._failure(error)
@@ -224,6 +223,19 @@ class LibrdkafkaTransactions:
             self._tell(done, failure)
             return
         self._tell(done, None)
+
+    def _init(self) -> None:
+        """Take the id; a cluster that is slow gets more time, since a new producer would begin from nothing."""
+        with contextlib.suppress(self._package.KafkaException):
+            self._producer.list_topics(_ANY_TOPIC, timeout=_ABORT_SECONDS)
+        for attempt in range(1, _BEGIN_ATTEMPTS + 1):
+            try:
+                self._producer.init_transactions(_CALL_SECONDS)
+            except self._package.KafkaException as error:
+                if self._closed or attempt == _BEGIN_ATTEMPTS or not error.args[0].retriable():
+                    raise
+            else:
+                return
 
     def _write(self, records: Sequence[OutgoingRecord], done: Written, alone: str) -> None:
         if self._producer is None:

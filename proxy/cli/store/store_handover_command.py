@@ -28,7 +28,7 @@ class Other(enum.StrEnum):
     ROCKETMQ = "rocketmq"
 
 
-class Taker(enum.StrEnum):
+class HandoverTarget(enum.StrEnum):
     """Who takes over from a store."""
 
     ROCKETMQ = "rocketmq"
@@ -41,7 +41,7 @@ def handover(
         Path, typer.Argument(help="Data directory that no node has open; its messages are not changed.", readable=False)
     ],
     to: Annotated[
-        Taker | None,
+        HandoverTarget | None,
         typer.Option(
             "--to", help="rocketmq: check before RocketMQ opens the store. kafka: copy waiting messages to Kafka."
         ),
@@ -78,7 +78,7 @@ def handover(
 
     if (to is None) == (came_from is None):
         raise CliError("pass either --to rocketmq, --to kafka or --from rocketmq", ExitCode.USAGE)
-    if to is Taker.KAFKA:
+    if to is HandoverTarget.KAFKA:
         return _to_kafka(data, config, dry_run=dry_run, accept=accept, as_json=as_json)
     if config is not None or dry_run:
         raise CliError("--config and --dry-run are options of --to kafka", ExitCode.USAGE)

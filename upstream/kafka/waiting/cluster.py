@@ -548,8 +548,9 @@ class _Answers:
 
     def assigned(self, assignments: Sequence[Assignment]) -> None:
         member = self._waiting._answers.member
-        # None: it is leaving.
-        for each in assignments if member is not None else ():
+        if member is None:
+            return  # It is leaving.
+        for each in assignments:
             member.read_from(each.place, each.high)
 
     def revoked(self, places: Sequence[KafkaPartition], done: Callable[[], None]) -> None:

@@ -141,7 +141,7 @@ class HandoverProgress:
             self.begun.pop(mark, None)
 
 
-class _Answer(Generic[T]):
+class _CallbackAnswer(Generic[T]):
     """What a callback is called with first; it may come when nothing waits for it any more."""
 
     def __init__(self) -> None:
@@ -170,7 +170,7 @@ class WaitingCopy:
 
     async def look(self, topics: Sequence[str]) -> ClusterFacts:
         """Return what there is of these topics. Raises HandoverStopped: the cluster does not respond."""
-        looked = _Answer[ClusterFacts]()
+        looked = _CallbackAnswer[ClusterFacts]()
         self._client.look(topics, looked.set)
         facts = await self._answered(looked.future)
         if facts.trouble:
@@ -179,7 +179,7 @@ class WaitingCopy:
 
     async def fence(self) -> None:
         """End a former copy: none of its records appears any more. Raises HandoverStopped."""
-        ended = _Answer[KafkaFailure | None]()
+        ended = _CallbackAnswer[KafkaFailure | None]()
         self._transactions.begin(ended.set)
         failure = await self._answered(ended.future)
         if failure is not None:
@@ -245,7 +245,7 @@ class WaitingCopy:
     async def _write(self, batch: list[CopiedMessage], progress: HandoverProgress) -> None:
         marks = [mark_of(each.identity) for each in batch]
         progress.note_begun(marks, self._clock.wall_ms())
-        ended = _Answer[KafkaFailure | None]()
+        ended = _CallbackAnswer[KafkaFailure | None]()
         self._transactions.write([self._record(*each) for each in batch], ended.set)
         failure = await self._answered(ended.future)
         if failure is not None:
