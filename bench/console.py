@@ -27,8 +27,9 @@ from pyddmq import Consumer, LocalState, OutgoingMessage, Producer, TransactionL
 from pyddmq import TransactionProducer as HalfProducer
 
 BATCH = 32
-STUCK, DEAD, WAITING, HALVES = 300, 500, 500, 50
+STUCK, DEAD, WAITING, HALVES = 300, 300, 300, 30
 REFRESH_SECONDS = 2.0
+PATIENCE_MS = 120_000
 NAMED = {
     "/groups": ("/groups", "/groups?q=g0&page=2"),
     "/group": ("/group?group=g0000", "/group?group=g0001&span=24h"),
@@ -83,7 +84,7 @@ def fill(node: Node, groups: int, topics: int) -> None:
     bodies = [
         b'{"customer": "customer-%d", "card": {"number": "4111"}, "text": "%s"}' % (n, b"x" * 200) for n in range(99)
     ]
-    with Producer(producer_at) as producer:
+    with Producer(producer_at, timeout_ms=PATIENCE_MS) as producer:
 
         def send(made: Sequence[OutgoingMessage]) -> None:
             for at in range(0, len(made), BATCH):
@@ -102,16 +103,16 @@ def fill(node: Node, groups: int, topics: int) -> None:
             producer.send("t00002", bodies[number % 99], key=f"later-{number}", delay_level=level, delay_ms=delay_ms)
     fail(consumer_at, "g0000", STUCK)
     fail(consumer_at, "g0001", DEAD)
-    with HalfProducer(producer_at, "halves", Undecided()) as halves:
+    with HalfProducer(producer_at, "halves", Undecided(), timeout_ms=PATIENCE_MS) as halves:
         for number in range(HALVES):
             halves.send_in_transaction(OutgoingMessage(topic="t00003", body=b"{}", key=f"half-{number}"), None)
 
 
 def fail(address: str, group: str, count: int) -> None:
     """Pull as many messages and report each as failed."""
-    with Consumer(address, group, linger_ms=200) as consumer:
+    with Consumer(address, group, linger_ms=200, timeout_ms=PATIENCE_MS) as consumer:
         failed = 0
-        while failed < count and (pulled := consumer.pull(patience_ms=10_000)):
+        while failed < count and (pulled := consumer.pull(patience_ms=PATIENCE_MS)):
             for message in pulled:
                 consumer.fail(message)
             failed += len(pulled)
