@@ -485,8 +485,10 @@ class LiveNode:
                 since_ms=each.since_ms,
                 requests=each.requests,
                 state=each.doing,
-                unsent_bytes=each.unsent_bytes,
-                unsent_since_ms=None if each.stuck_since is None else now_ms - int((now - each.stuck_since) * 1000),
+                unsent_bytes=each.outbox.held_bytes,
+                unsent_since_ms=None
+                if (since := each.outbox.stuck_since) is None
+                else now_ms - int((now - since) * 1000),
                 client=each.client or None,
             )
             for service, each in self._node.connections()

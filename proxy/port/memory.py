@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
-from proxy.port.connection import Connection
-from proxy.port.reading import INPUT_BYTES_SLOWED
+from proxy.port.connection import INPUT_BYTES_SLOWED, Connection
 from proxy.port.server import ThriftServer
 from upstream.budget import Budget, Pressure
 from upstream.delivery.group import ConsumerGroup
@@ -125,7 +124,7 @@ class MemoryWatch:
         """
         budget = self.budget
         now = self._clock.monotonic()
-        unfinished = [pair for pair in self._connections() if pair[1].partial_since is not None]
+        unfinished = [pair for pair in self._connections() if pair[1].intake.partial_since is not None]
         strangers = [pair for pair in unfinished if pair[0].is_stranger(pair[1])]
         enough = budget.begins(Pressure.EASED)
         self._close_until(enough, sorted(strangers, key=lambda pair: _weight(pair[1], now), reverse=True))
@@ -177,9 +176,9 @@ class MemoryWatch:
         slowed = [
             (server, connection)
             for server, connection in self._connections()
-            if connection.partial_since is not None and connection.unread_bytes > INPUT_BYTES_SLOWED
+            if connection.intake.partial_since is not None and connection.intake.unread_bytes > INPUT_BYTES_SLOWED
         ]
-        slowed.sort(key=lambda pair: pair[1].partial_since or 0.0)
+        slowed.sort(key=lambda pair: pair[1].intake.partial_since or 0.0)
         room = budget.begins(Pressure.CLOSING) - budget.used
         for server, connection in slowed:
             room -= server.limits.frame_bytes_max
@@ -239,7 +238,7 @@ def _held_by_client(connections: Iterable[Connection]) -> Mapping[Client, int]:
 def _weight(connection: Connection, now: float) -> float:
     """How much a connection held and for how long, in byte-seconds: a slow peer weighs more than a large call."""
     since = min(
-        now if connection.partial_since is None else connection.partial_since,
-        now if connection.stuck_since is None else connection.stuck_since,
+        now if connection.intake.partial_since is None else connection.intake.partial_since,
+        now if connection.outbox.stuck_since is None else connection.outbox.stuck_since,
     )
     return connection.held_bytes * (1.0 + now - since)

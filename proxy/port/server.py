@@ -430,7 +430,7 @@ class ThriftServer:
         """End every connection with a reply of this turn that stands for an ack or has messages; keep the others."""
         dirty, self._dirty = self._dirty, []
         for connection in dirty:
-            if connection.carries_promise or connection.carries_messages:
+            if connection.carries_promise or connection.outbox.carries_messages:
                 connection.abort()
             else:
                 self._dirty.append(connection)
@@ -447,10 +447,11 @@ class ThriftServer:
             connection.look_for_end()
             if connection.closed:
                 continue
-            if connection.partial_since is not None and connection.partial_since < oldest:
+            partial_since = connection.intake.partial_since
+            if partial_since is not None and partial_since < oldest:
                 self._refuse("slow_frame", connection)
                 connection.abort()
-            elif connection.reads_too_little(now):
+            elif connection.outbox.reads_too_little(now, self.limits.write_seconds_max):
                 self._refuse("slow_reader", connection)
                 connection.drop()
             elif self._access is not None and connection.rights is not None and self._access.is_over(connection.rights):

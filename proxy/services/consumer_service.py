@@ -9,10 +9,10 @@ without messages parks the request for max(maxLingerTime, 20 ms), at most `linge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from types import MappingProxyType
-from typing import NamedTuple
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
@@ -24,7 +24,7 @@ from proxy.port.server import Handler
 from proxy.services.access.guard import Guard
 from proxy.services.results.held_calls import HeldCall, carries_results, leave_unanswered
 from proxy.services.results.partition_waits import PartitionWaits
-from proxy.services.results.result_steps import is_long, pieces
+from proxy.services.results.result_steps import STEP_RESULTS, is_long, pieces
 from proxy.services.results.settled import unsettled, when_settled
 from proxy.services.waiting_pulls import LINGER_MS_MIN, Lingers, WaitingPull
 from proxy.wire.call import Call
@@ -36,7 +36,7 @@ from proxy.wire.values import ConsumeResult, PullRequest
 from pyddmq.codes import PullCode
 from upstream.budget import Budget, Pressure
 from upstream.delivery.group import ConsumerGroup, ParkedFull, PulledBatch
-from upstream.job import Slices
+from upstream.job import Generation, Slices, UpstreamJob
 from upstream.progress.progress import ProgressFailed, ProgressFull
 
 PULLS_REFUSED = declare("pyddmq_pulls_refused_total", "Pulls answered with a PullException", ("reason",))
@@ -53,12 +53,12 @@ _REFUSING = Pressure.REFUSING
 _LOW_LEVEL = "group {!r} is low level; use fetch and ack, or remove LowLevel from its actions"
 
 
-class _Pull(NamedTuple):
-    """A pull whose results were applied, and why no more of them can be recorded, or None."""
-
-    slot: ReplySlot
-    request: PullRequest
-    refused: ProgressFailed | None
+_Pull = tuple[ReplySlot, PullRequest, ProgressFailed | None]
+"""A pull whose results were applied, and why no more of them can be recorded, or None."""
+_Taken = tuple[ReplySlot, ConsumerGroup, PulledBatch]
+"""A pull that has its messages, and no reply yet."""
+_Located = Mapping[Generation, Iterator[tuple[int, Slices]] | None]
+"""By subscription its messages of a pass, in the order of the pulls; None: each is to be looked at by itself."""
 
 
 class ConsumerService:
@@ -119,8 +119,12 @@ class ConsumerService:
         }
 
     def take(self, slots: Sequence[ReplySlot], fail: Fail) -> None:
-        """Handle the pulls and submits of a pass: the results of all count before any of them takes messages."""
+        """Handle the pulls and submits of a pass: the results of all count before any of them takes messages.
+
+        Their messages are looked up in the log together.
+        """
         pulls: list[_Pull] = []
+        taken: list[_Taken] = []
         for slot in slots:
             try:
                 if slot.call.method == "submit":
@@ -131,7 +135,13 @@ class ConsumerService:
                 fail(slot, slot.call, error)
         for slot, request, refused in pulls:
             try:
-                self._pull(slot, request, refused)
+                self._pull(slot, request, refused, taken)
+            except Exception as error:
+                fail(slot, slot.call, error)
+        located = _located(taken) if len(taken) > 1 else None
+        for slot, group, batch in taken:
+            try:
+                self._send(slot, group, batch, located)
             except Exception as error:
                 fail(slot, slot.call, error)
 
@@ -163,7 +173,8 @@ class ConsumerService:
             if refused is not None and carries_results(request.results):
                 self._leave_unanswered(connection, refused)
                 return None
-            if refused is None and is_long(request.results):
+            # Each result and offset takes a byte at least.
+            if refused is None and len(call.frame) > STEP_RESULTS and is_long(request.results):
                 slot.wait()
                 rest = request._replace(results=[])
 
@@ -176,7 +187,7 @@ class ConsumerService:
             self._apply(request.results, slot, refused)
             if self._settles and refused is None and self._pull_later(slot, request):
                 return None
-        return _Pull(slot, request, refused)
+        return slot, request, refused
 
     def _pull_over(self, header: Call, request: PullRequest, over: LimitExceeded, counted: bool) -> bytes:
         """Encode the answer to a pull of a client above its rate, whose results were taken.
@@ -198,8 +209,14 @@ class ConsumerService:
         when_settled(groups, connection, lambda slot: self._resume_pull(HeldCall(connection, slot, header), rest), slot)
         return True
 
-    def _pull(self, slot: ReplySlot, request: PullRequest, refused: ProgressFailed | None) -> None:
-        """Have a pull take messages, or wait for its turn or for them."""
+    def _pull(
+        self,
+        slot: ReplySlot,
+        request: PullRequest,
+        refused: ProgressFailed | None,
+        taken: list[_Taken] | None = None,
+    ) -> None:
+        """Have a pull take messages, or wait for its turn or for them; its reply is left to who gives `taken`."""
         call, connection = slot.call, slot.connection
         group = self._groups.get(request.group)
         if (
@@ -211,7 +228,7 @@ class ConsumerService:
         ):
             slot.answer(self._refuse(call, *self._refusal(request, group, refused), connection))
         elif connection.may_start(slot):
-            self._start(slot, request, group)
+            self._start(slot, request, group, taken)
         else:
             self._start_in_turn(slot, request, group)
 
@@ -364,7 +381,7 @@ class ConsumerService:
             applied = group.apply(
                 result.topic, result.qid, result.success, result.fail, connection, result.deliveries, result.reasons
             )
-            if applied.counted:
+            if applied.finished or applied.counted:
                 counted = True
         return counted
 
@@ -421,17 +438,21 @@ class ConsumerService:
         slot.start = partial(self._start, slot, request._replace(results=[]), group)
         slot.withdraw = partial(slot.answer, encode_empty_pull_reply(slot.call))
 
-    def _start(self, slot: ReplySlot, request: PullRequest, group: ConsumerGroup) -> None:
+    def _start(
+        self, slot: ReplySlot, request: PullRequest, group: ConsumerGroup, taken: list[_Taken] | None = None
+    ) -> None:
         """Serve a pull whose turn on its connection has come (D18); behind the end of its client it takes nothing."""
         connection = slot.connection
         if connection.ended or connection.closed:
             slot.answer(encode_empty_pull_reply(slot.call))
             return
         batch = group.pull(request.topic, request.count_max, connection)
-        if batch is not None:
+        if batch is None:
+            self._park(slot, request, group)
+        elif taken is None:
             self._send(slot, group, batch)
         else:
-            self._park(slot, request, group)
+            taken.append((slot, group, batch))
 
     def _park(self, slot: ReplySlot, request: PullRequest, group: ConsumerGroup) -> None:
         """Wait for messages until the linger ends, the client goes, or a batch comes."""
@@ -453,19 +474,23 @@ class ConsumerService:
         except ParkedFull as error:
             slot.answer(self._refuse(call, PullCode.OVERLOADED, f"{error}; use fewer connections", connection))
 
-    def _send(self, slot: ReplySlot, group: ConsumerGroup, batch: PulledBatch) -> None:
-        """Assemble the reply from slices of the messages."""
+    def _send(self, slot: ReplySlot, group: ConsumerGroup, batch: PulledBatch, located: _Located | None = None) -> None:
+        """Assemble the reply from slices of the messages; `located`: those of its pass."""
         call, connection = slot.call, slot.connection
-        delivery = batch.jobs[0].delivery
+        topic, qid, jobs = batch
+        first = jobs[0]
+        delivery = first.delivery
         assert delivery is not None, "it was handed out just now"
         delivery.reply = connection.carried = slot.number
-        messages = batch.jobs[0].subscription.slices(batch.jobs)
+        if located is None:
+            messages = first.subscription.slices(jobs)
+        else:
+            rest = located[first.subscription]
+            messages = None if rest is None else list(islice(rest, len(jobs)))
         if messages is None:
             messages = self._readable(group, batch)
-        data = encode_pull_reply(
-            call, group.name_bytes, batch.topic.encode(), batch.qid.encode(), messages, delivery=delivery.number
-        )
-        lost: Lost = partial(_give_back, call.header(), group, batch, connection)
+        data = encode_pull_reply(call, group.name, topic, qid, messages, delivery.number)
+        lost: Lost = partial(_give_back, call.protocol, call.seqid, group, batch, connection)
         if (holds := group.node.may_hand_out) is not None:
             lost = Leased(lost, holds)
         slot.answer(data, lost)
@@ -483,10 +508,29 @@ class ConsumerService:
         return reply.messages
 
 
-def _give_back(call: Call, group: ConsumerGroup, batch: PulledBatch, connection: Connection) -> bytes:
+def _located(taken: Sequence[_Taken]) -> _Located:
+    """Look up the messages of several pulls at once: of each subscription all, in order.
+
+    None where one of them needs a look by itself, or a fault is met: it costs its own call alone.
+    """
+    jobs_of: dict[Generation, list[UpstreamJob]] = {}
+    for _, _, batch in taken:
+        jobs_of.setdefault(batch.jobs[0].subscription, []).extend(batch.jobs)
+    located: dict[Generation, Iterator[tuple[int, Slices]] | None] = {}
+    for subscription, jobs in jobs_of.items():
+        try:
+            found = subscription.slices(jobs)
+        except Exception:
+            # It is met again, and reported, where its call is answered.
+            found = None
+        located[subscription] = None if found is None else iter(found)
+    return located
+
+
+def _give_back(protocol: int, seqid: int, group: ConsumerGroup, batch: PulledBatch, connection: Connection) -> bytes:
     """Take back a batch that reached nobody; returns the reply without messages, for whoever reads on all the same."""
     group.give_back(batch, connection)
-    return encode_empty_pull_reply(call)
+    return encode_empty_pull_reply(Call(protocol, "pull", seqid, 0, b""))
 
 
 def _code_of(refused: ProgressFailed) -> PullCode:

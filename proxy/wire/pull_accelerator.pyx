@@ -495,12 +495,13 @@ cdef Py_ssize_t _room(list messages, Py_ssize_t close_bytes) except -1:
     return room
 
 
-def reply(bytes head, bytes context, list messages, bint binary, bytes close, list times):
+def reply(bytes before, seqid, bytes after, list messages, bint binary, bytes close, list times):
     """Return the whole frame of a reply, or None when a message is unusual.
 
     Args:
-        head: The header of the message.
-        context: What `_context` or `_binary_context` gives.
+        before: What stands before the sequence number; empty where there is none.
+        seqid: The sequence number.
+        after: What stands between it and the messages.
         messages: (offset, located) of each.
         binary: In which protocol.
         close: What ends each message.
@@ -517,15 +518,21 @@ def reply(bytes head, bytes context, list messages, bint binary, bytes close, li
     cdef Parts parts
     cdef bint usual = True
     cdef Times moments
+    cdef u32 number = 0
     cdef long long stored, born
     cdef Py_ssize_t place = 0
     moments.given = len(times) > 0
     if room < 0 or (moments.given and len(times) != count):
         return None
-    room += 4 + PyBytes_GET_SIZE(head) + PyBytes_GET_SIZE(context) + HEAD_BYTES_MAX
+    if PyBytes_GET_SIZE(before):
+        number = <u32><int>seqid
+    room += 4 + PyBytes_GET_SIZE(before) + PyBytes_GET_SIZE(after) + HEAD_BYTES_MAX
     frame = PyBytes_New(NULL, room)
     start = <u8*>PyBytes_AS_STRING(<object>frame)
-    to = put_bytes(put_bytes(start + 4, head), context)
+    to = put_bytes(start + 4, before)
+    if PyBytes_GET_SIZE(before):
+        to = put32(to, number) if binary else _varint(to, number)
+    to = put_bytes(to, after)
     if binary:
         to = put32(to, <u32>count)
     elif count < 15:

@@ -17,10 +17,12 @@ from broker.runtime.accelerators import accelerated
 from proxy.wire.call import COMPACT, REPLY, Call, encode_varint, message_head, zigzag
 
 _LENGTH = struct.Struct(">I").pack
+_I32 = struct.Struct(">i").pack
 _BINARY_STRING = struct.Struct(">BhI").pack
 _BINARY_I64_FIELD = struct.Struct(">Bhq").pack
 _BINARY_MAP_HEAD = struct.Struct(">BhBBI").pack
 
+_NO_TIMES: list[tuple[int, int]] = []
 _Parts = tuple[bytes | None, bytes | None, list[tuple[bytes, bytes]]]
 
 
@@ -49,30 +51,33 @@ def take_apart(block: bytes) -> _Parts:
     return key, tags, pairs
 
 
-def encode_pull_reply(
-    call: Call, group: bytes, topic: bytes, qid: bytes, messages: Sequence[tuple[int, Located]], *, delivery: int = 0
+def encode_pull_reply(  # noqa: PLR0917 - it runs for every pull
+    call: Call, group: str, topic: str, qid: str, messages: list[tuple[int, Located]], delivery: int = 0
 ) -> bytes:
     """Encode the reply of a pull that found messages.
 
     Args:
         call: The call that is answered.
-        group: Consumer group, UTF-8.
-        topic: Topic of every message, UTF-8.
-        qid: Queue of every message, UTF-8.
+        group: Consumer group.
+        topic: Topic of every message.
+        qid: Queue of every message.
         messages: Per message its queue offset and where its record is, as `Store.locate` found it.
         delivery: Number of the delivery, in each message; 0: none.
 
     Returns:
         The frame with its length.
     """
-    head = message_head(call.protocol, REPLY, call.method, call.seqid)
-    binary = call.protocol != COMPACT
-    context = (_binary_context if binary else _context)(group, topic, qid)
+    protocol, method, seqid, _, _ = call
+    binary = protocol != COMPACT
+    before, after = _around_seqid(protocol, method, group, topic, qid)
     close = _close(delivery, binary) if delivery else b"\x00"
-    frame = _usual(head, context, list(messages), binary, close, [])
+    frame = _usual(before, seqid, after, messages, binary, close, _NO_TIMES)
     if frame is not None:
         return frame
-    body = (_binary if binary else _compact)(head, context, messages, close, [])
+    if binary:
+        body = _binary(before + _I32(seqid), after, messages, close, ())
+    else:
+        body = _compact(before + encode_varint(seqid & 0xFFFF_FFFF), after, messages, close, ())
     return _LENGTH(len(body)) + body
 
 
@@ -88,7 +93,7 @@ def encode_messages(
         times: Of each message when it was stored and when it was made, ms; empty: they are left out.
     """
     binary = protocol != COMPACT
-    frame = _usual(b"", prefix, list(messages), binary, b"\x00", list(times))
+    frame = _usual(b"", 0, prefix, list(messages), binary, b"\x00", list(times))
     if frame is not None:
         # Without the length of a frame, and without the end of the struct around that one.
         return memoryview(frame)[4:-1]
@@ -103,8 +108,9 @@ def _close(delivery: int, binary: bool) -> bytes:
 
 
 def _usual_none(  # noqa: PLR0917 - what compiled functions take by name costs more
-    head: bytes,
-    context: bytes,
+    before: bytes,
+    seqid: int,
+    after: bytes,
     messages: list[tuple[int, Located]],
     binary: bool,
     close: bytes,
@@ -113,8 +119,9 @@ def _usual_none(  # noqa: PLR0917 - what compiled functions take by name costs m
     """Leave all to the general way; `proxy.wire.pull_accelerator` does more.
 
     Args:
-        head: The header of the reply.
-        context: What `_context` or `_binary_context` returns.
+        before: What stands before the reply's sequence number; empty where there is none.
+        seqid: The sequence number.
+        after: What stands between it and the messages.
         messages: As `encode_pull_reply` gets them.
         binary: In which protocol.
         close: What ends each message.
@@ -164,17 +171,19 @@ def _compact(
 
 
 @lru_cache(maxsize=1024)
-def _context(group: bytes, topic: bytes, qid: bytes) -> bytes:
-    """Return the beginning of the result: its field 0, in that field 1, the context, and the header of the messages."""
-    texts = [b"\x18%b%b" % (encode_varint(len(text)), text) for text in (group, topic, qid)]
-    return b"\x0c\x00\x1c%b\x00\x19" % b"".join(texts)
+def _around_seqid(protocol: int, method: str, group: str, topic: str, qid: str) -> tuple[bytes, bytes]:
+    """Return what a reply has before its sequence number, and behind it up to its messages.
 
-
-@lru_cache(maxsize=1024)
-def _binary_context(group: bytes, topic: bytes, qid: bytes) -> bytes:
-    """`_context` in the binary protocol, with the type of the messages' list; their count follows."""
-    texts = [_BINARY_STRING(11, field, len(text)) + text for field, text in enumerate((group, topic, qid), 1)]
-    return b"\x0c\x00\x00\x0c\x00\x01%b\x00\x0f\x00\x02\x0c" % b"".join(texts)
+    That is the rest of the header and the beginning of the result: its field 0, in that field 1, the context, and the
+    header of the messages; in the binary protocol with the type of their list. Their count follows.
+    """
+    head = message_head(protocol, REPLY, method, 0)
+    texts = [text.encode() for text in (group, topic, qid)]
+    if protocol == COMPACT:
+        context = b"".join([b"\x18%b%b" % (encode_varint(len(text)), text) for text in texts])
+        return head[:2], b"%b\x0c\x00\x1c%b\x00\x19" % (head[3:], context)
+    context = b"".join([_BINARY_STRING(11, field, len(text)) + text for field, text in enumerate(texts, 1)])
+    return head[:-4], b"\x0c\x00\x00\x0c\x00\x01%b\x00\x0f\x00\x02\x0c" % context
 
 
 def _binary(

@@ -22,6 +22,9 @@ from tests.access.world import AccessWorld, message
 from tests.hostile.sim import MIB, HostileWorld, Raw
 from tests.simulation.wire import Reply, consumer_idl, producer_idl
 from upstream.delivery.group import ConsumerGroup
+from upstream.delivery.subscription import Subscription
+from upstream.embedded.source import EmbeddedSource
+from upstream.job import UpstreamJob
 
 PRODUCER = "FEAAAAAAAAAA00000000"
 OPEN = """access:
@@ -273,6 +276,55 @@ def test_results_of_a_pass_count_before_any_pull_takes_messages(monkeypatch: pyt
     two.transport.write(two.codec.call("pull", 2, request=request))
     world.run(0.01)
     assert done[:3] == ["apply", "pull", "pull"]
+
+
+def pulled_at_once(monkeypatch: pytest.MonkeyPatch, *, bad: int | None = None) -> tuple[list[Reply], list[int]]:
+    """Three clients pull 1, 2 and 1 of four messages in one turn; returns the replies, and the sizes of look-ups.
+
+    To look up the message at the offset `bad` is a fault.
+    """
+    world = Passes()
+    producer = world.connect("producer")
+    for body in (b"one", b"two", b"three", b"four"):
+        world.publish(producer, body)
+    slices, original = Subscription.slices, EmbeddedSource.located
+    sizes: list[int] = []
+
+    def noted(subscription: Subscription, jobs: Sequence[UpstreamJob]) -> Any:
+        sizes.append(len(jobs))
+        if any(job.offset == bad for job in jobs):
+            raise RuntimeError("a fault of ours")
+        return slices(subscription, jobs)
+
+    def located(source: EmbeddedSource, job: UpstreamJob) -> Any:
+        if job.offset == bad:
+            raise RuntimeError("a fault of ours")
+        return original(source, job)
+
+    monkeypatch.setattr(Subscription, "slices", noted)
+    monkeypatch.setattr(EmbeddedSource, "located", located)
+    clients = [world.connect("consumer") for _ in range(3)]
+    for client, count in zip(clients, (1, 2, 1), strict=True):
+        request = consumer_idl.PullRequest(groupId="billing", maxBatchSize=count)
+        client.transport.write(client.codec.call("pull", 1, request=request))
+    world.run(1.0)
+    return [client.replies[-1] for client in clients], sizes
+
+
+def test_messages_of_all_pulls_of_a_pass_are_looked_up_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each client gets its own."""
+    replies, sizes = pulled_at_once(monkeypatch)
+    assert [[each.value for each in reply.value.messages] for reply in replies] == [
+        [b"one"], [b"two", b"three"], [b"four"]
+    ]  # fmt: skip
+    assert sizes == [4]
+
+
+def test_fault_in_the_look_up_of_a_pass_costs_its_own_pull_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others get their messages."""
+    (first, bad, last), _ = pulled_at_once(monkeypatch, bad=2)
+    assert [[each.value for each in reply.value.messages] for reply in (first, last)] == [[b"one"], [b"four"]]
+    assert "a fault of ours" in str(bad.error)
 
 
 def test_rights_are_those_of_the_moment_in_the_order_of_frames() -> None:

@@ -100,10 +100,10 @@ def test_reply_to_a_client_that_was_heard_of_since_waits_for_its_timeout() -> No
     world.node.store.put("orders", b"x")
     assert len(world.pull(client).value.messages) == 1
     (connection,) = world.node.consumer.connections
-    assert len(connection._carried) == 1
+    assert len(connection.outbox.carried) == 1
     client.transport.write(world.pull_frame(client, linger_ms=30_000))
     world.run(0.5)
-    assert not connection._carried
+    assert not connection.outbox.carried
 
 
 class _Ends(asyncio.Protocol):

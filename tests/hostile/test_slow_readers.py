@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.port.replying import READ_BYTES_MIN
+from proxy.port.outbox import READ_BYTES_MIN
 from proxy.port.server import CONNECTIONS_REFUSED
 from pyddmq.codes import ResultCode
 from pyddmq.testing import NetworkFaults
@@ -45,9 +45,9 @@ def test_connection_says_that_it_writes_since_when_and_how_much_waits() -> None:
     world = HostileWorld()
     reader_of_nothing(world)
     [connection] = world.node.consumer.connections
-    assert not connection._out_bytes
-    assert (connection.doing, connection.unsent_bytes >= BODY) == ("writing", True)
-    assert connection.stuck_since is not None
+    assert not connection.outbox.waiting_bytes
+    assert (connection.doing, connection.outbox.held_bytes >= BODY) == ("writing", True)
+    assert connection.outbox.stuck_since is not None
 
 
 def test_peer_that_reads_nothing_is_closed_after_its_time_and_counted() -> None:
@@ -98,7 +98,7 @@ def test_slow_peer_that_reads_enough_lives_and_gets_everything() -> None:
     client.transport.resume_reading()
     world.run(1.0)
     assert len(client.replies) == 2
-    assert connection.stuck_since is None
+    assert connection.outbox.stuck_since is None
     assert connection.doing == "idle"
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from broker.runtime.seams import Buffer
-from proxy.port.replying import CARRIED_MAX
+from proxy.port.outbox import CARRIED_MAX
 from proxy.tls.channel import TLS_BYTES, TlsTransport
 from pyddmq.testing import NetworkFaults
 from pyddmq.testing.network import SimTransport
@@ -90,7 +90,7 @@ def test_reply_that_the_kernel_did_not_take_whole_stays_ours(certificates: Certi
         client.write(world.pull_frame(client.raw, linger_ms=1))
     world.run(0.5)
     [connection] = world.node.consumer.connections
-    assert (connection.doing, connection.carries_messages) == ("writing", True)
+    assert (connection.doing, connection.outbox.carries_messages) == ("writing", True)
     stuck = below(world).get_write_buffer_size()
     assert stuck > 1_000_000, "ciphertext that waits is in the account"
     assert connection.held_bytes >= stuck
@@ -179,10 +179,11 @@ def test_kernel_tells_of_a_peer_that_has_gone(certificates: Certificates, tmp_pa
         connection = asked(node)
         node.call(transport_behind(connection).pause_reading)
         client.close()
-        until(lambda: node.call(connection._peer.gone), "the system to know")
+        until(lambda: node.call(connection.outbox.peer.gone), "the system to know")
         node.call(node.node.store.put, "orders", b"x")
         until(
-            lambda: node.call(lambda: node.node.opened.consumer_service is not None and not connection._out), "the turn"
+            lambda: node.call(lambda: node.node.opened.consumer_service is not None and not connection.outbox.replies),
+            "the turn",
         )
         assert in_flight(node) == 0
 
@@ -200,7 +201,7 @@ def test_kernel_that_takes_no_more_is_noticed_at_once(certificates: Certificates
         waiting = node.call(transport_behind(connection).get_write_buffer_size)
         assert 0 < waiting < 2 * BODY
         assert node.call(lambda: connection._stuck_replies) == 1
-        ours = node.call(lambda: len(connection._out))
+        ours = node.call(lambda: len(connection.outbox.replies))
         assert ours > 0
         # Given up with a reset: what is ours comes back, and what lies in the kernel without an acknowledged byte.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -47,7 +47,7 @@ class ConsumerGroup:
     """One group. All methods are called from the loop's thread.
 
     Attributes:
-        name: Its name; `name_bytes` in UTF-8.
+        name: Its name.
         config: The configuration in force.
         is_low_level: As its configuration says; kept beside it, since every pull and every result asks.
         node: What it has of its node.
@@ -85,7 +85,6 @@ class ConsumerGroup:
         limits = limits or GroupLimits()
         broker, progress, runtime = node.broker, node.progress, node.runtime
         self.name = config.group
-        self.name_bytes = config.group.encode()
         self._configure(config)
         self.node = node
         self._progress = progress

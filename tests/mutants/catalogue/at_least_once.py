@@ -148,12 +148,12 @@ MUTANTS = (
         "a reply that never left the node counts as delivered",
         "proxy/port/connection.py",
         old="""\
-            if lost is not None:
-                lost()
+        for lost in self.outbox.close():
+            lost()
         self._server.forget(self)
 """,
         new="""\
-            pass
+        self.outbox.close()
         self._server.forget(self)
 """,
         caught_by=(

@@ -210,7 +210,7 @@ def replied(located: list[tuple[int, Located]], seqid: int = 1) -> None:
     """Encode a reply both ways, in both protocols, of a first delivery and of another."""
     for protocol, delivery in product((COMPACT, BINARY), (0, 5 << 58)):
         message = Call(protocol, "pull", seqid, 0, b"")
-        both(lambda: encode_pull_reply(message, b"g", b"t", b"q", located, delivery=delivery))  # noqa: B023
+        both(lambda: encode_pull_reply(message, "g", "t", "q", located, delivery))  # noqa: B023
 
 
 bodies = st.sampled_from([b"", b"b", bytes(127), bytes(128), b"\xff" * 1024, bytes(20_000)])
@@ -248,8 +248,8 @@ def test_usual_reply_is_made_by_the_accelerator(binary: bool) -> None:
 
     found = locate(record(b"body", block([(b"KEYS", b"k"), (b"TAGS", b"t"), (b"n", b"v")]) + broker_end(True)))
     with running("compiled"):
-        assert pull_reply._usual(b"head", b"context", [(1, found)], binary, b"\x00", []) is not None
-        assert pull_reply._usual(b"head", b"context", [], binary, b"\x00", []) is not None
+        assert pull_reply._usual(b"head", 1, b"context", [(1, found)], binary, b"\x00", []) is not None
+        assert pull_reply._usual(b"head", 1, b"context", [], binary, b"\x00", []) is not None
 
 
 @given(blocks(), st.integers(-1, 40_000), st.integers(-1, 40_000))
@@ -262,7 +262,7 @@ def test_reply_of_places_outside_of_their_view_is_refused(found: bytes, body_at:
         inside = 0 <= place[1] <= place[2] <= place[3] <= place[4] <= len(view)
         with running("compiled"):
             for binary in (False, True):
-                assert inside or pull_reply._usual(b"head", b"context", [(1, place)], binary, b"\x00", []) is None
+                assert inside or pull_reply._usual(b"head", 1, b"context", [(1, place)], binary, b"\x00", []) is None
             assert inside or message_keys_of([place]) is None or 0 <= place[3] <= place[4] <= len(view)
 
 

@@ -46,7 +46,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "proxy/services/publishing.py": ("test_one_pass",),
     "proxy/wire/scanning/scan_send.py": ("test_wire_scan", "test_accelerators"),
     # A connection's both ways, each with a file of its own.
-    "proxy/port/connection.py": ("test_connection_turn", "test_port_server", "test_replying", "test_peers_gone"),
+    "proxy/port/connection.py": ("test_connection_turn", "test_port_server", "test_outbox", "test_peers_gone"),
     "proxy/tls/channel.py": ("test_handshakes", "test_what_counts", "test_certificates_change"),
     # What is one thing with its store: made only there, and tested with all that it stands on.
     "broker/index/file.py": ("test_index", "test_index_damage"),

@@ -136,7 +136,7 @@ def test_hand_written_replies_are_read_by_apache(protocol: int) -> None:
     stored = record(b"\xffbody", block([(b"KEYS", b"k"), (b"TAGS", b"g"), (b"n", "ü".encode())]) + broker_end(True))
     bare = record(b"", broker_end(False))
     many = [(offset, locate(stored)) for offset in range(9_000, 9_030)]
-    found = read("pull", encode_pull_reply(pull, b"g", b"t", b"q", [*many, (5, locate(bare))]))["success"]
+    found = read("pull", encode_pull_reply(pull, "g", "t", "q", [*many, (5, locate(bare))]))["success"]
     assert found["context"] == {"groupId": "g", "topic": "t", "qid": "q"}
     expected = {"key": "k", "value": b"\xffbody", "tag": "g", "properties": {"n": "ü"}}
     assert found["messages"] == [{**expected, "offset": offset} for offset, _ in many] + [{"value": b"", "offset": 5}]

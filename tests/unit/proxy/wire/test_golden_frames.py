@@ -209,7 +209,7 @@ def pulled(call: Call, success: dict[str, Any]) -> bytes:
         ]
         stored = record(message["value"], block(texts) + broker_end(False))
         messages.append((message["offset"], locate(stored)))
-    group, topic, qid = (success["context"][name].encode() for name in ("groupId", "topic", "qid"))
+    group, topic, qid = (success["context"][name] for name in ("groupId", "topic", "qid"))
     return encode_pull_reply(call, group, topic, qid, messages)
 
 

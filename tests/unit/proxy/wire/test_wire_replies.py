@@ -193,7 +193,7 @@ def test_pull_reply_shows_records_as_the_reader_of_properties_does(
 ) -> None:
     """Key, body, tag, offset and the user's properties of any record; names of the broker's own never."""
     messages = [(offset, locate(found)) for offset, (found, _) in batch]
-    frame = encode_pull_reply(to(protocol, "pull"), "gé".encode(), b"permits", b"c_b_0", messages)
+    frame = encode_pull_reply(to(protocol, "pull"), "gé", "permits", "c_b_0", messages)
     value = value_of(frame)
     assert value["context"] == {"groupId": "gé", "topic": "permits", "qid": "c_b_0"}
     assert value["messages"] == [{**expected, "offset": offset} for offset, (_, expected) in batch]
@@ -202,7 +202,7 @@ def test_pull_reply_shows_records_as_the_reader_of_properties_does(
 def test_pull_reply_golden_message() -> None:
     """One message with key, tag and a property, spelled out by hand."""
     found = record(b"body", block([(b"KEYS", b"k"), (b"TAGS", b"g"), (b"n", b"v")]) + broker_end(False))
-    frame = encode_pull_reply(to(COMPACT, "pull"), b"g", b"t", b"q", [(300, locate(found))])
+    frame = encode_pull_reply(to(COMPACT, "pull"), "g", "t", "q", [(300, locate(found))])
     context = "1c 180167 180174 180171 00"
     message = "18016b 1804626f6479 180167 16d804 1b0188 016e 0176 00"
     expected = f"00000030 8241 05 04 70756c6c 0c00 {context} 191c {message} 00 00".replace(" ", "")
@@ -213,7 +213,7 @@ def test_pull_reply_golden_message() -> None:
 def test_pull_reply_broken_text_in_a_record_is_replaced(protocol: int) -> None:
     """Only another program can have stored it; clients must be able to decode the reply all the same."""
     found = record(b"body", b"KEYS\x01k\xff\x02n\x01\xfe\x02" + broker_end(False))
-    value = value_of(encode_pull_reply(to(protocol, "pull"), b"g", b"t", b"q", [(0, locate(found))]))
+    value = value_of(encode_pull_reply(to(protocol, "pull"), "g", "t", "q", [(0, locate(found))]))
     assert value["messages"][0]["key"] == "k\N{REPLACEMENT CHARACTER}"
     assert value["messages"][0]["properties"] == {"n": "\N{REPLACEMENT CHARACTER}"}
 
@@ -222,12 +222,12 @@ def test_pull_reply_broken_text_in_a_record_is_replaced(protocol: int) -> None:
 def test_pull_reply_dead_letter_reason_stays_visible(protocol: int) -> None:
     """A dead letter's properties are for its consumer."""
     found = record(b"body", block([(b"DLQ_ORIGIN_TOPIC", b"t"), (b"DLQ_REASON", b"why")]) + broker_end(False))
-    value = value_of(encode_pull_reply(to(protocol, "pull"), b"g", b"t", b"q", [(0, locate(found))]))
+    value = value_of(encode_pull_reply(to(protocol, "pull"), "g", "t", "q", [(0, locate(found))]))
     assert value["messages"][0]["properties"] == {"DLQ_ORIGIN_TOPIC": "t", "DLQ_REASON": "why"}
 
 
 def test_pull_reply_shows_a_record_without_sum_whose_block_has_eleven_bytes() -> None:
     """RocketMQ writes no sum by default; its records keep their key however long their properties are."""
     found = record(b"body", b"KEYS\x0100000\x02")
-    value = value_of(encode_pull_reply(to(COMPACT, "pull"), b"g", b"t", b"q", [(0, locate(found))]))
+    value = value_of(encode_pull_reply(to(COMPACT, "pull"), "g", "t", "q", [(0, locate(found))]))
     assert value["messages"] == [{"key": "00000", "value": b"body", "offset": 0}]

@@ -83,7 +83,7 @@ def test_what_a_peer_takes_no_more_of_stays_ours_and_goes_back_with_the_connecti
         slow.answer(slot, data)
     slow.port.server.flush()
     assert (slow.peer.written, slow.connection.doing) == ([b"first"], "writing")
-    assert slow.connection.carries_messages
+    assert slow.connection.outbox.carries_messages
     slow.connection.connection_lost(None)
     assert (slow.lost, slow.port.budget.used) == ([b"second", b"third"], 0)
 
@@ -98,7 +98,7 @@ class Gone(NoPeer):
 def test_messages_for_a_client_that_has_closed_are_not_written() -> None:
     """They go back at once, and count as no delivery (W9)."""
     slow = Slow()
-    slow.connection._peer = Gone()
+    slow.connection.outbox.peer = Gone()
     [slot] = slow.ask()
     slow.answer(slot, b"messages")
     slow.port.server.flush()
