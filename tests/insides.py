@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from proxy.node.node import Node
+from proxy.node.opened import Opened
 from upstream.delivery.group import ConsumerGroup
+
+
+def opened_of(node: Node) -> Opened:
+    """What a node that was started has open."""
+    assert node.opened is not None, "it was started"
+    return node.opened
 
 
 def transport_behind(connection: Any) -> Any:

@@ -11,7 +11,7 @@ from conf import NodeConfig
 from proxy.access.access import Access, Policy
 from proxy.access.audit import Audit
 from proxy.access.owners import Owners
-from proxy.node.parts import Opened
+from proxy.node.opened import Opened
 from proxy.port.server import ThriftServer
 from upstream.calls.seams import Threads
 

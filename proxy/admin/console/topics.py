@@ -172,7 +172,6 @@ def _groups(call: PageCall, name: str) -> list[TopicGroupRow]:
 
 def _retention(call: PageCall, name: str) -> TopicRetention | None:
     try:
-        found = call.node.topic_retention(name)
+        return call.node.topic_retention(name)
     except (OSError, StoreError):
         return None
-    return found
