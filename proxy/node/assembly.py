@@ -19,19 +19,15 @@ from broker.opening.reading import geometry_of
 from broker.opening.recovery import RecoveryProgress
 from broker.options import StoreOptions
 from broker.queues.offsets import ConsumerOffsets
-from broker.retention import RetentionHold, RetentionLimits
+from broker.retention import RetentionLimits
 from broker.runtime.bundle import Runtime
-from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Scheduler
 from broker.scheduled.delay.delays import Delays
-from broker.scheduled.delay.retention_hold import DelayHold
 from broker.scheduled.recurring.loops import Loops
 from broker.scheduled.recurring.resumed_loops import returning
 from broker.scheduled.timer.names import TimerOptions
-from broker.scheduled.timer.retention_hold import TimerHold
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
-from broker.transaction.retention_hold import TransactionHold
 from broker.transaction.settings import CheckSettings
 from broker.transaction.transactions import Transactions
 from conf import Config, GroupConfig, NodeConfig
@@ -183,18 +179,6 @@ def opening_deduplication(store: Store, node: NodeConfig, runtime: Runtime) -> G
         producers=node.deduplication_producers,
     )
     return Deduplication.opening(store, runtime, limits)
-
-
-def retention_holds(
-    delays: Delays, timers: Timers, transactions: Transactions, deduplication: Deduplication, metrics: Metrics
-) -> list[RetentionHold]:
-    """Make those who put elsewhere what they need of a log file before it goes."""
-    return [
-        DelayHold(delays, metrics),
-        TimerHold(timers, metrics),
-        TransactionHold(transactions, metrics),
-        deduplication,
-    ]
 
 
 def retention_limits(node: NodeConfig) -> RetentionLimits:

@@ -20,10 +20,13 @@ from broker.retry.redrive import Redrives
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Repeated
 from broker.runtime.metrics import Metrics
+from broker.scheduled.delay.retention_hold import DelayHold
 from broker.scheduled.recurring.loops import Loops
+from broker.scheduled.timer.retention_hold import TimerHold
 from broker.store import Store
+from broker.transaction.retention_hold import TransactionHold
 from conf import Config, GroupConfig
-from proxy.node.access import close_access, flush_everything, look_at_access, open_owners
+from proxy.node.access import close_access, look_at_access, open_owners
 from proxy.node.assembly import (
     check_settings,
     consumer_group,
@@ -35,14 +38,13 @@ from proxy.node.assembly import (
     opening_store,
     opening_waiting,
     producer_handlers,
-    retention_holds,
     retention_limits,
     server_limits,
     starting_servers,
 )
 from proxy.node.index_work import IndexWork
 from proxy.node.opened import Opened
-from proxy.node.parts import Seams, parts_of
+from proxy.node.parts import Parts, Seams
 from proxy.node.recording import Recording
 from proxy.node.retention_schedule import STEP_SECONDS, Retaining
 from proxy.node.startup import Startup
@@ -120,9 +122,9 @@ class Node:
             registry: Where actions are found by name.
             metrics: A registry to count in; a new one when absent.
 
-        Raises AccessUnreadable, TlsFilesUnusable, TracingUnavailable: see `parts_of`.
+        Raises AccessUnreadable, TlsFilesUnusable, TracingUnavailable: see `Parts`.
         """
-        parts = self.parts = parts_of(config, seams, registry, metrics or Metrics())
+        parts = self.parts = Parts(config, seams, registry, metrics or Metrics())
         self.in_force, self.runtime = parts.in_force, parts.runtime
         self.opened: Opened | None = None
         self.recording = Recording(self.in_force, self.runtime)
@@ -282,7 +284,12 @@ class Node:
             ports = TopicPorts(store, runtime, producer_of=kafka.producer_of, waiting_of=kafka.waiting.get)
             await startup.run("topics", ports.making(in_force.config))
             ports.publish(in_force.config)
-            store.retention.holds += retention_holds(delays, timers, transactions, deduplication, runtime.metrics)
+            store.retention.holds += (
+                DelayHold(delays, runtime.metrics),
+                TimerHold(timers, runtime.metrics),
+                TransactionHold(transactions, runtime.metrics),
+                deduplication,
+            )
             opened = Opened(
                 store=store,
                 ports=ports,
@@ -397,7 +404,8 @@ class Node:
             server.close_connections(at_once=not orderly)
         self._state = "stopped"
         self.turns.stopped = True
-        flush_everything(self.runtime.limited_log, parts.audit)
+        self.runtime.limited_log.flush(everything=True)
+        parts.audit.close()
         if opened is None:
             return
         try:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from actions.registry import Registry
 from actions.sinks.local_state import Keep
@@ -75,9 +74,8 @@ class Seams:
     send_spans: Send | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The bundle; see the module.
+    """The parts; see the module. None of these is replaced while the node lives.
 
     Attributes:
         in_force: The configuration in force and the groups; a reload changes them.
@@ -95,92 +93,65 @@ class Parts:
         trace_export: Sends them; likewise.
     """
 
-    seams: Seams
-    registry: Registry
-    in_force: InForce
-    runtime: Runtime
-    access: Access | None
-    limiter: Limiter
-    audit: Audit
-    guard: Guard
-    threads: Threads
-    calls: NodeCalls
-    make_actions: Callable[..., Any]
-    tracing: Tracing | None
-    trace_export: TraceExport | None
-    kafka: KafkaClients
-    kafka_groups: KafkaGroups
-    servers: list[ThriftServer]
-    memory: MemoryWatch
-    tls: TlsPorts
+    def __init__(self, config: Config, seams: Seams, registry: Registry, metrics: Metrics) -> None:
+        """Make the parts; nothing is opened.
 
-    @property
-    def access_mode(self) -> AccessMode:
-        """What says who may do what."""
-        return "rules" if self.access is not None else self.in_force.config.node.access
-
-
-def parts_of(config: Config, seams: Seams, registry: Registry, metrics: Metrics) -> Parts:
-    """Make the parts; nothing is opened.
-
-    Raises:
-        AccessUnreadable: A file that the section `access` names cannot be used.
-        TlsFilesUnusable: A file of an encrypted port cannot be used.
-        TracingUnavailable: What `node.tracing` needs is not installed.
-    """
-    in_force, clock, limited_log = InForce(config), seams.clock, RateLimitedLog(seams.clock)
-    runtime = Runtime(
-        clock=clock,
-        disk=seams.disk,
-        random=seams.randomness,
-        metrics=metrics,
-        limited_log=limited_log,
-        scheduler=seams.loop,
-        alarms=seams.alarms or seams.loop,
-        syncs=seams.syncs,
-    )
-    access: Access | None = None
-    if config.access is not None:
-        access = Access(config.access, clock=clock, limited_log=limited_log, files=seams.access_files or access_files)
-    audit = Audit(runtime, lambda: in_force.config.admin)
-    threads = seams.threads or LoopThreads(seams.loop)
-    tracing: Tracing | None = None
-    trace_export: TraceExport | None = None
-    if config.node.tracing is not None:
-        send = seams.send_spans or otlp_sender(config.node.tracing, config.node.broker_name)
-        tracing = Tracing(config.node.tracing, runtime)
-        trace_export = TraceExport(tracing, send, threads, runtime)
-    kafka = KafkaClients(config.kafka, seams.kafka or partial(_librdkafka_client, config, seams), runtime, tracing)
-    servers: list[ThriftServer] = []
-    memory = MemoryWatch(config.node.memory_max, groups=in_force.all_groups, servers=servers, runtime=runtime)
-    parts = Parts(
-        seams=seams,
-        registry=registry,
-        in_force=in_force,
-        runtime=runtime,
-        access=access,
-        limiter=Limiter(config.limits, clock=clock, metrics=metrics, limited_log=limited_log),
-        audit=audit,
-        guard=Guard(access, Denials(seams.loop, metrics, limited_log, audit)),
-        threads=threads,
-        calls=NodeCalls(
+        Raises:
+            AccessUnreadable: A file that the section `access` names cannot be used.
+            TlsFilesUnusable: A file of an encrypted port cannot be used.
+            TracingUnavailable: What `node.tracing` needs is not installed.
+        """
+        clock, limited_log = seams.clock, RateLimitedLog(seams.clock)
+        self.seams = seams
+        self.registry = registry
+        in_force = self.in_force = InForce(config)
+        runtime = self.runtime = Runtime(
+            clock=clock,
+            disk=seams.disk,
+            random=seams.randomness,
+            metrics=metrics,
+            limited_log=limited_log,
+            scheduler=seams.loop,
+            alarms=seams.alarms or seams.loop,
+            syncs=seams.syncs,
+        )
+        self.access: Access | None = None
+        if config.access is not None:
+            files = seams.access_files or access_files
+            self.access = Access(config.access, clock=clock, limited_log=limited_log, files=files)
+        metrics.counter(ACCESS_OPEN).value = int(self.access_mode == "open")
+        self.limiter = Limiter(config.limits, clock=clock, metrics=metrics, limited_log=limited_log)
+        self.audit = Audit(runtime, lambda: in_force.config.admin)
+        self.guard = Guard(self.access, Denials(seams.loop, metrics, limited_log, self.audit))
+        threads = self.threads = seams.threads or LoopThreads(seams.loop)
+        self.calls = NodeCalls(
             clock=clock,
             scheduler=seams.loop,
             tasks=seams.loop,
             threads=threads,
             calls_max=config.node.action_threads,
-        ),
-        make_actions=partial(registry.make, keep=Keep(seams.disk, config.node.data, threads=threads, tasks=seams.loop)),
-        tracing=tracing,
-        trace_export=trace_export,
-        kafka=kafka,
-        kafka_groups=KafkaGroups(kafka, runtime, memory.budget),
-        servers=servers,
-        memory=memory,
-        tls=TlsPorts(config.tls, seams.tls or RealTlsFiles(), runtime),
-    )
-    metrics.counter(ACCESS_OPEN).value = int(parts.access_mode == "open")
-    return parts
+        )
+        keep = Keep(seams.disk, config.node.data, threads=threads, tasks=seams.loop)
+        self.make_actions = partial(registry.make, keep=keep)
+        self.tracing: Tracing | None = None
+        self.trace_export: TraceExport | None = None
+        if (tracing := config.node.tracing) is not None:
+            send = seams.send_spans or otlp_sender(tracing, config.node.broker_name)
+            self.tracing = Tracing(tracing, runtime)
+            self.trace_export = TraceExport(self.tracing, send, threads, runtime)
+        make_client = seams.kafka or partial(_librdkafka_client, config, seams)
+        self.kafka = KafkaClients(config.kafka, make_client, runtime, self.tracing)
+        self.servers: list[ThriftServer] = []
+        self.memory = MemoryWatch(
+            config.node.memory_max, groups=in_force.all_groups, servers=self.servers, runtime=runtime
+        )
+        self.kafka_groups = KafkaGroups(self.kafka, runtime, self.memory.budget)
+        self.tls = TlsPorts(config.tls, seams.tls or RealTlsFiles(), runtime)
+
+    @property
+    def access_mode(self) -> AccessMode:
+        """What says who may do what."""
+        return "rules" if self.access is not None else self.in_force.config.node.access
 
 
 def _librdkafka_client(config: Config, seams: Seams, cluster: str, settings: KafkaClusterConfig) -> KafkaClient:

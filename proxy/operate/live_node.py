@@ -24,7 +24,6 @@ from conf.sections.node import NodeConfig
 from lag.history.reading import ROWS_MAX, HistorySpan, span_of
 from lag.journal.writer import FOLDER
 from lag.verdicts.changes import GroupVerdict
-from proxy.limits.limiter import Limiter
 from proxy.limits.meter import Meter
 from proxy.node.assembly import retention_limits
 from proxy.node.node import Node
@@ -125,21 +124,6 @@ def _in_group(group: ConsumerGroup, group_queue: GroupQueue, offset: int, clock:
 
 
 # Clients and their limits, from a live node.
-
-
-def limits_of(
-    limiter: Limiter, opened: Opened | None, now_ms: int, *, limit: int, name: str | None = None
-) -> LimitsAnswer | None:
-    """Return clients, as many as `limit` says; one principal or address when given, None where it is not counted."""
-    meters = [each for each in limiter.meters() if name in (None, each.name)]
-    if name is not None and not meters:
-        return None
-    meters.sort(key=lambda each: (not (each.held and each.held_now()), each.kind != "principal", each.name))
-    return LimitsAnswer(
-        now_ms=now_ms,
-        clients_total=len(meters),
-        clients=[_client(each, opened, now_ms) for each in meters[:limit]],
-    )
 
 
 def _client(meter: Meter, opened: Opened | None, now_ms: int) -> ClientView:
@@ -451,8 +435,14 @@ class LiveNode:
         return self._node.recording.recorder.verdicts.reported()
 
     def limits(self, *, limit: int, name: str | None) -> LimitsAnswer | None:
-        """Clients that have limits; one when `name` is given, None where it is not counted."""
-        return limits_of(self._node.parts.limiter, self._node.opened, self.clock.wall_ms(), limit=limit, name=name)
+        """Clients that have limits, those that are held first; one when given, None where it is not counted."""
+        opened, now_ms = self._node.opened, self.clock.wall_ms()
+        meters = [each for each in self._node.parts.limiter.meters() if name in (None, each.name)]
+        if name is not None and not meters:
+            return None
+        meters.sort(key=lambda each: (not (each.held and each.held_now()), each.kind != "principal", each.name))
+        clients = [_client(each, opened, now_ms) for each in meters[:limit]]
+        return LimitsAnswer(now_ms=now_ms, clients_total=len(meters), clients=clients)
 
     def connections(self) -> Sequence[ConnectionView]:
         """Every open connection of the two Thrift ports."""

@@ -91,7 +91,7 @@ def test_certificate_that_has_expired_takes_no_place_of_one_that_has_not(own: Ce
     """Somebody put the old file back."""
     world = TlsWorld(own)
     # The world's clock stands in 2023: seen from there every certificate is valid.
-    world.node.seams.clock.step(own.node.not_after_ms - world.node.seams.clock.wall_ms() - 60_000)  # type: ignore[attr-defined]
+    world.node.parts.seams.clock.step(own.node.not_after_ms - world.node.parts.seams.clock.wall_ms() - 60_000)  # type: ignore[attr-defined]
     own.authority.issue("old", begins=-3 * HOUR, ends=-HOUR).write(own.folder, "node")
     world.run(20)
     assert "has expired, and the one in force has not" in world.node.parts.tls.refused
@@ -160,7 +160,7 @@ def test_list_that_has_expired_refuses_its_clients(own: Certificates) -> None:
     world = TlsWorld(own, f"crl: {crl}", ask="required")
     assert world.open("consumer", world.context("client")).error is not None
     assert world.counted(FAILED, "crl") == 1
-    world.node.seams.clock.step(own.node.not_after_ms - world.node.seams.clock.wall_ms() - 60_000)  # type: ignore[attr-defined]
+    world.node.parts.seams.clock.step(own.node.not_after_ms - world.node.parts.seams.clock.wall_ms() - 60_000)  # type: ignore[attr-defined]
     assert "tls_crl_expiring" in kinds(world)
 
 

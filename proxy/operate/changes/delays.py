@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -40,26 +41,22 @@ def delay_changes(node: Node) -> list[Change]:
             path="/api/delays/cancel",
             action=Permission.OPERATE,
             on=lambda body: topics_of(body.messages),
-            run=_Delays(node).cancel,
+            run=partial(_cancel, node),
             body=DelayCancelBody,
         )
     ]
 
 
-class _Delays:
-    def __init__(self, node: Node) -> None:
-        self._node = node
-
-    async def cancel(self, body: DelayCancelBody) -> CancelsResult:
-        opened = need_ready(self._node)
-        results = []
-        for name in body.messages:
-            topic, record = await _look(opened.store, name)
-            outcome = CancelEffect.UNKNOWN
-            if topic:
-                outcome = await run_steps(opened.delays.cancelling(topic, name.id))
-            results.append(await _told(opened, name.id, topic, record, outcome))
-        return CancelsResult(results=results)
+async def _cancel(node: Node, body: DelayCancelBody) -> CancelsResult:
+    opened = need_ready(node)
+    results = []
+    for name in body.messages:
+        topic, record = await _look(opened.store, name)
+        outcome = CancelEffect.UNKNOWN
+        if topic:
+            outcome = await run_steps(opened.delays.cancelling(topic, name.id))
+        results.append(await _told(opened, name.id, topic, record, outcome))
+    return CancelsResult(results=results)
 
 
 async def _look(store: Store, name: MessageName) -> tuple[str, LogMessage | None]:

@@ -136,21 +136,17 @@ class _Offsets:
         configured = self._node.in_force.config.groups.values()
         return any(each.group == name and any(topic.retry_topic for topic in each.topics) for each in configured)
 
-    def _times(self, group: str, opened: Opened) -> Times:
-        """The queues of a group, and when their messages were stored: those of Kafka, or of the store."""
-        return self._node.parts.kafka_groups.of(group) or EmbeddedQueues(opened.store)
-
-    def _progress(self, group: str, opened: Opened) -> Progress:
-        """The trackers of a group: of one that reads from Kafka its own, of all others the store's."""
+    def _read_by(self, group: str, opened: Opened) -> tuple[Progress, Times]:
+        """The trackers and queues of a group: of one that reads from Kafka its own, of all others the store's."""
         kafka = self._node.parts.kafka_groups.of(group)
-        return opened.progress if kafka is None else kafka.progress
+        return (opened.progress, EmbeddedQueues(opened.store)) if kafka is None else (kafka.progress, kafka)
 
     def _trackers(self, body: ResetBody, opened: Opened) -> Mapping[int, OffsetTracker]:
         """The group's trackers on the topic by queue."""
         if self._node.in_force.leaving_group(body.group) is not None:
             raise ChangeRefused(409, f"Group {body.group} was removed and still drains; try again when it has drained.")
         try:
-            progress, times = self._progress(body.group, opened), self._times(body.group, opened)
+            progress, times = self._read_by(body.group, opened)
             unread = opened.store.topics.get(body.topic) if body.topic == retry_topic(body.group) else None
             if unread is not None and self._node.parts.kafka_groups.of(body.group) is None:
                 # What RocketMQ's consumers failed waits there, of a group that may never have read it.
@@ -187,8 +183,9 @@ class _Offsets:
     ) -> list[Move]:
         if found is not None:
             return [plan_move(tracker, found[queue]) for queue, tracker in trackers.items() if queue in found]
+        _, times = self._read_by(body.group, opened)
         try:
-            return plan_moves(trackers, body.target, self._times(body.group, opened))
+            return plan_moves(trackers, body.target, times)
         except TargetRefused as refusal:
             raise ChangeRefused(400, str(refusal)) from refusal
 
@@ -196,7 +193,7 @@ class _Offsets:
         self, trackers: Mapping[int, OffsetTracker], body: ResetBody, opened: Opened, found: Mapping[int, int] | None
     ) -> list[Move]:
         """Reset what has to be, all in one flush of the journal."""
-        progress, notes = self._progress(body.group, opened), self._node.recording.recorder.notes
+        (progress, _), notes = self._read_by(body.group, opened), self._node.recording.recorder.notes
         # A partition of Kafka may have gone to another node while the topic drained.
         here = {
             queue: each
