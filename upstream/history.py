@@ -46,6 +46,12 @@ class Troubled(Protocol):
     history: JobHistory | None
 
 
+def history_of(job: Troubled) -> JobHistory:
+    """Return the history of a job that has failed."""
+    assert job.history is not None, "it has failed"
+    return job.history
+
+
 def noted(job: Troubled, reason: str, now: float) -> JobHistory:
     """Note why a job failed, at monotonic `now` seconds if it is for the first time; returns its history."""
     history = job.history
