@@ -14,12 +14,14 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from broker.runtime.steps import run_now
+from conf import loads
 from lag.samples import QueueKey, QueueSample
 from lag.verdicts.windows import NodeWindows
 from proxy.admin.lag_metrics import lag_text
 from proxy.operate.attention.findings import judging, verdicts
 from proxy.operate.attention.judgement import Judgement
 from proxy.operate.lookups.lag import lag_queues
+from proxy.recording.in_force import InForce
 from proxy.recording.judging import QueueJudge
 from pyddmq.testing import ManualClock
 from tests.admin_node import PlainNode
@@ -52,18 +54,16 @@ class _Node(PlainNode):
         super().__init__()
         self.clock = clock
         judge = QueueJudge(windows, clock, lambda _: None)
-        recorder = SimpleNamespace(judge=judge, trouble=None, waiting=lambda: ())
-        config = SimpleNamespace(lag=SimpleNamespace(enabled=True, every_ms=ROUND_SECONDS * 1000))
-        self.node: Any = SimpleNamespace(
-            recorder=recorder, config=config, seams=SimpleNamespace(clock=clock), groups=()
-        )
+        recorder: Any = SimpleNamespace(judge=judge, trouble=None, waiting=lambda: ())
+        self.recorder = recorder
+        self.in_force = InForce(loads("").config)
 
     def __setattr__(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
     def lag_queues(self, *, leisurely: bool = False) -> Any:
         """Judge as a node does."""
-        return lag_queues(self.node, leisurely=leisurely)
+        return lag_queues(self.recorder, self.in_force, self.clock.wall_ms(), leisurely=leisurely)
 
 
 def sample_of(queue: int, is_busy: bool, second: int, now_ms: int) -> QueueSample:

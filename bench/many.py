@@ -36,6 +36,7 @@ from proxy.node.parts import Seams
 from proxy.node.reload import Reloader
 from proxy.operate.live_node import LiveNode
 from proxy.port.network import AsyncioNetwork
+from tests.insides import opened_of
 
 PAGE_BYTES = 4096
 WIDE_GROUPS, WIDE_QUEUES = 100, 1024
@@ -108,9 +109,9 @@ class Bench:
 
     async def create(self, topics: int) -> None:
         """Publish first to many topics, 64 in a turn."""
-        ports, store = self.node.opened.ports, self.node.store
+        ports, store = opened_of(self.node).ports, opened_of(self.node).store
         for number in range(topics):
-            ports.auto_create(f"new{number}", self.node.config)
+            ports.auto_create(f"new{number}", self.node.in_force.config)
             store.append([Put(store.topics[f"new{number}"], 0, b"x", b"")], born_ms=1, born_host=bytes(8))
             if number % 64 == 63:
                 await asyncio.sleep(0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sized
 from typing import Any
 
+from proxy.node.node import Node
+from proxy.node.opened import Opened
 from upstream.delivery.group import ConsumerGroup
 
 
@@ -13,6 +15,12 @@ def most_kept(thing: object) -> int:
     slots = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ())]
     parts = [getattr(thing, name, None) for name in (*slots, *getattr(thing, "__dict__", ()))]
     return max((len(part) for part in parts if isinstance(part, Sized) and not isinstance(part, str)), default=0)
+
+
+def opened_of(node: Node) -> Opened:
+    """What a node that was started has open."""
+    assert node.opened is not None, "it was started"
+    return node.opened
 
 
 def transport_behind(connection: Any) -> Any:

@@ -51,6 +51,12 @@ class Troubled(Protocol):
     history: JobHistory | None
 
 
+def history_of(job: Troubled) -> JobHistory:
+    """Return the history of a job that has failed."""
+    assert job.history is not None, "it has failed"
+    return job.history
+
+
 def noted(job: Troubled, reason: str, now: float, action: str | None = None) -> JobHistory:
     """Note why a job failed, at monotonic `now` seconds if it is for the first time; returns its history.
 

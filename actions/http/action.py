@@ -19,7 +19,7 @@ from actions.client_factories import OutsideAction
 from actions.http import callback
 from actions.http.client import Client, HttpReply, PushFailed
 from actions.http.connection_options import AddressRefused, HttpWish
-from actions.http.options import AsyncHttpOptions
+from actions.http.options import AsyncHttpOptions, SignatureOptions
 from actions.http.pace import Pace
 from actions.http.reply import RETRY_MS, ReplyMeaning, ReplyVerdict, judge, printable, retry_after_ms
 from actions.http.request import Composer, HttpRequest, Pairs, joined, signed
@@ -163,13 +163,13 @@ class AsyncHttp(OutsideAction):
             await self._part(history.errors + history.timeouts)
         request = self._compose(job)
         wanted = job.message.properties.get(callback.PROPERTY)
-        if wanted is not None and self._callback_client is None:
+        client = self._callback_client
+        if wanted is not None and client is None:
             self.context.count("callback_ignored")
-            wanted = None
-        if wanted is None:
+        if wanted is None or client is None:
             reply, url = await self._push(job, request)
         else:
-            reply, url = await self._push_back(job, request, wanted)
+            reply, url = await self._push_back(client, job, request, wanted)
         return self._answer(reply, url)
 
     def _compose(self, job: Job) -> HttpRequest:
@@ -239,10 +239,8 @@ class AsyncHttp(OutsideAction):
         self._ok(ticket)
         return reply
 
-    async def _push_back(self, job: Job, request: HttpRequest, wanted: str) -> tuple[HttpReply, str]:
+    async def _push_back(self, client: Client, job: Job, request: HttpRequest, wanted: str) -> tuple[HttpReply, str]:
         """Push to a URL that the message names."""
-        client = self._callback_client
-        assert client is not None, "without a client for them messages' URLs are ignored"
         errors = job.history.errors if job.history is not None else 0
         try:
             urls = [callback.check(url, self._origins, self._networks) for url in callback.split(wanted)]
@@ -281,17 +279,16 @@ class AsyncHttp(OutsideAction):
             url = self._url_of(f"{front}?{joined(url.raw_query_string, request.query)}", encoded=True)
         if self._signature is not None:
             headers = list(headers)
-            self._sign(headers, request, url.raw_query_string, job.topic)
+            self._sign(self._signature, headers, request, url.raw_query_string, job.topic)
         self._out += 1
         try:
             return await client.send(self.options.http_method, url, headers, request.body, self.context.timeout_ms)
         finally:
             self._out -= 1
 
-    def _sign(self, headers: Pairs, request: HttpRequest, query: str, topic: str) -> None:
-        assert self._signature is not None, "only signed where there is a key"
+    def _sign(self, signature: SignatureOptions, headers: Pairs, request: HttpRequest, query: str, topic: str) -> None:
         time_s = self.context.wall_ms() // 1000
-        key_id = self._signature.key_id
+        key_id = signature.key_id
         signed(headers, request, query, key_id=key_id, secret=self._secret, topic=topic, time_s=time_s)
 
     def _check_status(self, reply: HttpReply) -> None:

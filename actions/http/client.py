@@ -185,13 +185,11 @@ class Client:
         return found
 
     async def _exchange(self, origin: _ServerOrigin, head: bytes, body: bytes) -> HttpReply:
-        connection = await self._connect(origin)
-        protocol = connection.protocol
-        assert protocol is not None, "it was connected just now"
+        connection, transport, protocol = await self._connect(origin)
         was_kept = protocol in self._kept
         try:
             protocol.set_response_params(read_until_eof=True, auto_decompress=False)
-            _write(connection, head, body)
+            _write(transport, head, body)
             reply = await self._reply(protocol)
         except self._gone as error:
             connection.close()
@@ -202,10 +200,10 @@ class Client:
         except BaseException:
             connection.close()
             raise
-        transport = connection.transport
-        if len(body) > LARGE_BYTES and transport is not None and transport.get_write_buffer_size():
+        is_open = connection.transport is not None
+        if len(body) > LARGE_BYTES and is_open and transport.get_write_buffer_size():
             connection.close()  # It was answered before it was sent: the rest of it would stand before the next one.
-        elif transport is None or protocol.should_close or self._connector.force_close:
+        elif not is_open or protocol.should_close or self._connector.force_close:
             connection.close()
         else:
             transport.set_protocol(_Idle(transport, protocol))
@@ -213,18 +211,18 @@ class Client:
             self._kept.add(protocol)
         return reply
 
-    async def _connect(self, origin: _ServerOrigin) -> Connection:
+    async def _connect(self, origin: _ServerOrigin) -> tuple[Connection, asyncio.Transport, ResponseHandler]:
         """Return a connection: a kept one over which nothing came since its last reply, or a new one."""
         while True:
             connection = await self._connector.connect(origin.pattern, [], self._timeout)
-            transport = connection.transport
+            transport, protocol = connection.transport, connection.protocol
             assert transport is not None, "it was connected just now"
+            assert protocol is not None, "likewise"
             if not isinstance(transport.get_protocol(), _Idle):
-                return connection
+                return connection, transport, protocol
             if not _is_readable(transport):
-                assert connection.protocol is not None, "as its transport"
-                transport.set_protocol(connection.protocol)
-                return connection
+                transport.set_protocol(protocol)
+                return connection, transport, protocol
             # Bytes that nothing asked for, or the end: neither may meet a request.
             connection.close()
 
@@ -263,9 +261,7 @@ def _is_readable(transport: asyncio.Transport) -> bool:
     return bool(poll.poll(0))
 
 
-def _write(connection: Connection, head: bytes, body: bytes) -> None:
-    transport = connection.transport
-    assert transport is not None, "it was connected just now"
+def _write(transport: asyncio.Transport, head: bytes, body: bytes) -> None:
     if len(body) > LARGE_BYTES:
         transport.write(head)
         transport.write(body)

@@ -87,7 +87,7 @@ class CompiledExpression(NamedTuple):
         """
         handed = {name: _pruned(below, values[name]) for name, below in self.wanted.items()}
         if self.weight_max is not None:
-            self._check_cost(handed)
+            self._check_cost(handed, self.weight_max)
         try:
             result = self.evaluate(data=handed)
             answer = result.value()
@@ -99,10 +99,9 @@ class CompiledExpression(NamedTuple):
             raise CelError(_short(str(answer)))
         raise CelError(_short(f"it returns {answer!r}, which is not true or false"))
 
-    def _check_cost(self, handed: Mapping[str, Any]) -> None:
-        assert self.weight_max is not None
+    def _check_cost(self, handed: Mapping[str, Any], weight_max: int) -> None:
         weights = {path: weigh(_at(handed, path)) for path in self.paths}
-        if max(weights.values(), default=0) <= self.weight_max:
+        if max(weights.values(), default=0) <= weight_max:
             return
         cost = Estimate(weights).of(self.tree)
         if cost > COST_MAX:

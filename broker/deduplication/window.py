@@ -207,7 +207,7 @@ class DeduplicationWindow:
         """
         names: Iterable[bytes] = self.producers
         if self.owner_of is not None:
-            names, surplus = self._of_heaviest_owner(weigh), max(surplus, bound // FREED_SHARE)
+            names, surplus = self._of_heaviest_owner(self.owner_of, weigh), max(surplus, bound // FREED_SHARE)
         going = []
         for name in names:
             if surplus <= 0:
@@ -218,13 +218,14 @@ class DeduplicationWindow:
             self.evicted_ms = max(self.evicted_ms, self.producers[name].last_ms)
             self._forget_one(name, reason)
 
-    def _of_heaviest_owner(self, weigh: Callable[[ProducerWindow], int]) -> list[bytes]:
+    def _of_heaviest_owner(
+        self, owner_of: Callable[[bytes], str | None], weigh: Callable[[ProducerWindow], int]
+    ) -> list[bytes]:
         """Return the producers of the owner with most, longest silent first; the newest of several stays."""
-        assert self.owner_of is not None, "owners are known"
         held: Counter[str | None] = Counter()
         names: dict[str | None, list[bytes]] = {}
         for name, producer in self.producers.items():
-            owner = self.owner_of(name)
+            owner = owner_of(name)
             held[owner] += weigh(producer)
             names.setdefault(owner, []).append(name)
         found = names[max(held, key=held.__getitem__)]

@@ -235,6 +235,12 @@ class IndexFile:
 
     # Writing
 
+    @property
+    def _being_written(self) -> tuple[DiskFile, array[int]]:
+        assert self._file is not None, "the file is being written"
+        assert self._slots is not None, "likewise"
+        return self._file, self._slots
+
     def put(self, rows: Rows, start: int = 0) -> int:
         """Add entries until the file is full; it is being written.
 
@@ -245,8 +251,7 @@ class IndexFile:
         Returns:
             Index of the first that did not fit.
         """
-        slots = self._slots
-        assert slots is not None
+        _, slots = self._being_written
         begin_ms, _, begin, _, used, number = self.header
         # `number` is of the next entry, and the first has number 1: the file is full at `_entries_total`.
         stop = min(rows.length, start + self._entries_total - number)
@@ -266,9 +271,9 @@ class IndexFile:
     def write(self) -> None:
         """Write the entries that were put; they count on disk only after `save`. Raises OSError."""
         if self._pending:
-            assert self._file is not None
+            file, _ = self._being_written
             data = bytes(self._pending)
-            self._file.write(self._entries_at + ENTRY_BYTES * self._pending_from, [data])
+            file.write(self._entries_at + ENTRY_BYTES * self._pending_from, [data])
             self._entries_sum = crc32(data, self._entries_sum)
             self._pending_from = self.header.next_entry
             self._pending.clear()
@@ -280,9 +285,7 @@ class IndexFile:
             OSError: It could not be written or synced.
         """
         self.write()
-        file, slots = self._file, self._slots
-        assert file is not None
-        assert slots is not None
+        file, slots = self._being_written
         swapped = array("i", slots)
         if _SWAP:
             swapped.byteswap()

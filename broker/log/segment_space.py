@@ -80,7 +80,7 @@ class SegmentSpace:
             StoreFailed: A file could not be claimed for another reason; the store has failed.
         """
         try:
-            if self.lent is not None and not self._may_append(puts, sizes):
+            if self.lent is not None and not self._may_append(puts, sizes, self.lent):
                 raise self._refusal(0 if is_tentative else len(puts))
             return self._log.reserve(sizes, contiguous=atomic)
         except OSError as error:
@@ -114,11 +114,10 @@ class SegmentSpace:
             self._limited_log.note("append_refused_disk_full", root=self._root)
         return DiskFull(self._root, self._log.segment_bytes)
 
-    def _may_append(self, puts: Sequence[Put], sizes: list[int]) -> bool:
+    def _may_append(self, puts: Sequence[Put], sizes: list[int], lent: int) -> bool:
         """Whether an append leaves the lent file alone, or is one that it is for; else another is set aside first."""
-        assert self.lent is not None, "asked only while the spare file is in use"
         end, segment_bytes = self._log.end, self._log.segment_bytes
-        fits = end // segment_bytes < self.lent and sum(sizes) + BLANK_BYTES <= -end % segment_bytes
+        fits = end // segment_bytes < lent and sum(sizes) + BLANK_BYTES <= -end % segment_bytes
         return fits or self._is_own(puts) or (not self.is_given_back and self._make_spare())
 
     def _is_own(self, puts: Sequence[Put]) -> bool:

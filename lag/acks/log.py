@@ -207,6 +207,4 @@ def log_names(disk: Disk, folder: str) -> list[str]:
 
 
 def _number(name: str) -> int:
-    found = _NAME.fullmatch(name)
-    assert found is not None, "a name of the log's"
-    return int(found[1])
+    return int(name.split(".")[1])

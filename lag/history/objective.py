@@ -149,17 +149,18 @@ class Objectives:
                 if linked:
                     queue.kept.pass_ms(first_ms - queue.time_ms, queue.state)
                 of_row = queue.state if block.tier is Tier.RAW else state
-                self._count(queue, found, of_row, known=linked and not _is_reset(resets, key))
+                self._count(queue, queue.last, found, of_row, known=linked and not _is_reset(resets, key))
             if first_ms < time_ms:
                 # A summary covers the time from its first sample to its last, less what was not recorded in it.
                 queue.kept.pass_ms(time_ms - first_ms - _missing_ms(block.missing, first_ms, time_ms), state)
             queue.time_ms, queue.state, queue.last = time_ms, state, found
             queue.expired = queue.expired if found.expired is None else found.expired
 
-    def _count(self, queue: _ObjectiveQueue, found: LagFigures, state: bool | None, *, known: bool) -> None:
+    def _count(
+        self, queue: _ObjectiveQueue, before: LagFigures, found: LagFigures, state: bool | None, *, known: bool
+    ) -> None:
         """Count the messages that ended between the last row and this one; what was lost is known over gaps, too."""
-        before, kept = queue.last, queue.kept
-        assert before is not None, "the caller has looked"
+        kept = queue.kept
         lost = 0 if found.expired is None or queue.expired is None else max(0, found.expired - queue.expired)
         kept.lost += lost
         kept.messages += lost

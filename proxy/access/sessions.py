@@ -44,7 +44,7 @@ class Sessions:
     """
 
     def __init__(self, access: Access, clock: Clock, random_bytes: Callable[[int], bytes], metrics: Metrics) -> None:
-        self._access = access
+        self.access = access
         self._clock = clock
         self._random_bytes = random_bytes
         self._shown = metrics.counter(OPEN)
@@ -60,7 +60,7 @@ class Sessions:
         self._end_some(proven.principal)
         secret = self._random_bytes(SECRET_BYTES)
         assert len(secret) == SECRET_BYTES, "256 bits"
-        rights = self._access.rights_by(proven)
+        rights = self.access.rights_by(proven)
         self._sessions[_digest(secret.hex())] = _Session(rights, self._clock.since_boot())
         self._shown.value = len(self._sessions)
         return secret.hex()
@@ -95,7 +95,7 @@ class Sessions:
         """End those whose token the policy in force does not know any more, and decide again for the others."""
         for digest, session in list(self._sessions.items()):
             # A session is of a token: address and certificate of its browser say nothing.
-            renewed = self._access.renewed(session.rights, "", None, before)
+            renewed = self.access.renewed(session.rights, "", None, before)
             if renewed is None:
                 self._forget(digest)
             else:
@@ -105,7 +105,7 @@ class Sessions:
         return (
             now - session.used >= IDLE_SECONDS
             or now - session.began >= SECONDS_MAX
-            or self._access.is_over(session.rights)
+            or self.access.is_over(session.rights)
         )
 
     def _end_some(self, principal: str) -> None:

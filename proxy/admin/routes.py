@@ -220,7 +220,7 @@ class Routes:
     def _look(self, request: web.Request) -> None:
         """Look who asks, and whether he may; a change is looked at by its desk, which leaves a line of it."""
         is_open = request.path in PROBES
-        if self._gate.access is None:
+        if self._gate.sessions is None:
             # Scrapers ask by name, and what they get shows nothing that people sent.
             is_open = is_open or request.path == "/metrics"
         if is_open or (request.method in _CHANGING and request.path not in WITHOUT_RIGHT):
@@ -236,7 +236,7 @@ class Routes:
     def _refused(self, request: web.Request, refusal: ChangeRefused) -> web.StreamResponse:
         """Answer who is refused; a browser is led to the page to sign in, where that may help."""
         is_unknown = refusal.status == 401
-        if is_unknown and _is_browser(request) and self._gate.access is not None and is_private(request):
+        if is_unknown and _is_browser(request) and self._gate.sessions is not None and is_private(request):
             response: web.StreamResponse = web.Response(status=303, headers={"Location": "/sign-in"})
         else:
             response = self._said(request, refusal.status, refusal.text)
@@ -262,7 +262,7 @@ class Routes:
         if not _is_browser(request):
             return self._refusal(status, text)
         self._node.metrics.counter(REFUSED, str(status)).add()
-        may_sign_in = self._gate.access is not None and status in (401, 403) and is_private(request)
+        may_sign_in = self._gate.sessions is not None and status in (401, 403) and is_private(request)
         shown = refusal(status, text, may_sign_in=may_sign_in)
         return web.Response(text=shown, status=status, content_type="text/html")
 

@@ -6,12 +6,11 @@ from collections.abc import Iterable
 
 from broker.errors import StoreUnwritable
 from broker.runtime.bundle import Runtime
-from broker.runtime.rate_limited_log import RateLimitedLog
 from conf import NodeConfig
 from proxy.access.access import Access, Policy
 from proxy.access.audit import Audit
 from proxy.access.owners import Owners
-from proxy.node.parts import Opened
+from proxy.node.opened import Opened
 from proxy.port.server import ThriftServer
 from upstream.calls.seams import Threads
 
@@ -55,12 +54,6 @@ def review(access: Access, servers: Iterable[ThriftServer], before: Policy) -> N
         server.review(before)
     for follower in access.followers:
         follower(before)
-
-
-def flush_everything(limited_log: RateLimitedLog, audit: Audit) -> None:
-    """Write what waits for its minute to be over, and let go of the audit trail."""
-    limited_log.flush(everything=True)
-    audit.close()
 
 
 def close_access(access: Access | None) -> None:

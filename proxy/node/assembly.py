@@ -19,24 +19,21 @@ from broker.opening.reading import geometry_of
 from broker.opening.recovery import RecoveryProgress
 from broker.options import StoreOptions
 from broker.queues.offsets import ConsumerOffsets
-from broker.retention import RetentionHold, RetentionLimits
+from broker.retention import RetentionLimits
 from broker.runtime.bundle import Runtime
-from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Scheduler
 from broker.scheduled.delay.delays import Delays
-from broker.scheduled.delay.retention_hold import DelayHold
 from broker.scheduled.recurring.loops import Loops
 from broker.scheduled.recurring.resumed_loops import returning
 from broker.scheduled.timer.names import TimerOptions
-from broker.scheduled.timer.retention_hold import TimerHold
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
-from broker.transaction.retention_hold import TransactionHold
 from broker.transaction.settings import CheckSettings
 from broker.transaction.transactions import Transactions
 from conf import Config, GroupConfig, NodeConfig
 from conf.tls_checks import tls_host
 from proxy.node.kafka import kafka_sends, qid_prefix_of
+from proxy.node.opened import Opened
 from proxy.node.parts import Parts, Seams
 from proxy.port.accepting import ServerLimits
 from proxy.port.calls_pass import PassLine
@@ -162,7 +159,7 @@ def opening_waiting(
     Raises:
         OSError: A file cannot be read.
     """
-    runtime, settings = parts.runtime, check_settings(parts.config.node)
+    runtime, settings = parts.runtime, check_settings(parts.in_force.config.node)
     beside = replace(runtime, scheduler=steps, requests=lambda: sum([server.requests for server in parts.servers]))
     delays, timers, transactions = yield from together(
         store,
@@ -182,18 +179,6 @@ def opening_deduplication(store: Store, node: NodeConfig, runtime: Runtime) -> G
         producers=node.deduplication_producers,
     )
     return Deduplication.opening(store, runtime, limits)
-
-
-def retention_holds(
-    delays: Delays, timers: Timers, transactions: Transactions, deduplication: Deduplication, metrics: Metrics
-) -> list[RetentionHold]:
-    """Make those who put elsewhere what they need of a log file before it goes."""
-    return [
-        DelayHold(delays, metrics),
-        TimerHold(timers, metrics),
-        TransactionHold(transactions, metrics),
-        deduplication,
-    ]
 
 
 def retention_limits(node: NodeConfig) -> RetentionLimits:
@@ -240,13 +225,13 @@ def starting_servers(
         request_turn: As in `Commons`.
         admin_hint: As in `Commons`.
     """
-    runtime, guard, limits = parts.runtime, parts.guard, server_limits(parts.config.node, parts.seams)
+    runtime, guard, limits = parts.runtime, parts.guard, server_limits(parts.in_force.config.node, parts.seams)
     starting = StartingService(runtime, guard)
     commons = Commons(
         runtime=runtime,
         request_turn=request_turn,
         admin_hint=admin_hint,
-        budget=parts.budget,
+        budget=parts.memory.budget,
         relieve=parts.memory.relieve,
         shares=Shares(runtime),
         access=guard.access,
@@ -277,25 +262,25 @@ async def open_ports(
             await server.listen_tls(network, encrypted, host, port, backlog=node.backlog)
 
 
-def producer_handlers(parts: Parts, *, state: Callable[[], str]) -> tuple[dict[str, Handler], PassLine]:
+def producer_handlers(parts: Parts, opened: Opened, *, state: Callable[[], str]) -> tuple[dict[str, Handler], PassLine]:
     """Make what answers producers of a node that is open; `state` tells that of its life."""
-    runtime, guard, opened = parts.runtime, parts.guard, parts.opened
-    node, store, ports = parts.config.node, opened.store, opened.ports
+    runtime, guard, in_force = parts.runtime, parts.guard, parts.in_force
+    node, store, ports = in_force.config.node, opened.store, opened.ports
     checks = MessageChecks(
         ports.by_name,
         store=store,
         runtime=runtime,
         body_bytes_max=node.max_message_bytes,
-        auto_create=lambda name: ports.auto_create(name, parts.config),
-        disabled=lambda name: name in parts.config.topics and not parts.config.topics[name].enabled,
+        auto_create=lambda name: ports.auto_create(name, in_force.config),
+        disabled=lambda name: name in in_force.config.topics and not in_force.config.topics[name].enabled,
     )
-    publishing = Publishing(store=store, runtime=runtime, state=state, budget=parts.budget)
+    publishing = Publishing(store=store, runtime=runtime, state=state, budget=parts.memory.budget)
     limited = LimitedSends(
-        runtime, budget=parts.budget, waiting_max=lambda: parts.config.node.limiter_failure_retry_queue_size
+        runtime, budget=parts.memory.budget, waiting_max=lambda: in_force.config.node.limiter_failure_retry_queue_size
     )
-    names = {"qid_prefix": parts.qid_prefix, "broker_name": node.broker_name}
+    names = {"qid_prefix": f"{node.broker_cluster}_{node.broker_name}_", "broker_name": node.broker_name}
     keyed = KeyedSends(opened.deduplication, store=store, publishing=publishing, **names)
-    kafka = kafka_sends(parts.config, publishing, keyed.in_kafka, runtime, store.unique_keys.take)
+    kafka = kafka_sends(in_force.config, publishing, keyed.in_kafka, runtime, store.unique_keys.take)
     parts.kafka.sends = kafka
     writes = WriteService(WriteLedger(store, runtime, opened.deduplication.window), publishing, guard)
     sends = ProducerService(checks, publishing, keyed, limited, kafka, writes=writes, guard=guard, **names)
@@ -310,7 +295,7 @@ def producer_handlers(parts: Parts, *, state: Callable[[], str]) -> tuple[dict[s
         guard=guard,
         runtime=runtime,
         state=state,
-        settings=lambda: parts.config.node,
+        settings=lambda: in_force.config.node,
     )
     delays = DelayService(
         checks,
@@ -330,12 +315,12 @@ def producer_handlers(parts: Parts, *, state: Callable[[], str]) -> tuple[dict[s
     return handlers, sends.line
 
 
-def node_seams(parts: Parts, group: str, kafka: KafkaBroker | None, *, settles: bool) -> NodeSeams:
+def node_seams(parts: Parts, opened: Opened, group: str, kafka: KafkaBroker | None, *, settles: bool) -> NodeSeams:
     """What a node gives to a group: its share of a Kafka cluster where there is one, and else the store.
 
     `settles`: Answers wait until results are durable (`ackFlush: sync`).
     """
-    opened, runtime, calls = parts.opened, parts.runtime, parts.calls
+    runtime, calls = parts.runtime, parts.calls
     endings = EndingHook()
     if parts.tracing is not None:
         traces = GroupTraces(group, parts.tracing)
@@ -364,7 +349,7 @@ def node_seams(parts: Parts, group: str, kafka: KafkaBroker | None, *, settles: 
     )
 
 
-def consumer_group(parts: Parts, group: GroupConfig, config: Config) -> ConsumerGroup:
+def consumer_group(parts: Parts, opened: Opened, group: GroupConfig, config: Config) -> ConsumerGroup:
     """Make one group, with those of the node's settings that hold for groups; it consumes from its `start` on.
 
     Raises KafkaFailure: There can be no client of its cluster.
@@ -372,45 +357,44 @@ def consumer_group(parts: Parts, group: GroupConfig, config: Config) -> Consumer
     kafka = parts.kafka_groups.broker(config, group)
     return ConsumerGroup(
         group,
-        node=node_seams(parts, group.group, kafka, settles=config.node.ack_flush == "sync"),
+        node=node_seams(parts, opened, group.group, kafka, settles=config.node.ack_flush == "sync"),
         make_actions=parts.make_actions,
         qid_prefix=qid_prefix_of(config, group),
         limits=group_limits(config.node),
-        budget=parts.budget,
-        paused=partial(parts.pauses.of, group.group),
+        budget=parts.memory.budget,
+        paused=partial(opened.pauses.of, group.group),
         client_id=f"proxy@{config.node.broker_name}",
     )
 
 
-def consumer_service(
-    parts: Parts, store: Store, progress: Progress, *, leaving: Callable[[str], ConsumerGroup | None]
-) -> ConsumerService:
-    """Make what answers consumers of a node that is being opened; `leaving` as of `ConsumerService`."""
-    runtime, guard = parts.runtime, parts.guard
+def consumer_service(parts: Parts, store: Store, progress: Progress) -> ConsumerService:
+    """Make what answers consumers of a node that is being opened."""
+    runtime, guard, in_force = parts.runtime, parts.guard, parts.in_force
+    node = in_force.config.node
 
     def acks_refused() -> ProgressFailed | None:
         return progress.failed
 
     sign_in = SignIn(guard.access, guard.denials, runtime.metrics)
     fetches = FetchService(
-        parts.groups,
+        in_force.groups,
         runtime=runtime,
-        settings=lambda: parts.config.node,
+        settings=lambda: in_force.config.node,
         acks=AckSyncs(progress, store.file_writes, runtime.scheduler),
         acks_refused=acks_refused,
-        budget=parts.budget,
+        budget=parts.memory.budget,
         guard=guard,
-        leaving=leaving,
+        leaving=in_force.leaving_group,
     )
     return ConsumerService(
-        parts.groups,
+        in_force.groups,
         runtime=runtime,
-        linger_ms_max=parts.config.node.max_linger_time,
+        linger_ms_max=node.max_linger_time,
         acks_refused=acks_refused,
-        budget=parts.budget,
+        budget=parts.memory.budget,
         guard=guard,
         fetch_handlers={**fetches.handlers(), **sign_in.handlers()},
-        leaving=leaving,
-        settles=parts.config.node.ack_flush == "sync",
-        awaits_partitions=bool(parts.config.kafka),
+        leaving=in_force.leaving_group,
+        settles=node.ack_flush == "sync",
+        awaits_partitions=bool(in_force.config.kafka),
     )

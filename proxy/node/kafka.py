@@ -209,20 +209,16 @@ class KafkaClients:
 class KafkaGroups:
     """The groups of one node that read from Kafka, by their names.
 
-    Attributes:
+    Args:
+        clients: The ways to the clusters.
+        runtime: The node's.
         budget: The node's account of memory.
     """
 
-    def __init__(self, clients: KafkaClients, runtime: Runtime) -> None:
-        """Set up.
-
-        Args:
-            clients: The ways to the clusters.
-            runtime: The node's.
-        """
+    def __init__(self, clients: KafkaClients, runtime: Runtime, budget: Budget) -> None:
         self._clients = clients
         self._runtime = runtime
-        self.budget = Budget()
+        self._budget = budget
         self._brokers: dict[str, KafkaBroker] = {}
         self._always: dict[str, bool] = {}
         self._clusters: dict[str, str] = {}
@@ -276,7 +272,7 @@ class KafkaGroups:
                 whole_names=settings.group_protocol == "consumer",
             ),
         )
-        broker.budget = self.budget
+        broker.budget = self._budget
         self._brokers[group.group] = broker
         return broker
 

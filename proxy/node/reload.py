@@ -35,6 +35,7 @@ from proxy.node.access import replace_policy
 from proxy.node.action_places import group_path, unmakeable
 from proxy.node.assembly import consumer_group, retention_limits
 from proxy.node.node import Node
+from proxy.node.opened import Opened
 from proxy.node.trouble_facts import ConfigurationView
 from proxy.node.views import ReloadResult, by_group
 from proxy.services.topic_ports import wanted_types
@@ -118,7 +119,7 @@ class Reloader:
         if not result.accepted:
             return self._refuse(result.problems)
         outcome = "applied" if result.changes else "unchanged"
-        self._node.metrics.counter(RELOADS, outcome).add()
+        self._node.runtime.metrics.counter(RELOADS, outcome).add()
         warnings = (*(str(warning) for warning in loaded.warnings), *self._waiting_limits())
         self.configuration = replace(self.configuration, refused_ms=0, problems=())
         _log.info("reloaded", changes=list(result.changes), warnings=list(warnings))
@@ -139,31 +140,32 @@ class Reloader:
             loaded = yield from self._loading(candidate)
         except ConfigError as error:
             return ReloadResult(dry_run=True, accepted=False, problems=tuple(str(each) for each in error.problems))
-        if self._is_ending():
+        opened = self._opened()
+        if opened is None:
             return structs.replace(self._ended(), dry_run=True)
         config = self._over(loaded.config)
-        changes, problems = self._changes(config, accept_loss=accept_loss)
+        changes, problems = self._changes(opened, config, accept_loss=accept_loss)
         problems += self._unpreparable(config, changes)
         if problems:
             sentences = tuple(str(loaded.problem(each.path, each.text)) for each in problems)
             return ReloadResult(dry_run=True, accepted=False, problems=sentences)
-        losses = [f"this {each.text}" for each in self._losses(config)]
+        losses = [f"this {each.text}" for each in self._losses(opened, config)]
         warnings = (*(str(warning) for warning in loaded.warnings), *losses)
         return ReloadResult(dry_run=True, accepted=True, changes=tuple(changes.sentences()), warnings=warnings)
 
     def _unpreparable(self, config: Config, changes: ConfigChanges) -> list[ReloadRefusal]:
         """Return what `_prepare` would refuse, as far as it is known without creating topics or groups."""
-        node, problems = self._node, []
-        contexts = node.tls.prepare()
+        parts, problems = self._node.parts, []
+        contexts = parts.tls.prepare()
         if isinstance(contexts, Unusable):
             problems.append(ReloadRefusal(("tls", *contexts.path), contexts.text))
         for name, change in changes.groups.items():
             if change.kind is not ChangeKind.REMOVED:
-                refusal = unmakeable(node.registry, config, name)
+                refusal = unmakeable(parts.registry, config, name)
                 problems += [] if refusal is None else [refusal]
-        if node.access is not None and config.access is not None:
+        if parts.access is not None and config.access is not None:
             try:
-                node.access.prepared(config.access)
+                parts.access.prepared(config.access)
             except AccessUnreadable as error:
                 problems.append(ReloadRefusal(error.path, error.text))
         return problems
@@ -172,8 +174,8 @@ class Reloader:
         """Read the file, or a text in its place, in a thread. Raises ConfigError."""
         read = self._read
         if candidate is not None:
-            read = partial(loads, candidate.text, file=candidate.name, actions=self._node.registry)
-        reading = ThreadCall(self._node.threads, read)
+            read = partial(loads, candidate.text, file=candidate.name, actions=self._node.parts.registry)
+        reading = ThreadCall(self._node.parts.threads, read)
         yield reading
         return reading.result()
 
@@ -187,62 +189,64 @@ class Reloader:
             place: Makes the sentence of a refusal, with where its key stands.
             accept_loss: See `reload`.
         """
-        node = self._node
-        if self._is_ending():
+        tls, opened = self._node.parts.tls, self._opened()
+        if opened is None:
             return self._ended()
-        changes, problems = self._changes(config, accept_loss=accept_loss)
+        changes, problems = self._changes(opened, config, accept_loss=accept_loss)
         if problems:
             return ReloadResult(accepted=False, problems=tuple(place(each) for each in problems))
         # First of what can fail, for it leaves nothing behind. Certificates come with every reload (docs/tls.md).
-        contexts = node.tls.prepare()
+        contexts = tls.prepare()
         if isinstance(contexts, Unusable):
             return ReloadResult(
                 accepted=False, problems=(place(ReloadRefusal(("tls", *contexts.path), contexts.text)),)
             )
         if changes.empty:
-            node.config = config
-            node.tls.swap(contexts)
-            return ReloadResult(accepted=True, changes=self._waited(accept_loss=accept_loss))
+            self._node.in_force.config = config
+            tls.swap(contexts)
+            return ReloadResult(accepted=True, changes=_waited(opened, accept_loss=accept_loss))
         try:
-            prepared = yield from self._prepare(config, changes)
+            prepared = yield from self._prepare(opened, config, changes)
         except _Unprepared as error:
             return ReloadResult(accepted=False, problems=(place(error.refusal),))
-        if self._is_ending():
+        if self._opened() is None:
             return self._ended()
         # Topics may have been widened, and messages taken, between two steps.
-        _, problems = self._changes(config, accept_loss=accept_loss)
+        _, problems = self._changes(opened, config, accept_loss=accept_loss)
         if problems:
             return ReloadResult(accepted=False, problems=tuple(place(each) for each in problems))
-        node.tls.swap(contexts)
-        node.tls.configure(config.tls)
-        yield from self._commit(config, changes, prepared)
+        tls.swap(contexts)
+        tls.configure(config.tls)
+        yield from self._commit(opened, config, changes, prepared)
         self._applied(config)
-        return ReloadResult(accepted=True, changes=(*changes.sentences(), *self._waited(accept_loss=accept_loss)))
+        return ReloadResult(accepted=True, changes=(*changes.sentences(), *_waited(opened, accept_loss=accept_loss)))
 
-    def _is_ending(self) -> bool:
-        return self._node.state not in ("ready", "failed")
+    def _opened(self) -> Opened | None:
+        """What the node has open; None while it starts or ends."""
+        return self._node.opened if self._node.state in ("ready", "failed") else None
 
     def _ended(self) -> ReloadResult:
         return ReloadResult(
             accepted=False, problems=(f"the node is {self._node.state}; changes are refused in this state",)
         )
 
-    def _changes(self, config: Config, *, accept_loss: bool) -> tuple[ConfigChanges, list[ReloadRefusal]]:
+    def _changes(
+        self, opened: Opened, config: Config, *, accept_loss: bool
+    ) -> tuple[ConfigChanges, list[ReloadRefusal]]:
         """What a configuration changes, and why it may not."""
-        node = self._node
-        queues = {name: len(topic.queues) for name, topic in node.store.topics.items()}
-        changes = diff(node.config, config, queues=queues)
+        queues = {name: len(topic.queues) for name, topic in opened.store.topics.items()}
+        changes = diff(self._node.in_force.config, config, queues=queues)
         problems = [*changes.refusals, *self._still_draining(config, changes)]
         if not accept_loss:
-            problems += self._losses(config)
+            problems += self._losses(opened, config)
         return changes, problems
 
-    def _losses(self, config: Config) -> list[ReloadRefusal]:
+    def _losses(self, opened: Opened, config: Config) -> list[ReloadRefusal]:
         """Refuse limits of retention that would delete messages which groups have not finished."""
-        retaining, wanted = self._node.opened.retaining, retention_limits(config.node)
-        if wanted in (self._node.store.retention.limits, retaining.waiting):
+        retaining, wanted = opened.retaining, retention_limits(config.node)
+        if wanted in (opened.store.retention.limits, retaining.waiting):
             return []
-        path = "node", retention_key(self._node.config.node, config.node)
+        path = "node", retention_key(self._node.in_force.config.node, config.node)
         try:
             losses = retaining.losses_under(wanted)
         except OSError as error:
@@ -250,20 +254,13 @@ class Reloader:
             return [ReloadRefusal(path, text)]
         return [ReloadRefusal(path, loss_sentence(losses))] if losses else []
 
-    def _waited(self, *, accept_loss: bool) -> tuple[str, ...]:
-        """Bring limits that wait into force if their loss is accepted; returns what changed."""
-        retaining = self._node.opened.retaining
-        if not accept_loss or retaining.waiting is None:
-            return ()
-        retaining.change(retaining.waiting)
-        return ("the postponed retention limits are in force",)
-
     def _waiting_limits(self) -> list[str]:
-        losses = self._node.opened.retaining.losses
+        opened = self._opened()
+        losses = {} if opened is None else opened.retaining.losses
         return [f"the retention limits are not in force: this {loss_sentence(losses)}"] if losses else []
 
     def _still_draining(self, config: Config, changes: ConfigChanges) -> list[ReloadRefusal]:
-        leaving = {group.name for group in self._node.leaving}
+        leaving = {group.name for group in self._node.in_force.leaving}
         text = "was removed and still drains; reload again when it has drained"
         return [
             ReloadRefusal(group_path(config, name), f"group {name} {text}")
@@ -272,85 +269,86 @@ class Reloader:
         ]
 
     def _prepare(
-        self, config: Config, changes: ConfigChanges
+        self, opened: Opened, config: Config, changes: ConfigChanges
     ) -> Generator[StepWait | None, Any, dict[str, GroupSteps]]:
         """Do all that can fail: create topics and queues, build what groups need. Returns the steps that remain.
 
         Raises:
             _Unprepared: Something of it failed.
         """
-        node = self._node
+        parts = self._node.parts
         with _blamed_on(("topics",)):
-            yield from node.opened.ports.making(config)
+            yield from opened.ports.making(config)
         steps: dict[str, GroupSteps] = {}
         for name, change in changes.groups.items():
             if change.kind is ChangeKind.REMOVED:
                 steps[name] = self._removing(name)
                 continue
             settings = config.groups[name]
-            refusal = unmakeable(node.registry, config, name)
+            refusal = unmakeable(parts.registry, config, name)
             if refusal is not None:
                 raise _Unprepared(refusal)
             if change.kind is ChangeKind.ADDED:
-                steps[name] = self._adding(self._made(settings, config))
+                steps[name] = self._adding(self._made(opened, settings, config))
             else:
                 steps[name] = self._reconfiguring(settings)
             yield None
-        if self._node.access is not None and config.access is not None:
+        if parts.access is not None and config.access is not None:
             try:
-                self._policy = self._node.access.prepared(config.access)
+                self._policy = parts.access.prepared(config.access)
             except AccessUnreadable as error:
                 raise _Unprepared(ReloadRefusal(error.path, error.text)) from error
         # Last, and in one write: unlike queues, a type that the running configuration does not want shows at once.
         with _blamed_on(("topics",)):
-            node.store.topic_changes.set_types(wanted_types(config))
+            opened.store.topic_changes.set_types(wanted_types(config))
         return steps
 
-    def _made(self, settings: GroupConfig, config: Config) -> ConsumerGroup:
+    def _made(self, opened: Opened, settings: GroupConfig, config: Config) -> ConsumerGroup:
         try:
-            return consumer_group(self._node, settings, config)
+            return consumer_group(self._node.parts, opened, settings, config)
         except KafkaFailure as error:
             raise _Unprepared(ReloadRefusal(group_path(config, settings.group), str(error))) from error
 
     def _removing(self, name: str) -> GroupSteps:
-        group = self._node.groups.pop(name)
+        in_force = self._node.in_force
+        group = in_force.groups.pop(name)
         group.begin_drain()
-        self._node.leaving.append(group)
+        in_force.leaving.append(group)
         yield
 
     def _adding(self, group: ConsumerGroup) -> GroupSteps:
-        self._node.groups[group.name] = group
-        yield from self._node.kafka_groups.starting(group)
+        self._node.in_force.groups[group.name] = group
+        yield from self._node.parts.kafka_groups.starting(group)
         yield
 
     def _reconfiguring(self, settings: GroupConfig) -> GroupSteps:
         self._node.reconfigure_group(settings)
         yield
 
-    def _commit(self, config: Config, changes: ConfigChanges, steps: dict[str, GroupSteps]) -> GroupSteps:
+    def _commit(
+        self, opened: Opened, config: Config, changes: ConfigChanges, steps: dict[str, GroupSteps]
+    ) -> GroupSteps:
         """Apply what cannot fail; group after group, so that many of them do not delay what clients ask."""
-        node = self._node
-        node.config = config
-        node.opened.ports.publish(config)
-        if node.access is not None and self._policy is not None:
-            replace_policy(node.access, self._policy, node.servers)
+        node, parts = self._node, self._node.parts
+        node.in_force.config = config
+        opened.ports.publish(config)
+        if parts.access is not None and self._policy is not None:
+            replace_policy(parts.access, self._policy, parts.servers)
         for each in steps.values():
             for _ in each:
                 yield
-                if self._is_ending():
+                if self._opened() is None:
                     # The next start does the rest.
                     return
-        node.recorder.notes.add(EventKind.RELOAD, detail="; ".join(changes.sentences()))
-        node.recorder.configure()
-        node.ack_logs.configure()
-        node.group_lines.configure()
+        node.recording.recorder.notes.add(EventKind.RELOAD, detail="; ".join(changes.sentences()))
+        node.recording.configure()
         if "limits" in changes.sections:
-            node.limiter.configure(config.limits)
-            for server in node.servers:
+            parts.limiter.configure(config.limits)
+            for server in parts.servers:
                 server.limits_changed()
         if "node" in changes.sections:
-            node.apply_live_settings()
-            for name in [name for name in node.groups if name not in steps]:
+            node.apply_live_settings(opened)
+            for name in [name for name in node.in_force.groups if name not in steps]:
                 yield from self._reconfiguring(config.groups[name])
         node.turns.request()
 
@@ -363,15 +361,24 @@ class Reloader:
             _log.info("config_file_back", file=self.configuration.file)
         else:
             _log.warning("config_file_missing", file=self.configuration.file, text="a restart would not find it")
-        missing_ms = 0 if is_there else self._node.seams.clock.wall_ms()
+        missing_ms = 0 if is_there else self._node.runtime.clock.wall_ms()
         self.configuration = replace(self.configuration, missing_ms=missing_ms)
 
     def _refuse(self, problems: Sequence[str]) -> ReloadResult:
-        refused_ms = self._node.seams.clock.wall_ms()
+        refused_ms = self._node.runtime.clock.wall_ms()
         self.configuration = replace(self.configuration, refused_ms=refused_ms, problems=problems)
-        self._node.metrics.counter(RELOADS, "refused").add()
+        self._node.runtime.metrics.counter(RELOADS, "refused").add()
         _log.error("reload_refused", problems=list(problems), text="the running configuration stays in force")
         return ReloadResult(accepted=False, problems=problems)
+
+
+def _waited(opened: Opened, *, accept_loss: bool) -> tuple[str, ...]:
+    """Bring limits that wait into force if their loss is accepted; returns what changed."""
+    retaining = opened.retaining
+    if not accept_loss or retaining.waiting is None:
+        return ()
+    retaining.change(retaining.waiting)
+    return ("the postponed retention limits are in force",)
 
 
 _CONFIRM = "run `pyddmq reload --accept-loss` to accept the loss"

@@ -9,7 +9,7 @@ Lower limits than before may delete messages that a group has not finished. Such
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 
 import structlog
@@ -21,7 +21,7 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.sealed_file import SealedFile
 from broker.runtime.steps import StepRunner
 from broker.store import Store
-from conf import Config
+from proxy.recording.in_force import InForce
 from upstream.embedded.expiry import Expiry
 
 STEP_SECONDS = 1.0
@@ -40,15 +40,15 @@ class Retaining:
         store: Whose log files go.
         expiry: Looks after the groups.
         runtime: Disk, clock and event loop.
-        config: Returns the configuration in force.
+        in_force: The node's configuration.
     """
 
-    def __init__(self, store: Store, expiry: Expiry, runtime: Runtime, config: Callable[[], Config]) -> None:
+    def __init__(self, store: Store, expiry: Expiry, runtime: Runtime, in_force: InForce) -> None:
         self._store = store
         self._expiry = expiry
         self._scheduler = runtime.scheduler
         self._clock = runtime.clock
-        self._config = config
+        self._in_force = in_force
         self._going_on = False
         self._runner = StepRunner(runtime.scheduler.call_soon)
         self._file = SealedFile(runtime.disk, f"{store.root}/pyddmq/retention.json")
@@ -84,7 +84,9 @@ class Retaining:
         ends = retention.end_under(retention.limits), retention.end_under(wanted)
         if ends[1] <= ends[0]:
             return {}
-        subscribed = {(group.group, each.topic) for group in self._config().groups.values() for each in group.topics}
+        subscribed = {
+            (group.group, each.topic) for group in self._in_force.config.groups.values() for each in group.topics
+        }
         before, after = (
             self._expiry.unfinished_below(end, lambda group, topic: (group, topic) in subscribed) for end in ends
         )

@@ -10,7 +10,7 @@ import asyncio
 from broker.log.group_commit import CommitDriver
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
-from proxy.node.parts import Opened
+from proxy.node.opened import Opened
 from proxy.port.memory import MemoryWatch
 from proxy.port.server import ThriftServer
 from proxy.recording.visible_end import ShownEnd

@@ -28,6 +28,7 @@ from lag.verdicts.changes import GroupVerdict
 from proxy.limits.meter import Meter
 from proxy.node.assembly import retention_limits
 from proxy.node.node import Node
+from proxy.node.opened import Opened
 from proxy.node.parts import AccessMode
 from proxy.node.reload import Candidate, Reloader
 from proxy.node.trouble_facts import ConfigurationView, NodeTroubles
@@ -130,23 +131,11 @@ def _in_group(group: ConsumerGroup, group_queue: GroupQueue, offset: int, clock:
 # Clients and their limits, from a live node.
 
 
-def limits_of(node: Node, *, limit: int, name: str | None = None) -> LimitsAnswer | None:
-    """Return clients, as many as `limit` says; one principal or address when given, None where it is not counted."""
-    meters = [each for each in node.limiter.meters() if name in (None, each.name)]
-    if name is not None and not meters:
-        return None
-    meters.sort(key=lambda each: (not (each.held and each.held_now()), each.kind != "principal", each.name))
-    return LimitsAnswer(
-        now_ms=node.seams.clock.wall_ms(),
-        clients_total=len(meters),
-        clients=[_client(node, each) for each in meters[:limit]],
-    )
-
-
-def _client(node: Node, meter: Meter) -> ClientView:
-    is_principal = meter.kind == "principal"
-    undecided = node.transactions.halves.owned[meter.name] + meter.halves if is_principal and node.is_open else 0
-    pending = None if meter.pending_max is None else meter.pending.count(node.seams.clock.wall_ms())
+def _client(meter: Meter, opened: Opened | None, now_ms: int) -> ClientView:
+    is_principal, undecided = meter.kind == "principal", 0
+    if is_principal and opened is not None:
+        undecided = opened.transactions.halves.owned[meter.name] + meter.halves
+    pending = None if meter.pending_max is None else meter.pending.count(now_ms)
     return ClientView(
         told_by=meter.kind,
         client=meter.name,
@@ -193,20 +182,23 @@ class LiveNode:
 
     def __init__(self, node: Node, reloader: Reloader) -> None:
         self.version = product_version()
-        self.clock, self.metrics, self.limited_log = node.seams.clock, node.metrics, node.limited_log
-        self.cluster, self.broker_name = node.config.node.broker_cluster, node.config.node.broker_name
+        runtime, settings = node.runtime, node.in_force.config.node
+        self.clock, self.metrics, self.limited_log = runtime.clock, runtime.metrics, runtime.limited_log
+        self.cluster, self.broker_name = settings.broker_cluster, settings.broker_name
         self._node = node
+        self._in_force = node.in_force
+        self._disk = runtime.disk
         self._reloader = reloader
 
     @property
     def masks(self) -> MessageMasks:
         """What is not shown of messages."""
-        return MessageMasks({name: topic.mask for name, topic in self._node.config.topics.items()})
+        return MessageMasks({name: topic.mask for name, topic in self._in_force.config.topics.items()})
 
     @property
     def tracing(self) -> Tracing | None:
         """Makes spans of messages; None where nothing is traced."""
-        return self._node.tracing
+        return self._node.parts.tracing
 
     @property
     def state(self) -> State:
@@ -220,7 +212,8 @@ class LiveNode:
         if state == "ready":
             return ()
         if state == "failed":
-            since = self._node.failed_at_ms
+            failed = None if self._node.opened is None else self._node.opened.store.failed
+            since = 0 if failed is None else failed.at_ms
             why = self._node.failure or "The node does not accept writes."
             return (f"{why}.", f"Since {moment_text(since)}.") if since else (why,)
         if state == "starting":
@@ -239,31 +232,37 @@ class LiveNode:
     @property
     def access(self) -> AccessMode:
         """What says who may do what."""
-        return self._node.access_mode
+        return self._node.parts.access_mode
 
     @property
     def started_monotonic(self) -> float:
         """When the node was started, on the monotonic clock."""
         return self._node.started_monotonic
 
+    @property
+    def _topics(self) -> Mapping[str, Topic]:
+        opened = self._node.opened
+        return {} if opened is None else opened.store.topics
+
     def topics(self) -> Sequence[TopicView]:
         """Every topic of the store, the system's too."""
-        if not self._node.is_open:
-            return ()
-        return [_topic_view(topic) for topic in self._node.store.topics.values()]
+        return [_topic_view(topic) for topic in self._topics.values()]
 
     def topic_names(self) -> Sequence[str]:
         """Names of all topics of the store, the system's too."""
-        return list(self._node.store.topics) if self._node.is_open else ()
+        return list(self._topics)
 
     def topic(self, name: str) -> TopicView | None:
         """Return one topic of the store; None when there is none of that name."""
-        topic = self._node.store.topics.get(name) if self._node.is_open else None
+        topic = self._topics.get(name)
         return None if topic is None else _topic_view(topic)
 
-    def topic_retention(self, name: str) -> TopicRetention:
-        """Return what the retention of the store keeps of a topic. Raises OSError: the log cannot be read."""
-        retention, retaining = self._node.store.retention, self._node.opened.retaining
+    def topic_retention(self, name: str) -> TopicRetention | None:
+        """Return what the retention of an open store keeps of a topic. Raises OSError: the log cannot be read."""
+        opened = self._node.opened
+        if opened is None:
+            return None
+        retention, retaining = opened.store.retention, opened.retaining
         limits, expiring = retention.limits, retention.next_file
         view = TopicRetention(
             age_ms=limits.age_ms,
@@ -274,7 +273,7 @@ class LiveNode:
         )
         if expiring is None:
             return view
-        queues = self._node.store.topics[name].queues
+        queues = opened.store.topics[name].queues
         kept = {queue: first for (topic, queue), first in expiring.minimums.items() if topic == name}
         is_dated = limits.age_ms and expiring.last_ms is not None
         return replace(
@@ -288,7 +287,7 @@ class LiveNode:
 
     def topics_in_kafka(self) -> Sequence[TopicInKafka]:
         """Topics of the configuration that are in Kafka, by name."""
-        config, clients = self._node.config, self._node.kafka
+        config, clients = self._in_force.config, self._node.parts.kafka
         return [
             TopicInKafka(topic=name, cluster=cluster, partitions=clients.partitions(cluster, name))
             for name in sorted(config.topics)
@@ -298,22 +297,22 @@ class LiveNode:
     @property
     def waiting_in_kafka(self) -> WaitingInKafka:
         """What waits on Kafka."""
-        return WaitingInKafka(self._node.config, self._node.kafka.waiting)
+        return WaitingInKafka(self._in_force.config, self._node.parts.kafka.waiting)
 
     def nodes_in_kafka(self) -> NodesAnswer:
         """The nodes that share groups over Kafka, as the clusters said last; those that have not lately are asked."""
-        kafka = self._node.kafka
+        kafka = self._node.parts.kafka
         waiting = self.waiting_in_kafka.partitions()
-        return nodes_in_kafka(self._node.config, kafka.members, waiting, self.clock.wall_ms())
+        return nodes_in_kafka(self._in_force.config, kafka.members, waiting, self.clock.wall_ms())
 
     @property
     def in_kafka(self) -> InKafka:
         """What of the configuration is in Kafka."""
-        return InKafka(self._node.config)
+        return InKafka(self._in_force.config)
 
     async def scan(self, cluster: str, scan: TopicScan) -> ScanFound:
         """Look through a topic in Kafka beside the loop. Raises KafkaFailure."""
-        return await self._node.kafka.scan(cluster, scan)
+        return await self._node.parts.kafka.scan(cluster, scan)
 
     async def messages_in_kafka(self, given: Mapping[str, str]) -> MessagesAnswer | None:
         """Return messages of a topic in Kafka; None: it is not there.
@@ -337,13 +336,13 @@ class LiveNode:
 
     def groups(self, *, details_max: int, name: str | None = None) -> Sequence[GroupView]:
         """Every group, those that leave included, with at most `details_max` deliveries; of one name when given."""
-        groups = [*self._node.groups.values(), *self._node.leaving]
+        groups = self._in_force.all_groups()
         return [group.stats(details_max=details_max) for group in groups if name in (None, group.name)]
 
     def groups_in_steps(self, *, details_max: int) -> Generator[None, None, Sequence[GroupView]]:
         """`groups`, some at a time; one that a reload adds meanwhile may be absent."""
         views: list[GroupView] = []
-        for number, group in enumerate([*self._node.groups.values(), *self._node.leaving], start=1):
+        for number, group in enumerate(self._in_force.all_groups(), start=1):
             views.append(group.stats(details_max=details_max))
             if number % GROUPS_AT_ONCE == 0:
                 yield
@@ -351,13 +350,13 @@ class LiveNode:
 
     def stuck(self, *, group: str | None, count_max: int) -> tuple[Sequence[StuckMessage], int] | None:
         """Stuck messages, of one group when given, the oldest first, and how many there are; None: no such group."""
-        node = self._node
-        if group is not None and group not in node.groups:
+        groups = self._in_force.groups
+        if group is not None and group not in groups:
             return None
         found: list[StuckMessage] = []
         total = 0
-        for each in node.groups.values() if group is None else [node.groups[group]]:
-            messages, count = stuck_messages(each, clock=node.seams.clock, count_max=count_max)
+        for each in groups.values() if group is None else [groups[group]]:
+            messages, count = stuck_messages(each, clock=self.clock, count_max=count_max)
             total += count
             found += messages
         found.sort(key=lambda each: each.since_ms)
@@ -366,51 +365,57 @@ class LiveNode:
     @property
     def log_begin(self) -> int:
         """Commit-log offset of the oldest record."""
-        return self._node.store.index.log.min_offset if self._node.is_open else 0
+        opened = self._node.opened
+        return 0 if opened is None else opened.store.index.log.min_offset
 
     def in_groups(self, *, topic: str, queue: int, offset: int) -> Sequence[MessageInGroup]:
         """Return what each group that reads a queue does with one message of it."""
         return [
             _in_group(each, group_queue, offset, self.clock)
-            for each in self._node.groups.values()
+            for each in self._in_force.groups.values()
             if each.has_topic(topic) and (group_queue := each.group_queue(topic, queue, offset)) is not None
         ]
 
     def delays(self) -> Delays | None:
         """Return the delivery of delayed messages, or None before it is open."""
-        return self._node.delays if self._node.is_open else None
+        opened = self._node.opened
+        return None if opened is None else opened.delays
 
     def dead_letters(self) -> tuple[Store, Redrives] | None:
         """Return the store and what was redriven in it, or None before it is open."""
-        return (self._node.store, self._node.opened.redrives) if self._node.is_open else None
+        opened = self._node.opened
+        return None if opened is None else (opened.store, opened.redrives)
 
     def transactions(self) -> Transactions | None:
         """Return the transactions, or None before they are open."""
-        return self._node.transactions if self._node.is_open else None
+        opened = self._node.opened
+        return None if opened is None else opened.transactions
 
     def timers(self) -> Timers | None:
         """Return the delivery of timers, or None before it is open."""
-        return self._node.timers if self._node.is_open else None
+        opened = self._node.opened
+        return None if opened is None else opened.timers
 
     def positions(self, *, group: str | None) -> Sequence[Position]:
         """Where groups stand, those without a configuration too; of one group when given."""
-        node = self._node
-        if not node.is_open:
+        opened = self._node.opened
+        if opened is None:
             return ()
-        found = list(positions(node.progress, EmbeddedQueues(node.store), group=group))
-        for name in node.groups if group is None else [group]:
-            kafka = node.kafka_groups.of(name)
+        found = list(positions(opened.progress, EmbeddedQueues(opened.store), group=group))
+        for name in self._in_force.groups if group is None else [group]:
+            kafka = self._node.parts.kafka_groups.of(name)
             if kafka is not None:
                 found += positions(kafka.progress, kafka, group=name)
         return found
 
     def lag_queues(self, *, leisurely: bool = False) -> Generator[None, None, LagQueues]:
         """Judge in steps how far all groups are behind (`proxy.recording.judging` says what `leisurely` is)."""
-        return lag_queues(self._node, leisurely=leisurely)
+        recorder = self._node.recording.recorder
+        return lag_queues(recorder, self._in_force, self.clock.wall_ms(), leisurely=leisurely)
 
     def has_group(self, name: str) -> bool:
         """Whether a group of this name is configured, or still leaves."""
-        return name in self._node.groups or any(each.name == name for each in self._node.leaving)
+        return name in self._in_force.groups or self._in_force.leaving_group(name) is not None
 
     def observe(self, *, loop_lag: Callable[[], float], judging: Judging) -> None:
         """Take what the admin port has.
@@ -420,34 +425,34 @@ class LiveNode:
             judging: Judges the node after each round of samples, so that changes of verdicts are logged and posted.
         """
         self.loop_lag = loop_lag
-        self._node.recorder.verdicts.judging = judging
+        self._node.recording.recorder.verdicts.judging = judging
 
     def trend(self, *, group: str | None, span_ms: int) -> Generator[None, None, LagTrend]:
         """Read in steps how lag went over the last so many ms: by group, or by queue of one."""
-        return trend_steps(self._node.seams.disk, self._journal, self._span(span_ms), group=group)
+        return trend_steps(self._disk, self._journal, self._span(span_ms), group=group)
 
     def objectives(
         self, *, group: str | None, span_ms: int, target_ms: int, at_least: float | None = None
     ) -> Generator[None, None, ObjectivesAnswer]:
         """Read in steps for which share of the last so many ms an objective was kept: by group, or by queue of one."""
-        disk, span = self._node.seams.disk, self._span(span_ms)
+        disk, span = self._disk, self._span(span_ms)
         return objectives_steps(disk, self._journal, span, target_ms, group=group, at_least=at_least)
 
     def course(self, *, group: str, span_ms: int) -> Generator[None, None, LagCourse]:
         """Read in steps how one group went over the last so many ms."""
-        return course_steps(self._node.seams.disk, self._journal, self._span(span_ms), group=group)
+        return course_steps(self._disk, self._journal, self._span(span_ms), group=group)
 
     def events(self) -> Sequence[EventView]:
         """What happened to the node and its groups since its start, the newest first."""
-        return [event_view(each) for each in reversed(self._node.recorder.notes.recent)]
+        return [event_view(each) for each in reversed(self._node.recording.recorder.notes.recent)]
 
     def settings(self, *, each_max: int) -> Settings:
         """Return the configuration in force without secrets, with at most so many topics and groups."""
-        return settings_of(self._node.config, each_max=each_max)
+        return settings_of(self._in_force.config, each_max=each_max)
 
     def settings_of_group(self, name: str) -> Settings:
         """Return the settings of a group in force, without secrets; empty where it is not configured."""
-        return settings_of_group(self._node.config, name)
+        return settings_of_group(self._in_force.config, name)
 
     @property
     def configuration(self) -> ConfigurationView:
@@ -456,28 +461,33 @@ class LiveNode:
 
     @property
     def _journal(self) -> str:
-        return f"{self._node.config.node.data}/{FOLDER}"
+        return f"{self._in_force.config.node.data}/{FOLDER}"
 
     def _span(self, span_ms: int) -> HistorySpan:
         """Return what is read for the last so many ms: no more than a node reads for one question."""
-        now_ms, every_ms = self._node.seams.clock.wall_ms(), self._node.config.lag.every_ms
-        queues = len(self._node.recorder.windows)
+        now_ms, every_ms = self.clock.wall_ms(), self._in_force.config.lag.every_ms
+        queues = len(self._node.recording.recorder.windows)
         return span_of(now_ms - max(1, span_ms), now_ms, queues=queues, every_ms=every_ms, rows_max=ROWS_MAX)
 
     def verdicts(self) -> Sequence[tuple[str, GroupVerdict, Sequence[str]]]:
         """Return each group that has a reported verdict, with it and the group's `alarmGroup`."""
-        return self._node.recorder.verdicts.reported()
+        return self._node.recording.recorder.verdicts.reported()
 
     def limits(self, *, limit: int, name: str | None) -> LimitsAnswer | None:
-        """Clients that have limits; one when `name` is given, None where it is not counted."""
-        return limits_of(self._node, limit=limit, name=name)
+        """Clients that have limits, those that are held first; one when given, None where it is not counted."""
+        opened, now_ms = self._node.opened, self.clock.wall_ms()
+        meters = [each for each in self._node.parts.limiter.meters() if name in (None, each.name)]
+        if name is not None and not meters:
+            return None
+        meters.sort(key=lambda each: (not (each.held and each.held_now()), each.kind != "principal", each.name))
+        clients = [_client(each, opened, now_ms) for each in meters[:limit]]
+        return LimitsAnswer(now_ms=now_ms, clients_total=len(meters), clients=clients)
 
     def connections(self) -> Sequence[ConnectionView]:
         """Every open connection of the two Thrift ports."""
         if self._node.state == "starting":
             return ()
-        clock = self._node.seams.clock
-        now, now_ms = clock.monotonic(), clock.wall_ms()
+        now, now_ms = self.clock.monotonic(), self.clock.wall_ms()
         return [
             ConnectionView(
                 address=each.address,
@@ -496,20 +506,20 @@ class LiveNode:
 
     def store(self) -> StoreView | None:
         """Return what is known of the data directory, or None before it is open."""
-        node = self._node
-        if not node.is_open:
+        opened, node = self._node.opened, self._in_force.config.node
+        if opened is None:
             return None
-        path = node.config.node.data
         return StoreView(
-            path=path,
-            used_bytes=node.store.used_bytes,
-            free_bytes=node.seams.disk.free_bytes(path),
-            flush=node.config.node.flush,
+            path=node.data,
+            used_bytes=opened.store.used_bytes,
+            free_bytes=self._disk.free_bytes(node.data),
+            flush=node.flush,
         )
 
     def searchable(self) -> Searchable | None:
         """Return the store for queries of messages, or None before it is open."""
-        return self._node.store if self._node.is_open else None
+        opened = self._node.opened
+        return None if opened is None else opened.store
 
     def troubles(self) -> NodeTroubles:
         """Return what the node says of its troubles."""
@@ -517,7 +527,7 @@ class LiveNode:
 
     def memory(self) -> MemoryView:
         """What is held in memory, against the ceiling."""
-        budget = self._node.budget
+        budget = self._node.parts.memory.budget
         return MemoryView(held_bytes=budget.used, max_bytes=budget.limit, pressure=budget.level.name.lower())
 
     def losses(self, given: Mapping[str, str]) -> LossesAnswer | None:
@@ -530,15 +540,15 @@ class LiveNode:
             ValueError: A limit is not a number.
             OSError: The log or a queue's file cannot be read.
         """
-        node = self._node
-        if not node.is_open:
+        opened = self._node.opened
+        if opened is None:
             return None
-        retaining, topic = node.opened.retaining, given.get("topic")
+        retaining, topic = opened.retaining, given.get("topic")
         if topic is not None:
             losses = retaining.losses_with(topic)
         else:
             update = {attribute: _limit(alias, given[alias]) for attribute, alias in _LIMITS.items() if alias in given}
-            losses = retaining.losses_under(retention_limits(node.config.node.model_copy(update=update)))
+            losses = retaining.losses_under(retention_limits(self._in_force.config.node.model_copy(update=update)))
         return LossesAnswer(groups=[GroupLoss(group=name, messages=count) for name, count in sorted(losses.items())])
 
     async def reload(self, *, accept_loss: bool = False) -> ReloadResult:

@@ -42,6 +42,7 @@ from proxy.node import logs
 from proxy.node.action_places import unmakeable
 from proxy.node.alarms import alarms_of
 from proxy.node.node import Node
+from proxy.node.opened import Opened
 from proxy.node.parts import Seams
 from proxy.node.reload import Reloader
 from proxy.port.network import (
@@ -56,7 +57,7 @@ from proxy.process.process_end import Leftovers
 from proxy.process.service_manager import ServiceManager, StartReporter
 from proxy.recording.trace_export import TracingUnavailable
 from proxy.tls.port import TlsPort
-from proxy.tls.ports import TlsFilesUnusable
+from proxy.tls.ports import TlsFilesUnusable, TlsPorts
 from upstream.kafka.link import KafkaFailure
 
 if TYPE_CHECKING:
@@ -320,7 +321,7 @@ async def _serve(
     if options.accept:
         _accept(config.node.data, disk)
     node = Node(config, seams=seams, registry=registry, metrics=metrics)
-    report_faults(loop, node.limited_log)
+    report_faults(loop, node.runtime.limited_log)
     reloader = Reloader(
         node,
         lambda: load(options.config, actions=registry),
@@ -334,22 +335,23 @@ async def _serve(
         LiveNode(node, reloader),
         changes=node_changes(node),
         token=AdminToken(lambda: _token(config)),
-        access=node.access,
-        audit=node.audit,
-        settings=lambda: node.config.admin,
+        access=node.parts.access,
+        audit=node.parts.audit,
+        settings=lambda: node.in_force.config.admin,
         random_bytes=secrets.token_bytes,
         # Who looks after the node gets in where its clients do not any more.
         descriptors_max=seams.descriptors_max + min(64, seams.descriptors_max // 4),
     )
     # The admin port comes first: its address goes into the answer that an HTTP client gets on a Thrift port.
-    await admin.start(config.node.admin_host, config.node.admin_port, tls=_admin_tls(node))
+    await admin.start(config.node.admin_host, config.node.admin_port, tls=_admin_tls(node.parts.tls, config))
     manager = ServiceManager(os.environ.get("NOTIFY_SOCKET", ""))
     tasks: list[asyncio.Task[Any]] = []
     stop, hurry = asyncio.Event(), asyncio.Event()
     _on_signals(loop, stop, hurry, leftovers)
     try:
         reporter = StartReporter(node, manager, terminal=None if options.json else sys.stderr)
-        if not await _start(node, admin_url(admin), stop, reporter):
+        opened = await _start(node, admin_url(admin), stop, reporter)
+        if opened is None:
             _log.info("stopped", text="before the recovery was done; the next start recovers again")
             return ExitCode.OK
         # What is there by now is left out of the collector's passes: the first one over all that a start made would
@@ -365,11 +367,11 @@ async def _serve(
 
         loop.add_signal_handler(signal.SIGHUP, reload)
         if options.watch:
-            tasks.append(loop.create_task(_watch(options.config.absolute(), seen, reloader, node.limited_log)))
-        _announce(options, node, admin)
+            tasks.append(loop.create_task(_watch(options.config.absolute(), seen, reloader, node.runtime.limited_log)))
+        _announce(options, node, admin, clean=opened.store.recovery.clean)
         manager.ready("serving")
         await stop.wait()
-        _log.info("stopping", drain_seconds=node.config.node.drain_seconds)
+        _log.info("stopping", drain_seconds=node.in_force.config.node.drain_seconds)
         manager.stopping("waits for messages in flight")
         await node.stop(hurry=hurry)
         _log.info("stopped")
@@ -392,8 +394,8 @@ def _accept(root: str, disk: Disk) -> None:
         raise StoreUnwritable(root, error) from error
 
 
-async def _start(node: Node, admin_hint: str, stop: asyncio.Event, reporter: StartReporter) -> bool:
-    """Start the node and say how far it is; False when a stop came before it was ready."""
+async def _start(node: Node, admin_hint: str, stop: asyncio.Event, reporter: StartReporter) -> Opened | None:
+    """Start the node and say how far it is; None when a stop came before it was ready."""
     loop = asyncio.get_running_loop()
     starting = loop.create_task(node.start(admin_hint=admin_hint))
     stopping = loop.create_task(stop.wait())
@@ -407,10 +409,7 @@ async def _start(node: Node, admin_hint: str, stop: asyncio.Event, reporter: Sta
         if not starting.done():
             starting.cancel()
             await asyncio.wait((starting,))
-    if starting.cancelled():
-        return False
-    starting.result()
-    return True
+    return None if starting.cancelled() else starting.result()
 
 
 def _on_signals(
@@ -453,12 +452,12 @@ async def _watch(path: Path, seen: FileState, reloader: Reloader, limited_log: R
             await watched.look()
 
 
-def _admin_tls(node: Node) -> tuple[TlsPort, str, int] | None:
+def _admin_tls(ports: TlsPorts, config: Config) -> tuple[TlsPort, str, int] | None:
     """The admin port over TLS, with host and port; None where there is none."""
-    tls, listener = node.tls.by_service.get("admin"), node.config.tls.admin
+    tls, listener = ports.by_service.get("admin"), config.tls.admin
     if tls is None or listener is None:
         return None
-    return tls, tls_host("admin", node.config.tls, node.config.node), listener.port
+    return tls, tls_host("admin", config.tls, config.node), listener.port
 
 
 def admin_url(admin: AdminServer) -> str:
@@ -485,13 +484,13 @@ def _shown(addresses: dict[str, str | None], service: str, scheme: str) -> str:
     return " and ".join(each for each in (plain, f"{scheme}{encrypted}" if encrypted else None) if each)
 
 
-def _announce(options: ServeOptions, node: Node, admin: AdminServer) -> None:
+def _announce(options: ServeOptions, node: Node, admin: AdminServer, *, clean: bool) -> None:
     """Say once, in the log and on stdout, that the node serves, what it is and where everything is."""
     from pyddmq.version import product_version
 
     addresses = _addresses(node, admin)
     producer, consumer = (_shown(addresses, service, "tls://") for service in ("producer", "consumer"))
-    data = str(Path(node.config.node.data).resolve())
+    data = str(Path(node.in_force.config.node.data).resolve())
     hint = "the sample; pass your own with --config" if options.sample else "changes apply while the node runs"
     text = (
         f"pyddmq is ready\n  producers  {producer}   (Thrift, framed)\n  consumers  {consumer}   (Thrift, "
@@ -507,9 +506,9 @@ def _announce(options: ServeOptions, node: Node, admin: AdminServer) -> None:
         producer=producer,
         consumer=consumer,
         admin=_shown(addresses, "admin", "https://"),
-        access=node.access_mode,
-        recovery_seconds=round(node.seams.clock.monotonic() - node.started_monotonic, 3),
-        clean=node.store.recovery.clean,
+        access=node.parts.access_mode,
+        recovery_seconds=round(node.runtime.clock.monotonic() - node.started_monotonic, 3),
+        clean=clean,
         pid=os.getpid(),
     )
     ready = {**addresses, "data": data}

@@ -6,16 +6,15 @@ a queue at a time, beside what the loop does for clients. What a kill takes is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
 from broker.runtime.metrics import declare
-from conf import Config
 from lag.acks.acks import AckBatch, Outcome, is_sampled
 from lag.acks.log import FOLDER, AckLog, AckLogLimits
 from lag.blocks import FileHead, FileKind
-from upstream.delivery.group import ConsumerGroup
+from proxy.recording.in_force import InForce
 from upstream.figures.endings import MessageEnding, ended_jobs
 from upstream.job import DeliveredBatch, UpstreamJob
 
@@ -144,15 +143,12 @@ class AckLogs:
     """The ack logs of one node.
 
     Args:
-        config: Returns the configuration in force.
-        groups: Returns the configured groups and those that leave.
+        in_force: The node's configuration and groups.
         runtime: The node's.
     """
 
-    def __init__(
-        self, config: Callable[[], Config], groups: Callable[[], Sequence[ConsumerGroup]], runtime: Runtime
-    ) -> None:
-        self._config, self._groups = config, groups
+    def __init__(self, in_force: InForce, runtime: Runtime) -> None:
+        self._in_force = in_force
         self._runtime = runtime
         self._logs: dict[str, GroupAckLog] = {}
         self._epoch = 0
@@ -160,8 +156,8 @@ class AckLogs:
     def configure(self) -> None:
         """Begin, continue with, and end logs as the configuration in force says; a group that drains keeps its own."""
         self._epoch = self._epoch or self._runtime.clock.wall_us()
-        config = self._config()
-        groups = {group.name: group for group in self._groups()}
+        config = self._in_force.config
+        groups = {group.name: group for group in self._in_force.all_groups()}
         for name in [*self._logs]:
             if name not in groups:
                 self._logs.pop(name).close()
@@ -176,7 +172,7 @@ class AckLogs:
             group.node.endings.put("ack_log", log)
 
     def _begin(self, group: str, one_in: int) -> GroupAckLog:
-        node, runtime = self._config().node, self._runtime
+        node, runtime = self._in_force.config.node, self._runtime
         head = FileHead(
             kind=FileKind.ACKS,
             cluster=node.broker_cluster,

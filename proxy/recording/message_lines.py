@@ -6,14 +6,13 @@ costs. The line of a group and topic sums up its last minute, and is left out wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import structlog
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.histogram import quantile_seconds
-from conf import Config
-from upstream.delivery.group import ConsumerGroup
+from proxy.recording.in_force import InForce
 from upstream.figures import counters
 from upstream.figures.endings import MessageEnding, ended_jobs
 from upstream.figures.latency import END_TO_END_SECONDS
@@ -77,23 +76,20 @@ class GroupLines:
     """The lines of one node.
 
     Args:
-        config: Returns the configuration in force.
-        groups: Returns the configured groups and those that leave.
+        in_force: The node's configuration and groups.
         runtime: The node's.
     """
 
-    def __init__(
-        self, config: Callable[[], Config], groups: Callable[[], Sequence[ConsumerGroup]], runtime: Runtime
-    ) -> None:
-        self._config, self._groups = config, groups
+    def __init__(self, in_force: InForce, runtime: Runtime) -> None:
+        self._in_force = in_force
         self._runtime = runtime
         self._before: dict[Series, dict[str, int]] = {}
         self._latency: dict[Series, list[int]] = {}
 
     def configure(self) -> None:
         """Begin and end the lines per message, as the log level in force says."""
-        wanted = self._config().node.log_level == "debug"
-        for group in self._groups():
+        wanted = self._in_force.config.node.log_level == "debug"
+        for group in self._in_force.all_groups():
             group.node.endings.put(LISTENER, MessageLines(group.name, self._runtime) if wanted else None)
 
     def sum_up(self) -> None:

@@ -18,11 +18,13 @@ from broker.format.java import tags_code
 from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.topics import retry_topic
 from broker.runtime.seams import Clock
+from broker.store import Store
 from conf.models import LOW_LEVEL, SubscriptionConfig
 from lag.samples import QueueKey, QueueSample
+from proxy.recording.in_force import InForce
 from proxy.recording.jobs import JobFigures, look_at_jobs, one_line, shown_key
-from proxy.recording.node import Observed
 from upstream.delivery.group import ConsumerGroup
+from upstream.delivery.pauses import Pauses
 from upstream.delivery.subscription import Subscription
 from upstream.embedded.message_times import MessageTimes, matched_share
 from upstream.job import GroupQueue
@@ -103,14 +105,17 @@ class QueueSampler:
     """Samples all queues of one node, round by round.
 
     Args:
-        node: The node, open.
+        in_force: The node's configuration and groups.
+        store: The node's.
+        pauses: Which groups are paused.
         clock: Dates what was read.
     """
 
-    def __init__(self, node: Observed, clock: Clock) -> None:
-        self._node = node
+    def __init__(self, in_force: InForce, store: Store, pauses: Pauses, clock: Clock) -> None:
+        self._in_force = in_force
+        self._pauses = pauses
         self._clock = clock
-        self.times = MessageTimes(node.store)
+        self.times = MessageTimes(store)
         self._seen: dict[QueueKey, _QueueRound] = {}
         self._rounds = 0
         self._topics: dict[tuple[str, str], _TopicRound] = {}
@@ -118,7 +123,7 @@ class QueueSampler:
 
     def recall(self, group: str, topic: str, queue: int, sample: QueueSample) -> None:
         """Take up what an earlier process noted of a queue: that a group was at work, and when it moved."""
-        node = self._node.config.node
+        node = self._in_force.config.node
         key = QueueKey(cluster=node.broker_cluster, node=node.broker_name, group=group, topic=topic, queue=queue)
         self._seen[key] = _QueueRound(
             time_ms=sample.time_ms, committed=sample.committed, moved_ms=sample.moved_ms, matched=None
@@ -132,8 +137,8 @@ class QueueSampler:
         samples: Samples = []
         seen: dict[QueueKey, _QueueRound] = {}
         strays = yield from self._strays()
-        for name in list(self._node.groups):
-            group = self._node.groups.get(name)
+        for name in list(self._in_force.groups):
+            group = self._in_force.groups.get(name)
             if group is None:
                 # A reload took it out between two steps.
                 continue
@@ -148,9 +153,9 @@ class QueueSampler:
         """Find the queues of which a group has a position and that it does not subscribe; each tracker is read once."""
         strays: dict[str, list[Place]] = {}
         subscribed = {
-            name: frozenset(each.topic for each in group.config.topics) for name, group in self._node.groups.items()
+            name: frozenset(each.topic for each in group.config.topics) for name, group in self._in_force.groups.items()
         }
-        progresses = {id(group.node.progress): group.node.progress for group in self._node.groups.values()}
+        progresses = {id(group.node.progress): group.node.progress for group in self._in_force.groups.values()}
         for progress in progresses.values():
             for number, (owner, topic, queue_id) in enumerate(list(progress.trackers)):
                 wanted = subscribed.get(owner)
@@ -177,8 +182,8 @@ class QueueSampler:
             if topic not in asking:
                 asking[topic] = self._asking(group, topic, group_queues)
             key = QueueKey(
-                cluster=self._node.config.node.broker_cluster,
-                node=self._node.config.node.broker_name,
+                cluster=self._in_force.config.node.broker_cluster,
+                node=self._in_force.config.node.broker_name,
                 group=group.name,
                 topic=place[0],
                 queue=place[1],
@@ -289,7 +294,7 @@ class QueueSampler:
             answered_ms=to_wall(answered_at),
             asked_ms=topic.asked_ms,
             holders=len(figures.holders | asking.holders),
-            held_key=None if held is None else shown_key(held, self._node.config.lag.keys),
+            held_key=None if held is None else shown_key(held, self._in_force.config.lag.keys),
             held_since_ms=None if held is None else to_wall(figures.held_since),
             held_offset=None if held is None else held.offset,
             held_attempts=0 if held is None else held.attempts if held.history is not None else held.deliveries,
@@ -331,7 +336,7 @@ class QueueSampler:
 
     def _is_paused(self, group: ConsumerGroup, topic: str) -> bool:
         """Whether an operator has the group, or this topic of it, rest; also by taking it out of the configuration."""
-        if self._node.pauses.of(group.name, topic) is not None:
+        if self._pauses.of(group.name, topic) is not None:
             return True
         if topic == retry_topic(group.name):
             return not group.consumes

@@ -19,6 +19,8 @@ from broker.runtime.later import Later
 from broker.runtime.metrics import declare
 from broker.runtime.seams import Clock, Scheduler
 from broker.runtime.steps import StepsEnd, step
+from broker.store import Store
+from conf import Config
 from conf.sections.lag import LagConfig
 from conf.sections.lag import Tier as TierName
 from lag.blocks import BlockGap
@@ -31,12 +33,12 @@ from lag.rules.waiting_rules import WaitingLag, judge_waiting
 from lag.samples import EventKind, LagEvent, QueueKey, QueueSample, ScheduledSample
 from lag.verdicts.changes import SETTLED_MS
 from lag.verdicts.windows import NodeWindows
+from proxy.recording.in_force import InForce
 from proxy.recording.judging import QueueJudge
 from proxy.recording.limits import limits_of_config, window_ms_of
-from proxy.recording.node import Observed
 from proxy.recording.queue_samples import QueueSampler
 from proxy.recording.scheduled_samples import ScheduledSampler
-from proxy.recording.verdicts import NodeVerdicts, config_of
+from proxy.recording.verdicts import NodeVerdicts
 
 # What happened to a node and its groups between two rounds: reported by those who do it, or seen by comparing rounds.
 
@@ -161,11 +163,11 @@ class TierRounds:
         self._next_at = 0.0
         self._deleted = runtime.metrics.counter(DELETED)
 
-    def round(self, node: Observed, current: str | None) -> Generator[None, None, None]:
+    def round(self, config: Config, current: str | None) -> Generator[None, None, None]:
         """Do a step of what is due; a round that waits for the disk continues with the next call.
 
         Args:
-            node: Its configuration says how much is kept.
+            config: Says how much is kept.
             current: Path of the file that grows.
         """
         now, runtime = self._runtime.clock.monotonic(), self._runtime
@@ -173,12 +175,12 @@ class TierRounds:
             if now < self._next_at:
                 return
             self._next_at = now + ROUND_SECONDS
-            lag = node.config.lag
+            lag = config.lag
             limits = TierLimits(
                 keep_ms={tier: lag.keep_ms(name) for tier, name in _NAMES.items()},
                 bytes_max={tier: int(share * lag.bytes_max) for tier, share in _SHARES.items()},
             )
-            tiers = self._tiers = Tiers(runtime.disk, f"{node.config.node.data}/{FOLDER}", limits)
+            tiers = self._tiers = Tiers(runtime.disk, f"{config.node.data}/{FOLDER}", limits)
             self._work = TierWork(tiers, runtime.clock, runtime.disk, runtime.syncs)
             self._work.begin(current)
         for _ in range(_STEPS_MAX):
@@ -228,9 +230,8 @@ class Round:
     scheduled: list[ScheduledSample]
 
 
-def _journal(node: Observed, runtime: Runtime) -> JournalWriter:
+def _journal(config: Config, runtime: Runtime) -> JournalWriter:
     """Begin a journal of the node's own, as configured."""
-    config = node.config
     origin = JournalOrigin(
         cluster=config.node.broker_cluster, node=config.node.broker_name, epoch=runtime.random.getrandbits(64)
     )
@@ -250,26 +251,23 @@ class Recorder:
         trouble: Why that is not in the journal; None: it is.
 
     Args:
-        node: The node; looked at from `start` on.
+        in_force: The node's configuration and groups.
         runtime: The node's.
     """
 
-    def __init__(self, node: Observed, runtime: Runtime) -> None:
+    def __init__(self, in_force: InForce, runtime: Runtime) -> None:
         self.notes = Notes(runtime.clock)
         self.last: Round | None = None
         self.windows = NodeWindows()
-        self.judge = QueueJudge(
-            self.windows, runtime.clock, lambda name: config_of(node, name), lambda: node.config.lag.rules
-        )
-        self.verdicts = NodeVerdicts(node, runtime)
+        self.judge = QueueJudge(self.windows, runtime.clock, in_force.config_of, lambda: in_force.config.lag.rules)
+        self.verdicts = NodeVerdicts(in_force, runtime)
         self.trouble: str | None = None
-        self._node = node
+        self._in_force = in_force
         self._runtime = runtime
         self._steps: Scheduler = runtime.scheduler
         self._sink: JournalWriter | None = None
         self._config: LagConfig | None = None
-        self._scheduled = ScheduledSampler(node, runtime.clock)
-        self._queues: QueueSampler | None = None
+        self._samplers: tuple[QueueSampler, ScheduledSampler] | None = None
         self._next = Later(runtime.scheduler, self._begin)
         self._going_on: Generator[None, None, None] | None = None
         self._recalled = False
@@ -282,28 +280,35 @@ class Recorder:
 
     def waiting(self) -> list[tuple[ScheduledSample, WaitingLag]]:
         """Return what waits by its own time as of the last round, each row with its verdict of now."""
-        now_ms, rules = self._runtime.clock.wall_ms(), self._node.config.lag.rules
+        now_ms, rules = self._runtime.clock.wall_ms(), self._in_force.config.lag.rules
         limits = limits_of_config(None, "", rules)
         return [(each, judge_waiting(each, now_ms, limits)) for each in (self.last.scheduled if self.last else [])]
 
-    def start(self, steps: Scheduler | None = None) -> None:
-        """Begin, once the node's store is open and its groups read; `steps` runs the steps of a round."""
-        self._steps = steps or self._steps
-        self._queues = QueueSampler(self._node, self._runtime.clock)
-        self._node.store.retention.holds.append(RetentionNotes(self.notes))
+    def start(self, store: Store, queues: QueueSampler, scheduled: ScheduledSampler, steps: Scheduler) -> None:
+        """Begin, once the node's groups read.
+
+        Args:
+            store: The node's.
+            queues: Samples the groups' queues.
+            scheduled: Samples what waits by its own time.
+            steps: Runs the steps of a round.
+        """
+        self._steps = steps
+        self._samplers = queues, scheduled
+        store.retention.holds.append(RetentionNotes(self.notes))
         self.notes.add(EventKind.START, detail="the node serves")
         self.configure()
 
     def configure(self) -> None:
         """Bring the settings in force after a reload to bear."""
-        before, self._config = self._config, self._node.config.lag
+        before, self._config = self._config, self._in_force.config.lag
         self.verdicts.configure()
-        self.windows.window_ms = window_ms_of(self._node.config)
+        self.windows.window_ms = window_ms_of(self._in_force.config)
         if before is not None and (before.enabled, before.every_ms) == (self._config.enabled, self._config.every_ms):
             return
         self._end(write=True)
         if self._config.enabled:
-            self._sink = _journal(self._node, self._runtime)
+            self._sink = _journal(self._in_force.config, self._runtime)
             self._next.after(FIRST_SECONDS if before is None else self._seconds())
         else:
             self.last = self.trouble = None
@@ -334,12 +339,12 @@ class Recorder:
 
     def _seconds(self) -> float:
         """Time to the next round."""
-        return self._node.config.lag.every_ms / 1000 * (1 + JITTER * (2 * self._runtime.random.random() - 1))
+        return self._in_force.config.lag.every_ms / 1000 * (1 + JITTER * (2 * self._runtime.random.random() - 1))
 
     def _begin(self) -> None:
         self._spent = 0.0
-        if self._sink is not None and self._queues is not None:
-            self._going_on = self._round(self._sink, self._queues)
+        if self._sink is not None and self._samplers is not None:
+            self._going_on = self._round(self._sink, *self._samplers)
             self._step()
 
     def _step(self) -> None:
@@ -373,14 +378,16 @@ class Recorder:
         """Begin another file: the round that failed may have begun to be written."""
         if self._sink is not None:
             self._sink.close(self._runtime.clock.wall_ms())
-            self._sink = _journal(self._node, self._runtime)
+            self._sink = _journal(self._in_force.config, self._runtime)
 
     def _over(self) -> None:
         self._going_on = None
         if self._sink is not None:
             self._next.after(max(self._seconds(), self._sampled / SHARE))
 
-    def _round(self, sink: JournalWriter, queues: QueueSampler) -> Generator[None, None, None]:
+    def _round(
+        self, sink: JournalWriter, queues: QueueSampler, scheduled: ScheduledSampler
+    ) -> Generator[None, None, None]:
         """Look at everything once, and write it."""
         if not self._recalled:
             self._recalled = True
@@ -390,7 +397,7 @@ class Recorder:
         self.notes.look_at_clock()
         samples = yield from queues.round()
         waiting = []
-        for read in self._scheduled.round():
+        for read in scheduled.round():
             sample = read()
             if sample is not None:
                 waiting.append(sample)
@@ -404,11 +411,11 @@ class Recorder:
         # Judging has a share of its own.
         self._sampled = self._spent
         yield from self.verdicts.round(time_ms)
-        yield from self._tiers.round(self._node, sink.current)
+        yield from self._tiers.round(self._in_force.config, sink.current)
 
     def _recall(self, queues: QueueSampler) -> Generator[None, None, None]:
         """Fill the windows with what the journal has of an earlier process: trends do not begin again at a restart."""
-        node, now_ms = self._node.config.node, self._runtime.clock.wall_ms()
+        node, now_ms = self._in_force.config.node, self._runtime.clock.wall_ms()
         reader = JournalReader(self._runtime.disk, f"{node.data}/{FOLDER}")
         since_ms = now_ms - self.windows.window_ms
         # A file holds an hour; all of it is asked for, so that each of its snapshots is a step.

@@ -5,7 +5,7 @@ What has nothing pending is left out, but for the round after its last one, so t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from broker.errors import StoreError
@@ -16,22 +16,34 @@ from broker.scheduled.delay.level_queue import DelayLevel
 from broker.scheduled.timer.timers import Timers
 from broker.transaction.transactions import Transactions
 from lag.samples import ScheduledSample
-from proxy.recording.node import Observed
+from upstream.kafka.waiting.cluster import KafkaWaiting
 from upstream.kafka.waiting.records import PartitionStatus
 
 TIMER, DELAY, HALF = "timer", "delay", "half"
+
+OnKafka = Mapping[str, KafkaWaiting]
+"""What waits on Kafka, by cluster."""
 
 
 class ScheduledSampler:
     """Samples what waits in one node, round by round.
 
     Args:
-        node: The node, open.
+        delays, timers, transactions: What waits in its store.
+        on_kafka: What waits on Kafka, by cluster.
         clock: Says what is overdue.
     """
 
-    def __init__(self, node: Observed, clock: Clock) -> None:
-        self._node = node
+    def __init__(
+        self,
+        delays: Delays,
+        timers: Timers,
+        transactions: Transactions,
+        on_kafka: OnKafka,
+        clock: Clock,
+    ) -> None:
+        self._delays, self._timers, self._transactions = delays, timers, transactions
+        self._on_kafka = on_kafka
         self._clock = clock
         self._pending: set[tuple[str, str, int]] = set()
         """What had something pending in the round before: kind, topic and level."""
@@ -40,11 +52,11 @@ class ScheduledSampler:
 
     def round(self) -> Iterator[Callable[[], ScheduledSample | None]]:
         """Yield the parts of one round: each reads one sample, None where nothing waits."""
-        yield lambda: self._unless_idle(timer_sample(self._node.timers, self._clock.wall_ms()))
-        for level in list(self._node.delays.levels.values()):
+        yield lambda: self._unless_idle(timer_sample(self._timers, self._clock.wall_ms()))
+        for level in list(self._delays.levels.values()):
             yield lambda level=level: self._unless_idle(self._delay_sample(level))  # type: ignore[misc]
-        yield lambda: self._unless_idle(half_sample(self._node.transactions, self._clock.wall_ms()))
-        for cluster, waiting in list(self._node.waiting_on_kafka.items()):
+        yield lambda: self._unless_idle(half_sample(self._transactions, self._clock.wall_ms()))
+        for cluster, waiting in list(self._on_kafka.items()):
             place, statuses = f"{cluster}:{waiting.settings.topic}", waiting.owned()
             for sample in kafka_samples(place, statuses, self._clock.wall_ms()):
                 yield lambda sample=sample: self._unless_idle(sample)  # type: ignore[misc]
@@ -69,16 +81,16 @@ class ScheduledSampler:
             pending=level.pending,
             overdue=0 if due_ms is None else overdue_of(level, now_ms),
             oldest_due_ms=due_ms,
-            oldest_ms=None if first is None else self._stored_ms(self._node.delays, level, first.physical, first.size),
+            oldest_ms=None if first is None else self._stored_ms(level, first.physical, first.size),
         )
 
-    def _stored_ms(self, delays: Delays, level: DelayLevel, physical: int, size: int) -> int | None:
+    def _stored_ms(self, level: DelayLevel, physical: int, size: int) -> int | None:
         known = self._oldest.get(level.level)
         if known is not None and known[0] == physical:
             return known[1]
         stored = None
         with suppress(StoreError):
-            stored = store_timestamp(delays.store.read(physical, size))
+            stored = store_timestamp(self._delays.store.read(physical, size))
         self._oldest[level.level] = (physical, stored)
         return stored
 

@@ -14,13 +14,12 @@ import structlog
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from broker.runtime.steps import StepsEnd, step
-from conf import GroupConfig
 from conf.sections.lag import LagConfig
 from lag.verdicts.changes import GroupVerdict, VerdictChange, Verdicts
 from lag.verdicts.webhook import Webhook
 from lag.verdicts.windows import NodeWindows
+from proxy.recording.in_force import InForce
 from proxy.recording.limits import is_alarmed, limits_of_config, recipients_of
-from proxy.recording.node import Observed
 
 CHANGES = declare(
     "pyddmq_lag_verdict_changes_total", "Changes of the verdict on a group, by the new level", ("group", "level")
@@ -48,14 +47,14 @@ class NodeVerdicts:
             findings beside the lag rules.
 
     Args:
-        node: The node; looked at from `configure` on.
+        in_force: The node's configuration and groups.
         runtime: The node's.
     """
 
-    def __init__(self, node: Observed, runtime: Runtime) -> None:
+    def __init__(self, in_force: InForce, runtime: Runtime) -> None:
         self.verdicts = Verdicts()
         self.judging: Judging | None = None
-        self._node = node
+        self._in_force = in_force
         self._runtime = runtime
         self._config = LagConfig()
         self._webhook: Webhook | None = None
@@ -70,11 +69,11 @@ class NodeVerdicts:
     def reported(self) -> list[tuple[str, GroupVerdict, tuple[str, ...]]]:
         """Return each group that has a verdict, with it and the names for routing."""
         current = self.verdicts.current.items()
-        return [(name, found, recipients_of(config_of(self._node, name))) for name, found in current if name]
+        return [(name, found, recipients_of(self._in_force.config_of(name))) for name, found in current if name]
 
     def configure(self) -> None:
         """Bring the settings in force after a reload to bear."""
-        before, self._config = self._config, self._node.config.lag
+        before, self._config = self._config, self._in_force.config.lag
         config = self._config
         if (before.webhook, before.webhook_timeout) != (config.webhook, config.webhook_timeout):
             self.stop()
@@ -106,20 +105,20 @@ class NodeVerdicts:
 
     def recall(self, windows: NodeWindows, time_ms: int) -> Generator[None, None, None]:
         """Judge a round of the process before, in steps: a group that has recovered since is reported."""
-        rules = self._node.config.lag.rules
+        rules = self._in_force.config.lag.rules
         steps = windows.judging(
-            time_ms, lambda group, topic: limits_of_config(config_of(self._node, group), topic, rules)
+            time_ms, lambda group, topic: limits_of_config(self._in_force.config_of(group), topic, rules)
         )
         self.verdicts.recall((yield from steps), time_ms, self._wanted)
 
     def _wanted(self, group: str, topic: str) -> bool:
-        return is_alarmed(config_of(self._node, group), topic)
+        return is_alarmed(self._in_force.config_of(group), topic)
 
     def _report(self, changes: list[VerdictChange]) -> None:
-        node = self._node.config.node
+        node = self._in_force.config.node
         posts = []
         for change in changes:
-            recipients = recipients_of(config_of(self._node, change.group))
+            recipients = recipients_of(self._in_force.config_of(change.group))
             fields = change.as_fields(node.broker_cluster, node.broker_name, recipients)
             posts.append(fields)
             self._runtime.metrics.counter(CHANGES, change.group, fields["level"]).add()
@@ -146,9 +145,3 @@ class NodeVerdicts:
             self._posted[outcome] = total
         if webhook.trouble is not None:
             self._runtime.limited_log.note("lag_webhook_failed", fault=webhook.trouble)
-
-
-def config_of(node: Observed, name: str) -> GroupConfig | None:
-    """Return the configuration of a group; None: there is no such group."""
-    group = node.groups.get(name)
-    return None if group is None else group.config

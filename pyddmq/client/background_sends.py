@@ -108,9 +108,7 @@ class SoonSends:
         with self._lock:
             failed, self._failed = self._failed, []
         for future in failed:
-            if not future.is_asked:
-                error = future.exception()
-                assert error is not None
+            if not future.is_asked and (error := future.exception()) is not None:
                 raise error
 
     def _note_failure(self, future: SendFuture) -> None:

@@ -12,6 +12,7 @@ from proxy.access.access import OPEN
 from proxy.services.access import denials
 from tests.access.world import AccessWorld, message, pull, result
 from tests.hostile.sim import HostileWorld
+from tests.insides import opened_of
 from tests.simulation.wire import consumer_idl, producer_idl
 
 RULES = """
@@ -71,10 +72,10 @@ def test_denied_calls_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     began = world.loop.time()
     assert other.call("pull", request=pull("billing", linger_ms=1000)).error.code == 8
     assert world.loop.time() - began < 0.1
-    assert world.node.metrics.value(denials.HELD) == 3
+    assert world.node.runtime.metrics.value(denials.HELD) == 3
     client.transport.abort()
     world.run(0.1)
-    assert world.node.metrics.value(denials.HELD) == 0
+    assert world.node.runtime.metrics.value(denials.HELD) == 0
     began = world.loop.time()
     other.call("pull", request=pull("billing", linger_ms=1000))
     assert world.loop.time() - began > 0.9
@@ -102,7 +103,7 @@ def test_member_of_a_chain_without_the_right_is_dropped_and_the_others_count() -
     reply = client.call("pull", request=pull("billing", results=chain(result("audit"), result("billing", offset=2))))
     assert reply.error is None
     assert world.denied() == 3
-    group = world.node.groups["billing"].stats()
+    group = world.node.in_force.groups["billing"].stats()
     assert group.in_flight_total == 0
 
 
@@ -144,7 +145,7 @@ def test_denials_of_each_principal_have_lines_of_their_own() -> None:
     told = [line for line in lines if line["event"] == "access_denied"]
     counted = [("anonymous", 1), ("anonymous", 2), ("billing", 1), ("billing", 19)]
     assert sorted((line["principal"], line["count"]) for line in told) == counted
-    entries, _ = world.node.audit.recent(10)
+    entries, _ = world.node.parts.audit.recent(10)
     assert sorted((each.principal, each.count) for each in entries) == counted
 
 
@@ -154,7 +155,7 @@ def test_batch_with_one_topic_without_the_right_stores_nothing() -> None:
     client = world.client("producer", SHOP)
     reply = client.call("sendBatchSync", messages=[message("orders"), message("payments")])
     assert reply.value.code == 13
-    assert all(queue.max_offset == 0 for queue in world.node.store.topics["orders"].queues)
+    assert all(queue.max_offset == 0 for queue in opened_of(world.node).store.topics["orders"].queues)
 
 
 def test_without_rules_nothing_is_asked() -> None:
@@ -174,7 +175,7 @@ def test_denials_of_calls_stand_in_the_audit_trail() -> None:
         assert client.call("sendSync", message=message("orders"), timeout=1000).value.code == 13
     assert world.client("consumer", SHOP).call("pull", request=pull("billing")).error.code == 8
     world.run(61)
-    entries, total = world.node.audit.recent(10)
+    entries, total = world.node.parts.audit.recent(10)
     found = sorted((each.what, each.principal, each.resource, each.count) for each in entries)
     assert found == [
         ("pull", "shop", "billing", 1),
@@ -183,12 +184,12 @@ def test_denials_of_calls_stand_in_the_audit_trail() -> None:
     ]
     assert {each.address.partition(":")[0] for each in entries} == {STRANGER, SHOP}
     again = world.again(RULES)
-    assert again.node.audit.recent(10)[1] == total
+    assert again.node.parts.audit.recent(10)[1] == total
 
 
 def test_open_ports_are_named_by_a_gauge() -> None:
     """1 where the word holds; rules take its place, and the loopback needs none."""
     opened = "node: {access: open, host: 0.0.0.0, producerPort: 9613, consumerPort: 9713}\n"
-    assert HostileWorld(opened).node.metrics.value(OPEN) == 1
-    assert HostileWorld(opened + RULES).node.metrics.value(OPEN) == 0
-    assert HostileWorld().node.metrics.value(OPEN) == 0
+    assert HostileWorld(opened).node.runtime.metrics.value(OPEN) == 1
+    assert HostileWorld(opened + RULES).node.runtime.metrics.value(OPEN) == 0
+    assert HostileWorld().node.runtime.metrics.value(OPEN) == 0

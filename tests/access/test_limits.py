@@ -23,6 +23,7 @@ from tests.access.world import (
     result,
     shape,
 )
+from tests.insides import opened_of
 from tests.simulation.wire import Reply, consumer_idl, producer_idl
 
 ACCESS = """
@@ -108,7 +109,7 @@ def test_each_method_above_a_rate_has_its_answer(method: str) -> None:
     other = world.client(port_of(method), AUDIT).call(method, **arguments)
     assert shape(other) != REFUSED[method] or method in ("submit", "ack", "endTransaction", "fetchChecks")
     if method == "submit":
-        assert world.node.progress.trackers["billing", "orders", 0].watermark == 1
+        assert opened_of(world.node).progress.trackers["billing", "orders", 0].watermark == 1
 
 
 def test_results_of_a_pull_above_its_rate_are_taken_and_it_is_answered_empty() -> None:
@@ -122,7 +123,7 @@ def test_results_of_a_pull_above_its_rate_are_taken_and_it_is_answered_empty() -
     reply = client.call("pull", request=pull("billing", results=result("billing")))
     assert reply.error is None
     assert not reply.value.messages
-    assert world.node.progress.trackers["billing", "orders", 0].watermark == 1
+    assert opened_of(world.node).progress.trackers["billing", "orders", 0].watermark == 1
     world.run(3.0)
     assert client.call("pull", request=pull("billing")).error is None, "its own second has come"
 
@@ -140,7 +141,7 @@ def test_long_chain_of_results_is_taken_above_a_rate_too() -> None:
     offsets = [*range(3), *range(10**9, 10**9 + 20_000)]
     chain = consumer_idl.ConsumeResult(context=context, successOffsets=offsets, failOffsets=[])
     assert client.call("pull", request=pull("billing", results=chain)).error is None
-    assert world.node.progress.trackers["billing", "orders", 0].watermark == 3
+    assert opened_of(world.node).progress.trackers["billing", "orders", 0].watermark == 3
 
 
 @pytest.mark.parametrize("connections", [1, 10])
@@ -269,7 +270,7 @@ def test_waiting_pulls_of_a_client_are_so_many(method: str) -> None:
     assert len(clients[2].replies) == 1
     world.run(6.0)
     assert [len(each.replies) for each in clients] == [0, 1, 2]
-    assert not any(meter.parked for meter in world.node.limiter.meters())
+    assert not any(meter.parked for meter in world.node.parts.limiter.meters())
 
 
 def test_pending_timers_are_so_many_until_they_are_due_or_cancelled() -> None:
@@ -278,7 +279,7 @@ def test_pending_timers_are_so_many_until_they_are_due_or_cancelled() -> None:
     client = world.client("producer", SHOP)
     assert send(client, delayMs=5_000).code == 0
     assert send(client, delayLevel=1).code == 0
-    now_s = world.node.seams.clock.wall_ms() // 1000
+    now_s = world.node.parts.seams.clock.wall_ms() // 1000
     uuid = "00000000-0000-0000-0000-000000000001"
     added = client.call(
         "sendDelaySync", delayMessage=delay("orders", timestamp=now_s + 60, uuid=uuid), timeout=50
@@ -405,7 +406,7 @@ def test_client_at_its_limit_is_told_of_everywhere() -> None:
         [2],
     )
     assert live.limits(limit=10, name="nobody") is None
-    assert world.node.metrics.value("pyddmq_limits_refused_total", "principal", "requestsPerSecond") == 2
+    assert world.node.runtime.metrics.value("pyddmq_limits_refused_total", "principal", "requestsPerSecond") == 2
 
 
 def test_frames_that_lie_unread_of_a_client_that_has_gone_are_not_stored() -> None:
@@ -417,7 +418,7 @@ def test_frames_that_lie_unread_of_a_client_that_has_gone_are_not_stored() -> No
     client.send("sendSync", message=message("orders"), timeout=50)
     client.transport.abort()
     world.run(5.0)
-    stored = world.node.store.topics["orders"].queues[0].max_offset
+    stored = opened_of(world.node).store.topics["orders"].queues[0].max_offset
     assert stored == 1
 
 
@@ -442,11 +443,11 @@ def test_memory_is_taken_back_from_who_holds_most_in_all() -> None:
         for client, size in [(big, 2_000_000), *((each, 1_000_000) for each in many)]:
             client.transport.write((3_000_000).to_bytes(4, "big") + bytes(size))
         world.run(2.0)
-        used = world.node.budget.used
+        used = world.node.parts.memory.budget.used
         assert used > 11_000_000
-        world.node.memory._sheds_at = 1 << 60  # What an address holds above its share was given up before.
-        world.node.budget.configure(used * 8 // 7 - 1000)
-        world.node.memory.relieve()
+        world.node.parts.memory._sheds_at = 1 << 60  # What an address holds above its share was given up before.
+        world.node.parts.memory.budget.configure(used * 8 // 7 - 1000)
+        world.node.parts.memory.relieve()
         world.run(0.1)
         assert big.lost == lost[1]
         assert (sum(each.lost for each in many) >= 3) == lost[0]

@@ -13,6 +13,7 @@ import pytest
 from proxy.access.access import DENIED
 from pyddmq.testing import ManualClock
 from tests.access.world import AccessWorld, Client, delay, message, pull
+from tests.insides import opened_of
 from tests.simulation.wire import producer_idl
 from upstream.tools.backup import Backup, restore
 
@@ -67,7 +68,7 @@ def test_numbers_of_a_producer_are_its_principals(restart: Restart) -> None:
     delayed = delay("orders", uniqKey=key(1), timestamp=soon(world))
     assert second.call("sendDelaySync", delayMessage=delayed, timeout=1000).value.code == 48
     assert world.denied() == 4
-    assert world.node.metrics.value(DENIED, "sendSync", "owner") == 1
+    assert world.node.runtime.metrics.value(DENIED, "sendSync", "owner") == 1
     assert send(second, 0, "FE1" + "0" * 17) == 0
     assert send(first, 1) == 0
     # A repeat is answered to whose it is alone: its receipt says where the message is.
@@ -79,7 +80,7 @@ def test_names_are_their_principals_after_a_restore() -> None:
     world = AccessWorld(RULES)
     first, _ = producers(world)
     assert send(first, 0) == 0
-    data = world.node.config.node.data
+    data = world.node.in_force.config.node.data
     Backup(data, "/copy", source=world.disk, disk=world.disk, clock=ManualClock()).make()
     world.node.kill()
     world.disk._files = {path: file for path, file in world.disk._files.items() if path.startswith("/copy/")}
@@ -98,7 +99,7 @@ def test_what_is_no_number_is_refused_as_such_and_belongs_to_nobody() -> None:
     for client in (first, second):
         call = client.call("sendSync", message=message("orders", uniqKey="x\x01" * 16), timeout=1000)
         assert call.value.code == 11
-    access = world.node.access
+    access = world.node.parts.access
     assert access is not None
     assert access.owners is not None
     assert access.owners.of(b"x\x01" * 10) is None
@@ -106,7 +107,7 @@ def test_what_is_no_number_is_refused_as_such_and_belongs_to_nobody() -> None:
 
 def soon(world: AccessWorld) -> int:
     """Return a moment that a delayed message may have, seconds since the epoch."""
-    return world.node.seams.clock.wall_ms() // 1000 + 3600
+    return world.node.parts.seams.clock.wall_ms() // 1000 + 3600
 
 
 def half(client: Client) -> Any:
@@ -161,7 +162,7 @@ def test_checks_go_to_whose_the_half_is(restart: Restart) -> None:
     assert checks(second, [answer]) == []
     [check] = checks(first)
     assert check.handle == handle
-    assert world.node.store.topics["orders"].queues[0].max_offset == 0
+    assert opened_of(world.node).store.topics["orders"].queues[0].max_offset == 0
     mine = half(second).handle
     world.run(20)
     assert [each.handle for each in checks(second)] == [mine]
@@ -212,7 +213,7 @@ def test_same_id_of_two_principals_is_two_messages() -> None:
     [delay_id] = ids
     assert cancel(second, delay_id) == CANCELLED
     world.run(3700)
-    assert world.node.store.topics["orders"].queues[0].max_offset == 1
+    assert opened_of(world.node).store.topics["orders"].queues[0].max_offset == 1
     assert cancel(first, delay_id) != CANCELLED
 
 

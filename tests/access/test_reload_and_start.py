@@ -27,6 +27,7 @@ from tests.access.world import (
     shape,
     token_file,
 )
+from tests.insides import opened_of
 
 NETWORK = "networks: [{cidr: 10.0.1.0/24, principal: shop}, {cidr: 10.0.2.0/24, principal: billing}]"
 RULES = f"""
@@ -100,7 +101,7 @@ def test_unreadable_tokens_end_the_start(tmp_path: Path, content: bytes | None) 
     config = loads(f"access: {{tokens: {file}, rules: []}}").config
     world = AccessWorld(RULES)
     with pytest.raises(AccessUnreadable, match=str(file)):
-        Node(config, seams=world.node.seams, registry=Registry())
+        Node(config, seams=world.node.parts.seams, registry=Registry())
 
 
 def test_reload_takes_a_token_file_and_the_connections_of_its_tokens(tmp_path: Path) -> None:
@@ -121,7 +122,7 @@ def test_reload_takes_a_token_file_and_the_connections_of_its_tokens(tmp_path: P
 def starting(world: AccessWorld) -> Node:
     """Begin to start a node with steps that take long, on the world's loop and a disk with something on it."""
     world.node.kill()
-    seams = world.node.seams
+    seams = world.node.parts.seams
     again = Seams(
         loop=seams.loop,
         clock=VirtualClock(world.loop),
@@ -166,7 +167,7 @@ def test_results_are_denied_before_they_are_held_and_when_they_are_taken() -> No
     assert not owner.replies
     world.loop.run(lambda: bool(owner.replies), seconds=3000)
     assert owner.replies[0].value is True
-    assert node.progress.trackers["billing", "orders", 0].watermark == 1
+    assert opened_of(node).progress.trackers["billing", "orders", 0].watermark == 1
 
 
 def test_reloader_says_where_the_broken_file_is_named() -> None:

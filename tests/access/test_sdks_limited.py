@@ -11,6 +11,7 @@ from tests.access.world import CONSUMER_PORT, PRODUCER_PORT, AccessWorld, messag
 from tests.fakes.sdk import CONSUMERS, PRODUCERS, Account, ConsumerHabits, ProducerHabits, SdkConsumer, SdkProducer
 from tests.fakes.sdk.account import Message
 from tests.fakes.sdk.producer import Surroundings
+from tests.insides import opened_of
 
 ACCESS = """
 access:
@@ -76,7 +77,7 @@ def test_producer_above_its_rate_slows_down_and_keeps_the_node(habits: ProducerH
     assert took is not None
     assert 1.9 <= took <= 4.5
     assert len(sdks.account.acknowledged) == 60
-    assert sdks.world.node.store.topics["orders"].queues[0].max_offset == 60
+    assert opened_of(sdks.world.node).store.topics["orders"].queues[0].max_offset == 60
     events = sdks.account.events
     assert set(events) <= {"send code 15", "sent again", "send given up", "send code 11 of an odd key"}
     assert 0 < events["send code 15"] <= 26 * took, "a refusal rests its connection for 40 ms"
@@ -92,10 +93,12 @@ def test_consumer_above_its_rate_slows_down_and_loses_no_result(habits: Consumer
     assert sdks.run(consumer, seconds=20) is None
     sdks.account.close()
     assert not sdks.account.faults
-    assert sdks.world.node.progress.trackers["billing", "orders", 0].watermark == 200
+    assert opened_of(sdks.world.node).progress.trackers["billing", "orders", 0].watermark == 200
     assert not sdks.account.repeats, "nothing came again"
     assert not {each for each in sdks.account.events if each.startswith(("pull unanswered", "result thrown"))}
-    asked = sum(sdks.world.node.metrics.value("pyddmq_requests_total", "consumer", name) for name in ("pull", "submit"))
+    asked = sum(
+        sdks.world.node.runtime.metrics.value("pyddmq_requests_total", "consumer", name) for name in ("pull", "submit")
+    )
     assert asked <= 5 * 20 + 5 + 22
 
 
@@ -115,7 +118,7 @@ def test_consumers_far_above_their_rate_come_once_a_second_each(habits: Consumer
     assert not sdks.account.faults
     assert "result thrown away" not in sdks.account.events
     assert not sdks.account.events["pull unanswered"]
-    asked = sdks.world.node.metrics.value("pyddmq_requests_total", "consumer", "pull")
+    asked = sdks.world.node.runtime.metrics.value("pyddmq_requests_total", "consumer", "pull")
     assert asked <= 10 * 31 + 2 * 30 + 10
 
 

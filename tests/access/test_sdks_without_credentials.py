@@ -15,6 +15,7 @@ from tests.access.world import CONSUMER_PORT, PRODUCER_PORT, AccessWorld
 from tests.fakes.sdk import CONSUMERS, PRODUCERS, Account, ConsumerHabits, ProducerHabits, SdkConsumer, SdkProducer
 from tests.fakes.sdk.account import Message
 from tests.fakes.sdk.producer import Surroundings
+from tests.insides import opened_of
 
 RULES = """
 access:
@@ -92,7 +93,7 @@ def test_consumer_works_on_where_its_network_is_somebodys(habits: ConsumerHabits
     consumer = SdkConsumer(habits, sdks.around, "billing")
     consumer.calm()
     sdks.run(consumer, seconds=20)
-    assert sdks.world.node.progress.trackers["billing", "orders", 0].watermark == 10
+    assert opened_of(sdks.world.node).progress.trackers["billing", "orders", 0].watermark == 10
     assert sdks.world.denied() == 0
 
 

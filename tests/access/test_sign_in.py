@@ -9,6 +9,7 @@ import structlog
 
 from proxy.access.access import DENIED
 from tests.access.world import AccessWorld, message, pull, token_file
+from tests.insides import opened_of
 
 FAR_MS = 1 << 50
 LOOPBACK, ELSEWHERE = "127.0.0.1", "10.0.1.1"
@@ -59,8 +60,8 @@ def test_wrong_token_ends_the_connection_and_never_falls_back(tmp_path: Path, ki
     assert (answer.code, answer.message) == (8, "the token is missing, wrong or expired; use a new one")
     assert [reply.value.code for reply in client.replies[1:]] == [13]
     assert client.lost
-    assert world.node.metrics.value(DENIED, "authenticate", "proof") == 1
-    assert world.node.store.topics["orders"].queues[0].max_offset == 0
+    assert world.node.runtime.metrics.value(DENIED, "authenticate", "proof") == 1
+    assert opened_of(world.node).store.topics["orders"].queues[0].max_offset == 0
 
 
 def test_token_is_not_taken_over_a_network_without_tls(tmp_path: Path) -> None:
@@ -90,14 +91,14 @@ def test_authenticate_is_the_first_call_or_none(tmp_path: Path) -> None:
 def test_expiry_ends_a_living_connection(tmp_path: Path) -> None:
     """Within a second after its token is none any more, parked pulls included; others stay."""
     world = AccessWorld("access: {rules: []}\n")
-    now_ms = world.node.seams.clock.wall_ms()
+    now_ms = world.node.parts.seams.clock.wall_ms()
     file, tokens = token_file(tmp_path, {"shop": now_ms + 60_000, "other": FAR_MS})
     world = AccessWorld(section(file, rules='{principals: ["*"], produce: [orders], consume: [billing]}'))
     client, other = world.client("consumer", LOOPBACK), world.client("consumer", LOOPBACK)
     assert client.call("authenticate", token=tokens["shop"]).value.name == "shop"
     assert other.call("authenticate", token=tokens["other"]).value.name == "other"
     client.send("pull", request=pull("billing", linger_ms=30_000))
-    expires = (now_ms + 60_000 - world.node.seams.clock.wall_ms()) / 1000
+    expires = (now_ms + 60_000 - world.node.parts.seams.clock.wall_ms()) / 1000
     world.run(expires - 0.1)
     assert [client.lost, other.lost] == [False, False]
     world.run(1.2)

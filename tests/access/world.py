@@ -99,7 +99,7 @@ class AccessWorld(HostileWorld):
 
     def denied(self) -> int:
         """How much was denied so far."""
-        return sum(value for spec, _, value in self.node.metrics if spec.name == DENIED)
+        return sum(value for spec, _, value in self.node.runtime.metrics if spec.name == DENIED)
 
     def again(self, access: str) -> AccessWorld:
         """Kill the node and start another one on what it left."""

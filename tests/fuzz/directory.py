@@ -32,6 +32,7 @@ from pyddmq.testing.sim_disk import SimFile
 from tests.fuzz.image import Image, disk_of, image_of
 from tests.fuzz.store_files import be_a_sentence
 from tests.hostile.sim import HostileWorld
+from tests.insides import opened_of
 from upstream.tools.backup import FORMAT_VERSION, MANIFEST, Backup, restore
 from upstream.tools.store_check import check_data
 
@@ -121,7 +122,7 @@ def image() -> Image:
     """Return the files of a node that was killed: messages, one that waits, a pause, a deleted topic."""
     disk = SimDisk()
     world = HostileWorld(YAML, disk=disk)
-    store = world.node.store
+    store = opened_of(world.node).store
     for number in range(6):
         store.put("orders", b'{"id": %d}' % number, key=f"k{number}", tags="red")
     store.put("orders", b"level", delay_level=18)
@@ -129,8 +130,8 @@ def image() -> Image:
     store.put("gone", b"x")
     world.run(2.0)
     store.topic_changes.delete("gone")
-    world.node.progress.flush()
-    at_once(disk, world.node.pauses.pausing("billing", None, who="operator"))
+    opened_of(world.node).progress.flush()
+    at_once(disk, opened_of(world.node).pauses.pausing("billing", None, who="operator"))
     world.run(2.0)
     disk.kill()
     # What is made anew and large: an input must not cost megabytes.
@@ -267,9 +268,9 @@ def _mend(disk: Fence) -> None:
 def _start(disk: Fence) -> None:
     world = HostileWorld(YAML, disk=disk)
     world.run(1.0)
-    for name in [name for name, topic in world.node.store.topics.items() if not topic.system][:4]:
+    for name in [name for name, topic in opened_of(world.node).store.topics.items() if not topic.system][:4]:
         if name != "orders":
-            world.node.store.topic_changes.delete(name)
+            opened_of(world.node).store.topic_changes.delete(name)
     assert world.node.failure is None
     task = world.loop.create_task(world.node.stop(drain_seconds=0.1))
     world.loop.run(task.done, seconds=60)

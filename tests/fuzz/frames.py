@@ -14,6 +14,7 @@ from proxy.port.connection import Connection
 from proxy.port.server import CALLS_FAILED, ThriftServer
 from proxy.wire.errors import APPLICATION_INTERNAL_ERROR
 from tests.hostile.sim import HostileWorld
+from tests.insides import opened_of
 from upstream.budget import JOB_BYTES
 
 INPUTS_PER_NODE = 2_000
@@ -86,7 +87,7 @@ class _Nodes:
         if self.world is None or self.inputs % INPUTS_PER_NODE == 0:
             self.world = HostileWorld(YAML)
             for number in range(4):
-                self.world.node.store.put("orders", b'{"id": %d}' % number, key=f"k{number}")
+                opened_of(self.world.node).store.put("orders", b'{"id": %d}' % number, key=f"k{number}")
         return self.world
 
     def drop(self) -> None:
@@ -137,12 +138,14 @@ def _stream(world: HostileWorld, server: ThriftServer, service: str, data: bytes
     _check_replies(bytes(peer.written))
     connection.connection_lost(None)
     world.run(0.001)
-    node.budget.recount()
-    assert node.budget.used == sum(group.live_jobs for group in node.groups.values()) * JOB_BYTES, (
-        "memory is still held"
-    )
+    node.parts.memory.budget.recount()
+    assert (
+        node.parts.memory.budget.used == sum(group.live_jobs for group in node.in_force.groups.values()) * JOB_BYTES
+    ), "memory is still held"
     assert not server.connections
-    assert not node.metrics.value(CALLS_FAILED, service, str(APPLICATION_INTERNAL_ERROR)), "a call failed inside"
+    assert not node.runtime.metrics.value(CALLS_FAILED, service, str(APPLICATION_INTERNAL_ERROR)), (
+        "a call failed inside"
+    )
     assert node.failure is None
 
 

@@ -17,6 +17,7 @@ from pyddmq.codes import ResultCode
 from pyddmq.testing import NetworkFaults
 from tests.hostile.attacker import NAME
 from tests.hostile.sim import MIB, HostileWorld, Raw
+from tests.insides import opened_of
 from tests.simulation.wire import consumer_idl
 from upstream.delivery import stats as group_stats
 from upstream.delivery.group import ConsumerGroup
@@ -97,7 +98,7 @@ def test_stats_of_a_group_do_not_walk_what_waits_behind_a_key(monkeypatch: pytes
     world = HostileWorld()
     client = world.connect("consumer")
     for _ in range(50):
-        world.node.store.put("orders", b"x", key="k")
+        opened_of(world.node).store.put("orders", b"x", key="k")
     world.run(0.5)
 
     def walked(*_: object, **__: object) -> None:
@@ -128,7 +129,7 @@ def test_long_chain_of_results_is_applied_in_steps(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(ConsumerGroup, "apply", noted)
     client = world.connect("consumer")
     for _ in range(3):
-        world.node.store.put("orders", b"x")
+        opened_of(world.node).store.put("orders", b"x")
     assert len(world.pull(client).value.messages) == 3
     context = consumer_idl.Context(groupId="billing", topic="orders", qid="pyddmq_broker-0_0")
     offsets = [*range(10**9, 10**9 + 50_000), 0, 1, 2]
@@ -160,7 +161,7 @@ def test_results_on_a_long_pull_count_before_it_takes_messages(monkeypatch: pyte
     for name in ("apply", "pull"):
         monkeypatch.setattr(ConsumerGroup, name, noted(name, getattr(ConsumerGroup, name)))
     client = world.connect("consumer")
-    world.node.store.put("orders", b"x")
+    opened_of(world.node).store.put("orders", b"x")
     client.transport.write(world.pull_frame(client, acks=20_000) + world.pull_frame(client, linger_ms=50))
     world.run(2.0)
     first, second = client.replies
@@ -207,7 +208,7 @@ def test_call_that_breaks_in_the_middle_of_its_steps_ends_its_connection(monkeyp
     def steps(connection: Connection, call: Call) -> None:
         connection.work(broken())
 
-    service = world.node.opened.consumer_service
+    service = opened_of(world.node).consumer_service
     world.node.consumer.serve({**service.handlers(), "submit": steps}, service.line)
     client.transport.write(client.codec.call("submit", 2, result=consumer_idl.ConsumeResult()))
     world.run(1.0)

@@ -18,7 +18,7 @@ BODY = 1_900_000
 
 def add(client: Raw, world: HostileWorld, *, uuid: str, body: bytes = b"x") -> bytes:
     """Return an add of a delayed message; the same uuid gives the same id."""
-    at_s = world.node.seams.clock.wall_ms() // 1000 + 3600
+    at_s = world.node.parts.seams.clock.wall_ms() // 1000 + 3600
     message = producer_idl.DelayMessage(topic="orders", body=body, action=1, dmsgtype=2, timestamp=at_s, uuid=uuid)
     return client.codec.call("sendDelaySync", 1, delayMessage=message, timeout=1000)
 

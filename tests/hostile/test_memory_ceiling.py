@@ -10,6 +10,7 @@ from proxy.port.reply_slot import SLOT_BYTES
 from proxy.port.server import CONNECTIONS_REFUSED
 from pyddmq.codes import PullCode, ResultCode
 from tests.hostile.sim import MIB, HostileWorld, Raw
+from tests.insides import opened_of
 from tests.simulation.wire import producer_idl
 from upstream.budget import JOB_BYTES, Pressure
 
@@ -28,20 +29,20 @@ def test_account_is_empty_again_after_everybody_left() -> None:
     """Connections, frames, parked pulls, replies and publishes are taken off again, to the byte."""
     world = HostileWorld()
     producer, consumer = world.connect("producer"), world.connect("consumer")
-    assert world.node.budget.used == 2 * CONNECTION_BYTES
+    assert world.node.parts.memory.budget.used == 2 * CONNECTION_BYTES
     assert world.publish(producer, bytes(100_000)) == ResultCode.OK
     consumer.transport.pause_reading()
     for _ in range(3):
         consumer.transport.write(world.pull_frame(consumer, linger_ms=20_000))
     world.run(0.5)
-    assert world.node.budget.used == 2 * CONNECTION_BYTES + 2 * SLOT_BYTES + JOB_BYTES
+    assert world.node.parts.memory.budget.used == 2 * CONNECTION_BYTES + 2 * SLOT_BYTES + JOB_BYTES
     partial = unfinished(world, 1000)
-    assert world.node.budget.used >= 3 * CONNECTION_BYTES + 2 * SLOT_BYTES + 1000
+    assert world.node.parts.memory.budget.used >= 3 * CONNECTION_BYTES + 2 * SLOT_BYTES + 1000
     for client in (producer, consumer, partial):
         client.transport.abort()
     world.run(1.0)
-    world.node.budget.recount()
-    assert world.node.budget.used == JOB_BYTES
+    world.node.parts.memory.budget.recount()
+    assert world.node.parts.memory.budget.used == JOB_BYTES
 
 
 def test_waiting_pull_keeps_neither_its_frame_nor_its_results() -> None:
@@ -56,7 +57,7 @@ def test_waiting_pull_keeps_neither_its_frame_nor_its_results() -> None:
     for slot in connection.slots:
         held = slot.start or slot.withdraw
         assert not _mentions_results(held)
-    assert world.node.budget.used == CONNECTION_BYTES + 3 * SLOT_BYTES
+    assert world.node.parts.memory.budget.used == CONNECTION_BYTES + 3 * SLOT_BYTES
 
 
 def _mentions_results(function: object) -> bool:
@@ -72,24 +73,24 @@ def test_measures_come_in_order_and_end_by_themselves() -> None:
     node = world.node
     producer, consumer = world.connect("producer"), world.connect("consumer")
     assert world.publish(producer, b"one") == ResultCode.OK
-    levels, held = [node.budget.level], 0
-    while node.budget.level < Pressure.REFUSING:
-        node.budget.add(4 * MIB)
+    levels, held = [node.parts.memory.budget.level], 0
+    while node.parts.memory.budget.level < Pressure.REFUSING:
+        node.parts.memory.budget.add(4 * MIB)
         held += 4 * MIB
-        levels.append(node.budget.level)
+        levels.append(node.parts.memory.budget.level)
     assert levels == sorted(levels)
     assert set(levels) == {Pressure.NONE, Pressure.EASED, Pressure.SLOWED, Pressure.REFUSING}
     assert world.publish(producer, b"two") == ResultCode.FAIL_REFUSED_BY_RATE_LIMITER
     assert world.pull(consumer).error.code == PullCode.OVERLOADED
-    node.budget.add(-held // 2)
+    node.parts.memory.budget.add(-held // 2)
     world.run(2.0)
-    assert node.budget.level < Pressure.REFUSING
+    assert node.parts.memory.budget.level < Pressure.REFUSING
     assert world.publish(producer, b"two") == ResultCode.OK
     assert [message.value for message in world.pull(consumer).value.messages] == [b"one", b"two"]
-    assert [node.metrics.value(MEASURES, name) for name in ("slowed", "refusing", "closing")] == [1, 1, 0]
-    node.budget.add(held // 2 - held)
+    assert [node.runtime.metrics.value(MEASURES, name) for name in ("slowed", "refusing", "closing")] == [1, 1, 0]
+    node.parts.memory.budget.add(held // 2 - held)
     world.run(2.0)
-    assert node.budget.level is Pressure.NONE
+    assert node.parts.memory.budget.level is Pressure.NONE
 
 
 def test_ceiling_holds_against_any_number_of_unfinished_frames() -> None:
@@ -100,10 +101,10 @@ def test_ceiling_holds_against_any_number_of_unfinished_frames() -> None:
     hostile = []
     for _ in range(100):
         hostile.append(unfinished(world, 4_800_000))
-        high = max(high, world.node.budget.used)
-    assert high < world.node.budget.limit
+        high = max(high, world.node.parts.memory.budget.used)
+    assert high < world.node.parts.memory.budget.limit
     world.run(40.0)  # Frames have 30 s to arrive.
-    assert world.node.budget.level is Pressure.NONE
+    assert world.node.parts.memory.budget.level is Pressure.NONE
     assert world.publish(producer, b"still here") == ResultCode.OK
     assert not producer.lost
     assert all(each.lost for each in hostile)
@@ -123,7 +124,7 @@ def test_slowed_frames_that_can_finish_do_finish() -> None:
     world.run(20.0)
     codes = [client.replies[0].value.code for client in clients if client.replies]
     assert codes.count(ResultCode.OK) + codes.count(ResultCode.FAIL_REFUSED_BY_RATE_LIMITER) == len(clients)
-    assert world.node.budget.level is Pressure.NONE
+    assert world.node.parts.memory.budget.level is Pressure.NONE
 
 
 def _message(body: bytes) -> object:
@@ -144,12 +145,12 @@ def test_slow_readers_are_closed_before_the_ceiling() -> None:
         client.transport.write(world.pull_frame(client))
         readers.append(client)
         world.run(0.5)
-        assert node.budget.used < node.budget.limit
-    assert node.budget.level >= Pressure.SLOWED
+        assert node.parts.memory.budget.used < node.parts.memory.budget.limit
+    assert node.parts.memory.budget.level >= Pressure.SLOWED
     for each in readers:
         each.transport.abort()
     world.run(3.0)
-    assert node.budget.level is Pressure.NONE
+    assert node.parts.memory.budget.level is Pressure.NONE
     # What was in the node's own buffers came back at once; the rest comes with its timeout.
     healthy = world.connect("consumer")
     assert world.pull(healthy).error is None
@@ -161,13 +162,13 @@ def test_parked_pulls_wait_out_the_refusal() -> None:
     producer, consumer = world.connect("producer"), world.connect("consumer")
     consumer.transport.write(world.pull_frame(consumer, linger_ms=30_000))
     world.run(0.2)
-    held = world.node.budget.begins(Pressure.REFUSING)
-    world.node.budget.add(held)
-    assert world.node.budget.level is Pressure.REFUSING
-    world.node.store.put("orders", b"for the parked one", key="k")
+    held = world.node.parts.memory.budget.begins(Pressure.REFUSING)
+    world.node.parts.memory.budget.add(held)
+    assert world.node.parts.memory.budget.level is Pressure.REFUSING
+    opened_of(world.node).store.put("orders", b"for the parked one", key="k")
     world.run(0.5)
     assert consumer.replies == []
-    world.node.budget.add(-held)
+    world.node.parts.memory.budget.add(-held)
     world.run(2.0)
     (reply,) = consumer.replies
     assert [message.value for message in reply.value.messages] == [b"for the parked one"]
@@ -184,25 +185,25 @@ def test_worst_connection_is_closed_and_counted() -> None:
     first.favour(True)
     clients[0].transport.write(FRAME + bytes(4_800_000))
     world.run(5.0)
-    node.budget.add(node.budget.begins(Pressure.CLOSING))
+    node.parts.memory.budget.add(node.parts.memory.budget.begins(Pressure.CLOSING))
     world.run(2.0)
     assert clients[0].lost
     assert not clients[1].lost
-    assert node.metrics.value(CONNECTIONS_REFUSED, "producer", "memory") == 1
-    node.budget.add(-node.budget.begins(Pressure.CLOSING))
+    assert node.runtime.metrics.value(CONNECTIONS_REFUSED, "producer", "memory") == 1
+    node.parts.memory.budget.add(-node.parts.memory.budget.begins(Pressure.CLOSING))
     world.run(2.0)
-    assert node.budget.level is Pressure.NONE
+    assert node.parts.memory.budget.level is Pressure.NONE
 
 
 def test_reading_ahead_stops_at_half_and_goes_on_after() -> None:
     """Jobs are not made for messages that nobody asks for while memory is short, beyond one batch."""
     world = HostileWorld()
     node = world.node
-    node.budget.add(node.budget.begins(Pressure.EASED))
+    node.parts.memory.budget.add(node.parts.memory.budget.begins(Pressure.EASED))
     for _ in range(200):
-        node.store.put("orders", b"x")
-    assert node.groups["billing"].live_jobs <= 32 + 256
-    node.budget.add(-MIB - node.budget.begins(Pressure.EASED) // 2)
+        opened_of(node).store.put("orders", b"x")
+    assert node.in_force.groups["billing"].live_jobs <= 32 + 256
+    node.parts.memory.budget.add(-MIB - node.parts.memory.budget.begins(Pressure.EASED) // 2)
     world.run(3.0)
-    assert node.budget.level is Pressure.NONE
-    assert node.groups["billing"].live_jobs == 200
+    assert node.parts.memory.budget.level is Pressure.NONE
+    assert node.in_force.groups["billing"].live_jobs == 200

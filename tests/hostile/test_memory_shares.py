@@ -39,7 +39,7 @@ def begin_frame(world: HostileWorld, client: Raw, size: int = 4_000_000) -> None
 
 def closed(world: HostileWorld) -> float:
     """Connections of the producers' port that were closed for memory."""
-    return world.node.metrics.value(CONNECTIONS_REFUSED, "producer", "memory")
+    return world.node.runtime.metrics.value(CONNECTIONS_REFUSED, "producer", "memory")
 
 
 def test_unfinished_frames_of_strangers_go_before_anybody_is_refused() -> None:
@@ -48,7 +48,7 @@ def test_unfinished_frames_of_strangers_go_before_anybody_is_refused() -> None:
     healthy = world.connect("producer")
     for number in range(100):
         begin_frame(world, at(world, f"10.0.2.{number % 8}"))
-        assert world.node.budget.level < Pressure.REFUSING
+        assert world.node.parts.memory.budget.level < Pressure.REFUSING
         if not number % 10:
             assert world.publish(healthy, bytes(100_000)) == ResultCode.OK
     assert closed(world) > 50
@@ -87,11 +87,12 @@ def test_idle_connections_above_their_address_share_go_next() -> None:
     few = [at(world, "10.0.1.1") for _ in range(10)]
     many = [at(world, "10.0.2.1") for _ in range(1500)]
     world.run(2.0)
-    world.node.budget.add(world.node.budget.begins(Pressure.SLOWED) - world.node.budget.used)
+    budget = world.node.parts.memory.budget
+    budget.add(budget.begins(Pressure.SLOWED) - budget.used)
     world.run(2.0)
     assert not any(each.lost for each in few)
     left = sum(not each.lost for each in many)
-    share = world.node.budget.limit // 8 // 2
+    share = world.node.parts.memory.budget.limit // 8 // 2
     assert left * CONNECTION_BYTES <= share < (left + 1) * CONNECTION_BYTES
     assert closed(world) == 1500 - left
 
@@ -113,7 +114,7 @@ def test_known_peers_give_up_what_is_above_their_address_share_when_calls_are_re
         assert world.publish(each, b"x") == ResultCode.OK
     for each in [*modest, *greedy]:
         begin_frame(world, each)
-    budget = world.node.budget
+    budget = world.node.parts.memory.budget
     budget.add(budget.begins(Pressure.REFUSING) - budget.used)
     world.run(2.0)
     assert budget.level < Pressure.REFUSING
@@ -126,7 +127,7 @@ def paused_frame(world: HostileWorld, size: int = 4_900_000) -> tuple[Raw, Any]:
     blockers = [at(world, "10.0.3.1") for _ in range(2)]
     for each in blockers:
         assert world.publish(each, b"x") == ResultCode.OK
-    world.node.budget.add(world.node.budget.begins(Pressure.REFUSING) - MIB)
+    world.node.parts.memory.budget.add(world.node.parts.memory.budget.begins(Pressure.REFUSING) - MIB)
     for each in blockers:
         each.transport.write(struct.pack(">i", size) + bytes(200_000))
     world.run(0.2)
@@ -176,13 +177,13 @@ def test_looking_for_what_to_give_up_is_rare() -> None:
     world = HostileWorld()
     client = at(world, "10.0.1.1")
     assert world.publish(client, b"x") == ResultCode.OK
-    world.node.budget.add(world.node.budget.begins(Pressure.SLOWED))
+    world.node.parts.memory.budget.add(world.node.parts.memory.budget.begins(Pressure.SLOWED))
     world.run(1.5)
-    watch = world.node.memory
+    watch = world.node.parts.memory
     looked: list[None] = []
     shed = watch._shed
     watch._shed = lambda: looked.append(shed())  # type: ignore[method-assign]
     for _ in range(50):
         world.publish(client, b"x")
     assert len(looked) <= 50 * 0.5 + 2
-    assert world.node.budget.used < world.node.budget.limit - MIB
+    assert world.node.parts.memory.budget.used < world.node.parts.memory.budget.limit - MIB

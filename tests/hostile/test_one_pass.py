@@ -20,6 +20,7 @@ from pyddmq.codes import Repeat, ResultCode
 from pyddmq.testing import NetworkFaults
 from tests.access.world import AccessWorld, message
 from tests.hostile.sim import MIB, HostileWorld, Raw
+from tests.insides import opened_of
 from tests.simulation.wire import Reply, consumer_idl, producer_idl
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.subscription import Subscription
@@ -62,7 +63,7 @@ class Passes(HostileWorld):
     @property
     def bodies(self) -> list[bytes]:
         """What the topic holds, in the order of its queue."""
-        store = self.node.store
+        store = opened_of(self.node).store
         units = store.topics["orders"].queues[0].read(0, 100)
         return [bytes(split(store.read(physical, size))[0]) for physical, size, _ in units]
 
@@ -77,13 +78,13 @@ def test_single_sends_of_many_clients_are_one_append(monkeypatch: pytest.MonkeyP
     world = Passes()
     clients = [world.connect("producer") for _ in range(8)]
     counts: list[int] = []
-    append = world.node.store.append
+    append = opened_of(world.node).store.append
 
     def noted(puts: Sequence[Put], **how: Any) -> Any:
         counts.append(len(puts))
         return append(puts, **how)
 
-    monkeypatch.setattr(world.node.store, "append", noted)
+    monkeypatch.setattr(opened_of(world.node).store, "append", noted)
     for client in clients:
         client.transport.write(send_frame(client, 1, client.transport.get_extra_info("sockname")[1].to_bytes(4, "big")))
     world.run(1.0)
@@ -155,13 +156,13 @@ def test_append_that_breaks_is_repeated_call_by_call(monkeypatch: pytest.MonkeyP
     """A record that the log cannot take refuses its own call alone, and is counted once."""
     world = Passes()
     client = world.connect("producer")
-    monkeypatch.setattr(world.node.store._encoder, "_record_bytes_max", 20_000)
+    monkeypatch.setattr(opened_of(world.node).store._encoder, "_record_bytes_max", 20_000)
     replies = world.together(
         client, send_frame(client, 1, b"a"), send_frame(client, 2, bytes(30_000)), send_frame(client, 3, b"c")
     )
     assert codes(replies) == [ResultCode.OK, ResultCode.FAIL_ILLEGAL_MSG, ResultCode.OK]
     assert world.bodies == [b"a", b"c"]
-    assert world.node.metrics.value(REFUSED, "illegal") == 1
+    assert world.node.runtime.metrics.value(REFUSED, "illegal") == 1
 
 
 def test_fault_in_the_append_costs_its_own_call_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +229,7 @@ def test_frame_that_came_before_the_end_of_its_connection_takes_effect(end: str)
             happens(connection)
     world.run(1.0)
     assert world.bodies == [b"one", b"two", b"three"]
-    [group] = world.node.all_groups()
+    [group] = world.node.in_force.all_groups()
     [(_, committed, *_)] = group.offsets("orders")
     assert committed == {"pyddmq_broker-0_0": 1}
     assert group.stats().in_flight_total == 0

@@ -14,7 +14,7 @@ from proxy.port.network import AsyncioNetwork, Peer
 from pyddmq.testing import NetworkFaults
 from pyddmq.testing.network import SimTransport
 from tests.hostile.sim import MIB, HostileWorld
-from tests.insides import transport_behind
+from tests.insides import opened_of, transport_behind
 from tests.loops import LOOPS
 from tests.patient import PATIENCE_SECONDS
 
@@ -27,7 +27,7 @@ def transport_of(world: HostileWorld, place: int = 0) -> SimTransport:
 
 def delivered(world: HostileWorld) -> int:
     """Messages that are out."""
-    return world.node.groups["billing"].stats().in_flight_total
+    return world.node.in_force.groups["billing"].stats().in_flight_total
 
 
 def test_messages_leave_for_nobody_whose_end_lies_unread_in_the_socket() -> None:
@@ -43,13 +43,15 @@ def test_messages_leave_for_nobody_whose_end_lies_unread_in_the_socket() -> None
         each.transport.write_eof()
     world.run(0.5)
     for number in range(24):
-        world.node.store.put("orders", str(number).encode())
+        opened_of(world.node).store.put("orders", str(number).encode())
     world.run(0.5)
     assert delivered(world) == 0
     healthy = world.connect("consumer")
     messages = world.pull(healthy).value.messages
     assert [each.value for each in messages] == [str(number).encode() for number in range(24)]
-    jobs = [job for group_queue in world.node.groups["billing"].group_queues() for job in group_queue.live.values()]
+    jobs = [
+        job for group_queue in world.node.in_force.groups["billing"].group_queues() for job in group_queue.live.values()
+    ]
     assert {job.deliveries for job in jobs} == {1}
 
 
@@ -62,7 +64,7 @@ def test_client_that_only_sends_no_more_reads_an_empty_reply() -> None:
     transport_of(world).pause_reading()
     client.transport.write_eof()
     world.run(0.5)
-    world.node.store.put("orders", b"x")
+    opened_of(world.node).store.put("orders", b"x")
     world.run(0.5)
     transport_of(world).resume_reading()
     world.run(0.5)
@@ -80,7 +82,7 @@ def test_reset_gives_back_what_the_peer_acknowledged_nothing_of(arrived: bool) -
     client.transport.write(world.pull_frame(client, linger_ms=30_000))
     world.run(0.5)
     world.network.faults = NetworkFaults(delay_ms_max=0.0 if arrived else 60_000.0, window_bytes=MIB)
-    world.node.store.put("orders", b"x" * 1000)
+    opened_of(world.node).store.put("orders", b"x" * 1000)
     world.run(0.001)
     assert delivered(world) == 1
     transport_of(world)._end(ConnectionResetError("reset by the peer"))
@@ -89,7 +91,9 @@ def test_reset_gives_back_what_the_peer_acknowledged_nothing_of(arrived: bool) -
     healthy = world.connect("consumer")
     messages = world.pull(healthy).value.messages
     assert len(messages or ()) == (0 if arrived else 1)
-    (job,) = (job for group_queue in world.node.groups["billing"].group_queues() for job in group_queue.live.values())
+    (job,) = (
+        job for group_queue in world.node.in_force.groups["billing"].group_queues() for job in group_queue.live.values()
+    )
     assert job.deliveries == 1
 
 
@@ -97,7 +101,7 @@ def test_reply_to_a_client_that_was_heard_of_since_waits_for_its_timeout() -> No
     """A client that sent something after the reply had begun to leave may have read it: no guess is made."""
     world = HostileWorld()
     client = world.connect("consumer")
-    world.node.store.put("orders", b"x")
+    opened_of(world.node).store.put("orders", b"x")
     assert len(world.pull(client).value.messages) == 1
     (connection,) = world.node.consumer.connections
     assert len(connection.outbox.carried) == 1

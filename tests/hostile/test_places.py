@@ -5,6 +5,7 @@ from __future__ import annotations
 from conf import Config
 from proxy.port.server import CONNECTIONS_REFUSED
 from tests.hostile.sim import YAML, HostileWorld, Raw
+from tests.insides import opened_of
 from tests.simulation.wire import consumer_codec
 
 
@@ -25,7 +26,7 @@ class Places(HostileWorld):
 
     def refused(self, reason: str) -> int:
         """Connections of the consumer port that were closed for this reason."""
-        return self.node.metrics.value(CONNECTIONS_REFUSED, "consumer", reason)
+        return self.node.runtime.metrics.value(CONNECTIONS_REFUSED, "consumer", reason)
 
 
 def test_one_address_leaves_places_to_others() -> None:
@@ -90,8 +91,8 @@ def test_a_reload_changes_both_bounds() -> None:
     world = Places()
     clients = [world.come_from("10.0.0.7") for _ in range(4)]
     node = world.config.node.model_copy(update={"max_connections_per_address": 5, "idle_timeout": 2000})
-    world.node.config = Config(node=node, topics=world.config.topics, groups=world.config.groups)
-    world.node.apply_live_settings()
+    world.node.in_force.config = Config(node=node, topics=world.config.topics, groups=world.config.groups)
+    world.node.apply_live_settings(opened_of(world.node))
     assert world.node.consumer.limits.idle_seconds == 2.0
     assert [world.come_from("10.0.0.7").lost for _ in range(2)] == [False, True]
     assert not any(each.lost for each in clients)

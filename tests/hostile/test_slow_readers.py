@@ -7,7 +7,7 @@ from proxy.port.server import CONNECTIONS_REFUSED
 from pyddmq.codes import ResultCode
 from pyddmq.testing import NetworkFaults
 from tests.hostile.sim import MIB, HostileWorld, Raw
-from tests.insides import pipe_from, transport_behind
+from tests.insides import opened_of, pipe_from, transport_behind
 
 WINDOW = 300_000
 BODY = 1_500_000
@@ -16,7 +16,7 @@ BODY = 1_500_000
 def reader_of_nothing(world: HostileWorld, count: int = 1) -> Raw:
     """Return a client for which `count` replies of 1.5 MB wait, of which the kernel has taken 300 kB."""
     for _ in range(count):
-        world.node.store.put("orders", bytes(BODY))
+        opened_of(world.node).store.put("orders", bytes(BODY))
     client = world.connect("consumer")
     world.network.faults = NetworkFaults(delay_ms_max=0.1, fragment_share=0.0, window_bytes=WINDOW)
     client.transport.pause_reading()
@@ -55,9 +55,9 @@ def test_peer_that_reads_nothing_is_closed_after_its_time_and_counted() -> None:
     world = HostileWorld()
     client = reader_of_nothing(world, count=3)
     world.run(27.0)
-    assert world.node.metrics.value(CONNECTIONS_REFUSED, "consumer", "slow_reader") == 0
+    assert world.node.runtime.metrics.value(CONNECTIONS_REFUSED, "consumer", "slow_reader") == 0
     world.run(5.0)
-    assert world.node.metrics.value(CONNECTIONS_REFUSED, "consumer", "slow_reader") == 1
+    assert world.node.runtime.metrics.value(CONNECTIONS_REFUSED, "consumer", "slow_reader") == 1
     assert client.lost
     assert world.node.consumer.connections == {}
 
@@ -78,7 +78,7 @@ def test_peer_that_reads_a_little_at_a_time_is_closed_all_the_same() -> None:
         if connection_end is not None:
             connection_end._pump()
     assert client.lost
-    assert world.node.metrics.value(CONNECTIONS_REFUSED, "consumer", "slow_reader") == 1
+    assert world.node.runtime.metrics.value(CONNECTIONS_REFUSED, "consumer", "slow_reader") == 1
 
 
 def test_slow_peer_that_reads_enough_lives_and_gets_everything() -> None:
@@ -116,8 +116,8 @@ def test_account_is_free_again_after_slow_readers_were_closed() -> None:
     world = HostileWorld()
     for _ in range(40):
         reader_of_nothing(world)
-        assert world.node.budget.used < world.node.budget.limit
+        assert world.node.parts.memory.budget.used < world.node.parts.memory.budget.limit
     world.run(40.0)
     assert {each.doing for each in world.node.consumer.connections} == {"idle"}
-    world.node.budget.recount()
-    assert world.node.budget.used < MIB
+    world.node.parts.memory.budget.recount()
+    assert world.node.parts.memory.budget.used < MIB

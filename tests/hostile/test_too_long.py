@@ -73,9 +73,9 @@ def test_send_above_the_limit_gets_its_result_and_its_connection_lives() -> None
     (reply,) = client.replies
     assert reply.value.code == ResultCode.FAIL_ILLEGAL_MSG
     assert "maxReadBufferBytes" in reply.value.msg
-    assert world.node.metrics.value(CALLS_FAILED, "producer", "too_long") == 1
+    assert world.node.runtime.metrics.value(CALLS_FAILED, "producer", "too_long") == 1
     assert world.publish(client, b"small") == ResultCode.OK
-    assert world.node.budget.used - world.node.budget.job_bytes == CONNECTION_BYTES
+    assert world.node.parts.memory.budget.used - world.node.parts.memory.budget.job_bytes == CONNECTION_BYTES
 
 
 def test_results_above_the_limit_end_their_connection_unanswered() -> None:
@@ -87,7 +87,7 @@ def test_results_above_the_limit_end_their_connection_unanswered() -> None:
     world.run(2.0)
     assert client.lost
     assert client.replies == []
-    assert world.node.metrics.value(CONNECTIONS_REFUSED, "consumer", "too_long") == 1
+    assert world.node.runtime.metrics.value(CONNECTIONS_REFUSED, "consumer", "too_long") == 1
 
 
 def test_long_frame_that_never_ends_has_the_time_of_any_frame() -> None:
@@ -97,4 +97,4 @@ def test_long_frame_that_never_ends_has_the_time_of_any_frame() -> None:
     client.transport.write(send(client, bytes(BODY))[:1000])
     world.run(40.0)
     assert client.lost
-    assert world.node.metrics.value(CONNECTIONS_REFUSED, "producer", "slow_frame") == 1
+    assert world.node.runtime.metrics.value(CONNECTIONS_REFUSED, "producer", "slow_frame") == 1

@@ -28,6 +28,7 @@ from broker.runtime.steps import run_now
 from broker.store import Store
 from broker.tools.interchange import adopted, broker_settings
 from pyddmq.testing import ManualClock, ManualScheduler
+from tests.insides import opened_of
 from tests.integration.ddmq_tools import Peer, result
 from tests.interop.conftest import Surroundings
 from tests.interop.contents import BODY_BYTES_MAX, QUEUES, TOPICS, Sent, open_store, permits, randoms, read, write_all
@@ -227,7 +228,7 @@ def serve_packed(root: Path, compressed: Sequence[Sent]) -> None:
     """A node on a copy serves compressed bodies as they were sent, though they are stored as the client packed them."""
     copy = copied(root)
     with RunningNode(YAML, copy) as node:
-        kinds = node.call(_kinds_stored, node.node.store)
+        kinds = node.call(_kinds_stored, opened_of(node.node).store)
         assert kinds == {SYS_COMPRESSED | kind for kind in COMPRESSIONS.values()}
         found: dict[str, bytes] = {}
         with Peer(node.consumer) as consumer:

@@ -94,7 +94,7 @@ class Client:
 
 def denied(running: RunningNode) -> int:
     """How much was denied so far."""
-    return sum(value for spec, _, value in running.node.metrics if spec.name == DENIED)
+    return sum(value for spec, _, value in running.node.runtime.metrics if spec.name == DENIED)
 
 
 def ask(running: RunningNode, lines: Lines, resources: tuple[str, ...], clients: dict[tuple[str, str], Client]) -> int:

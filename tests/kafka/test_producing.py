@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from pyddmq import OutgoingMessage, Producer
 from tests.fakes.memory.producer import murmur2
+from tests.insides import opened_of
 from tests.integration.ddmq_tools import Peer
 from tests.kafka.server import KafkaServer
 from tests.kafka.topics import make_topic, send_plainly, topic_names
@@ -78,7 +79,7 @@ def test_mixed_batch_is_stored_in_both(address: str, topic: Callable[..., str], 
             OutgoingMessage(topic=name, body=key.encode(), key=key, tags="T", properties={"a": "é"}) for key in keys
         ]
         receipts = producer.send_batch(batch)
-        assert running.node.store.topics["orders"].queues[int(receipts[0].qid[-1])].max_offset == 1
+        assert opened_of(running.node).store.topics["orders"].queues[int(receipts[0].qid[-1])].max_offset == 1
     found = records(address, name, len(keys))
     assert {(f"main_{each.partition}", each.offset) for each in found} == {
         (each.qid, each.offset) for each in receipts[1:]

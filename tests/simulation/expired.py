@@ -10,6 +10,7 @@ from broker.log.durability import AwaitedSteps
 from broker.queues.consume_queue import FILLER_SIZE
 from broker.retention import ExpiringSegment, Relocation
 from proxy.node.node import Node
+from tests.insides import opened_of
 
 
 class Record(NamedTuple):
@@ -57,16 +58,16 @@ class ExpiredRecords:
         node = self._node()
         if node is None or any(
             queue.tracker.watermark < expiring.minimums.get((queue.topic, int(queue.qid.rpartition("_")[2])), 0)
-            for group in node.groups.values()
+            for group in node.in_force.groups.values()
             for queue in group.group_queues()
         ):
             return Relocation.BLOCKED
         for (name, queue_id), minimum in expiring.minimums.items():
-            queue = node.store.topics[name].queues[queue_id]
+            queue = opened_of(node).store.topics[name].queues[queue_id]
             units = queue.read(queue.min_offset, minimum - queue.min_offset)
             for offset, (physical, size, _) in zip(itertools.count(queue.min_offset), units, strict=False):
                 if size != FILLER_SIZE:
-                    data = memoryview(bytes(node.store.read(physical, size)))
+                    data = memoryview(bytes(opened_of(node).store.read(physical, size)))
                     self._found[name, queue_id, offset] = Record(name, queue_id, offset, physical, data)
         return Relocation.DONE
 

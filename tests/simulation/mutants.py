@@ -23,7 +23,8 @@ from broker.scheduled.timer.due import DueTimers
 from broker.scheduled.timer.parts import TimerParts
 from broker.store import Store
 from proxy.node.node import Node
-from proxy.node.parts import Opened, Seams
+from proxy.node.opened import Opened
+from proxy.node.parts import Seams
 from proxy.node.turns import NodeTurns
 from pyddmq.testing import SimDisk, SimFile
 from tests.broken_parts import keep_half_a_batch, sync_and_settle_at_once

@@ -19,6 +19,7 @@ from proxy.operate.changes.node import node_changes
 from proxy.operate.changes.offsets import ResetBody
 from proxy.operate.live_node import stuck_messages
 from proxy.operate.views.changes import ResetResult
+from tests.insides import opened_of
 from tests.simulation.ledger import Place, PromiseBroken, Stamp
 from tests.simulation.retry_places import is_retry
 from tests.simulation.stored import QID_PREFIX
@@ -50,7 +51,7 @@ def change(world: World, name: str, body: Any) -> View | None:
 def pause_group(world: World, random: Random) -> None:
     """Pause a group, perhaps kill the node meanwhile, see that it gets nothing, and resume it."""
     assert world.node is not None
-    group = random.choice(sorted(world.node.groups))
+    group = random.choice(sorted(world.node.in_force.groups))
     if change(world, "pause", PauseBody(group=group)) is None:
         raise PromiseBroken(6, f"{group} could not be paused")
     before = _delivered(world.node, group)
@@ -75,7 +76,9 @@ def _nothing_since(node: Node, group: str, before: int) -> None:
 
 
 def _delivered(node: Node, group: str) -> int:
-    return sum(node.metrics.value(DELIVERED, group, topic) for topic in node.groups[group].topic_names())
+    return sum(
+        node.runtime.metrics.value(DELIVERED, group, topic) for topic in node.in_force.groups[group].topic_names()
+    )
 
 
 def operate(world: World, random: Random) -> None:
@@ -83,7 +86,7 @@ def operate(world: World, random: Random) -> None:
     for _ in range(12):
         world.run(seconds=random.random() * 0.2)
         assert world.node is not None
-        for group in sorted(world.node.groups):
+        for group in sorted(world.node.in_force.groups):
             for message in _stuck(world.node, group)[:2]:
                 _settle(world, group, message, random.choice(["retry", "skip", "dead_letter"]))
 
@@ -97,7 +100,7 @@ def end_stops(world: World, random: Random) -> None:
 
 
 def _stuck(node: Node, group: str, *, count_max: int = 5) -> list[StuckMessage]:
-    return stuck_messages(node.groups[group], clock=node.seams.clock, count_max=count_max)[0]
+    return stuck_messages(node.in_force.groups[group], clock=node.parts.seams.clock, count_max=count_max)[0]
 
 
 def _settle(world: World, group: str, message: StuckMessage, action: str) -> None:
@@ -158,7 +161,7 @@ def _origin(world: World, group: str, place: Place) -> Place:
     if not is_retry(place):
         return place
     assert world.node is not None
-    store = world.node.store
+    store = opened_of(world.node).store
     queue = store.topics[retry_topic(group)].queues[int(place.qid.rpartition("_")[2])]
     [(physical, size, _)] = queue.read(place.offset, 1)
     uid = int(parse_properties(bytes(split(store.read(physical, size))[1]))["uid"])

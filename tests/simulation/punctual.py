@@ -8,6 +8,7 @@ from __future__ import annotations
 from broker.format.properties import parse_properties
 from broker.format.record import split
 from broker.queues.consume_queue import FILLER_SIZE
+from tests.insides import opened_of
 from tests.simulation.facts import PromiseBroken, Publish
 from tests.simulation.world import World
 
@@ -54,11 +55,11 @@ class Punctual:
             self._back_at = now
             return
         for name in TOPICS:
-            for queue in node.store.topics[name].queues:
+            for queue in opened_of(node).store.topics[name].queues:
                 start = max(self._read_to.get((name, queue.queue_id), 0), queue.min_offset)
                 for physical, size, _ in queue.read(start, queue.max_offset - start):
                     if size != FILLER_SIZE:
-                        properties = parse_properties(bytes(split(node.store.read(physical, size))[1]))
+                        properties = parse_properties(bytes(split(opened_of(node).store.read(physical, size))[1]))
                         self.delivered.add(int(properties["uid"]))
                 self._read_to[name, queue.queue_id] = max(start, queue.max_offset)
         for publish in world.ledger.publishes.values():

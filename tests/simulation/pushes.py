@@ -176,10 +176,10 @@ class Pushing:
         assert node is not None
 
         def over() -> bool:
-            return not node.groups[GROUP].stats(details_max=0).topics[0].lag
+            return not node.in_force.groups[GROUP].stats(details_max=0).topics[0].lag
 
         if not self.world.run(until=over, seconds=300):
-            raise PromiseBroken(2, f"not all was pushed: {node.groups[GROUP].stats(details_max=0)}")
+            raise PromiseBroken(2, f"not all was pushed: {node.in_force.groups[GROUP].stats(details_max=0)}")
         for key, offsets in self.sent.items():
             if list(dict.fromkeys(self.account.taken.get(key, []))) != offsets:
                 raise PromiseBroken(2, f"{key}: sent {offsets}, taken {self.account.taken.get(key)}")

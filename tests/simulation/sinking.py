@@ -298,7 +298,7 @@ class Sinking:
         assert node is not None
 
         def over() -> bool:
-            return not any(node.groups[group].stats(details_max=0).topics[0].lag for group in (REDIS, FILE))
+            return not any(node.in_force.groups[group].stats(details_max=0).topics[0].lag for group in (REDIS, FILE))
 
         if not self.world.run(until=over, seconds=600):
             raise PromiseBroken(2, "not all was consumed")

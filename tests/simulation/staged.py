@@ -22,6 +22,7 @@ from proxy.operate.changes.timers import StageBody
 from pyddmq.actions import Action, Job
 from pyddmq.testing import SimSyncs
 from tests.fakes.http import serve_http
+from tests.insides import opened_of
 from tests.simulation.loops import TOPIC as LATER
 from tests.simulation.operator import change
 from tests.simulation.ward import SEGMENT_BYTES, Ward
@@ -221,7 +222,7 @@ def queues_of_another(ward: Ward) -> Staging:
     ward.edit_group(lambda groups: groups.pop(0))
     ward.run(2)
     places = [("orders", number) for number in range(4)]
-    locks = ward.node.store.queue_locks
+    locks = opened_of(ward.node).store.queue_locks
     locks.lock_batch("by-key", "inside@1", places)
     ward.edit_group(lambda groups: groups.insert(0, ward.first_group))
     yield ("inside@1",)
@@ -351,7 +352,7 @@ def waiting_limits(ward: Ward) -> Staging:
 @stage("slow_sync", over_seconds=100.0)
 def slow_disk(ward: Ward) -> Staging:
     """Syncs take seconds."""
-    syncs = ward.node.seams.syncs
+    syncs = ward.node.parts.seams.syncs
     assert isinstance(syncs, SimSyncs)
     syncs.seconds_max = 6.0
     for _ in range(3):
@@ -442,11 +443,11 @@ def draining(ward: Ward) -> Staging:
 @stage("memory")
 def memory_ceiling(ward: Ward) -> Staging:
     """What is held is near the ceiling."""
-    ward.process_run(ward.node.budget.configure, 4_096)
-    ward.process_run(ward.node.budget.add, 4_000)
+    ward.process_run(ward.node.parts.memory.budget.configure, 4_096)
+    ward.process_run(ward.node.parts.memory.budget.add, 4_000)
     yield ()
-    ward.process_run(ward.node.budget.add, -4_000)
-    ward.process_run(ward.node.budget.configure, 1 << 40)
+    ward.process_run(ward.node.parts.memory.budget.add, -4_000)
+    ward.process_run(ward.node.parts.memory.budget.configure, 1 << 40)
     ward.send("orders", "k")
 
 
@@ -503,13 +504,13 @@ def retention_raises(ward: Ward) -> Staging:
 
     ward.process_run(ward.node.periodic.repeat, "retention", 1.0, broken)
     yield "retention", "a file that should be there is not"
-    ward.process_run(ward.node.periodic.repeat, "retention", 1.0, ward.node.opened.retaining.run)
+    ward.process_run(ward.node.periodic.repeat, "retention", 1.0, opened_of(ward.node).retaining.run)
 
 
 @stage("internal_fault", over_seconds=700.0)
 def fault_in_a_call(ward: Ward) -> Staging:
     """A fault of ours in one call."""
-    service = ward.node.opened.consumer_service
+    service = opened_of(ward.node).consumer_service
     ward.node.consumer.serve(dict.fromkeys(service.line.methods, _broken))
     ward.call(ward.consumer, "pull", request=consumer_idl.PullRequest(groupId="by-key", version="ward"))
     ward.node.consumer.serve(service.handlers(), service.line)
@@ -523,7 +524,7 @@ def _broken(*_: object) -> None:
 @stage("log_lines_lost", over_seconds=MINUTE)
 def unwritable_log(ward: Ward) -> Staging:
     """Nobody reads the node's stderr."""
-    ward.node.metrics.counter(LOST).add(3)
+    ward.node.runtime.metrics.counter(LOST).add(3)
     yield ("3 log lines",)
 
 
@@ -594,7 +595,7 @@ def late_timers(ward: Ward) -> Staging:
 @stage("timers_refused", over_seconds=20.0)
 def loop_without_topic(ward: Ward) -> Staging:
     """The topic of a loop is deleted between two of its deliveries."""
-    store, first_s = ward.node.store, ward.world.clock.wall_ms() // 1000 + 1
+    store, first_s = opened_of(ward.node).store, ward.world.clock.wall_ms() // 1000 + 1
     ward.edit_group(lambda groups: groups.pop())
     add = producer_idl.DelayMessage(
         topic=LATER,
@@ -631,10 +632,10 @@ def undecided_transactions(ward: Ward) -> Staging:
 def unread_retry_topic(ward: Ward) -> Staging:
     """What a consumer of RocketMQ failed is in the retry topic of a group without `retryTopic: true`."""
     topic = retry_topic("by-key")
-    ward.node.store.create_topic(topic, 1, system=True)
-    ward.node.store.put(topic, b"x")
+    opened_of(ward.node).store.create_topic(topic, 1, system=True)
+    opened_of(ward.node).store.put(topic, b"x")
     yield ()
-    ward.node.progress.offsets.set("by-key", topic, 0, 1)
+    opened_of(ward.node).progress.offsets.set("by-key", topic, 0, 1)
 
 
 def _give_up_reserve(ward: Ward) -> None:

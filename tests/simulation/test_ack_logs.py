@@ -13,6 +13,7 @@ from lag.acks.acks import Outcome, is_sampled
 from lag.acks.log import FOLDER, read_acks
 from lag.blocks import BlockGap
 from proxy.recording.ack_logs import DROPPED, WRITTEN
+from tests.insides import opened_of
 from tests.simulation.test_queue_samples import now_ms, ward_of
 from tests.simulation.ward import Ward
 from tests.simulation.world import DATA
@@ -64,7 +65,7 @@ def test_group_without_one_writes_nothing() -> None:
     ward.send("orders", "k")
     ward.finish()
     ward.run(2)
-    assert ward.node.groups["by-key"].node.endings.listeners == ()
+    assert ward.node.in_force.groups["by-key"].node.endings.listeners == ()
     assert not ward.disk.list(PLACE)
 
 
@@ -85,7 +86,7 @@ def test_consumed_message_has_its_moments() -> None:
     assert found.handed_ms is not None
     for at, moment in zip((found.stored_ms, found.handed_ms, found.ended_ms), moments, strict=True):
         assert abs(at - moment) <= 5
-    assert ward.node.metrics.value(WRITTEN, "by-key") == 1
+    assert ward.node.runtime.metrics.value(WRITTEN, "by-key") == 1
 
 
 def test_message_that_failed_first_keeps_its_first_hand_out() -> None:
@@ -125,7 +126,7 @@ def test_what_the_group_does_not_want_is_recorded_as_refused() -> None:
     """By its tags, whose codes may be the same, and by the stress flag: never handed out, passed over at once."""
     ward = logging_ward(tags=["AaAa"], orderKey=None)
     sent = [b"blue", b"BBBB", b"AaAa"]
-    store = ward.node.store
+    store = opened_of(ward.node).store
     for tags in sent:
         block = encode_properties({"TAGS": tags.decode()})
         store.append([Put(store.topics["orders"], 0, b"{}", block, tags)], born_ms=1, born_host=b"\x7f\0\0\1\0\0\0\0")
@@ -192,7 +193,7 @@ def test_full_disk_costs_records_and_nothing_else() -> None:
             ward.send("orders", "k")
             ward.finish()
         ward.run(70)
-    assert ward.node.metrics.value(DROPPED, "by-key") == 3
+    assert ward.node.runtime.metrics.value(DROPPED, "by-key") == 3
     assert {line["fault"] for line in logs if line["event"] == "ack_log_not_written"}
     ward.disk.capacity_bytes = before
     ward.send("orders", "k")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyddmq.testing import NetworkFaults
+from tests.insides import opened_of
 from tests.simulation.clients import PERFECT, ProducerHabits
 from tests.simulation.facts import Place
 from tests.simulation.stored import QID_PREFIX
@@ -32,7 +33,7 @@ def publish(world: World, *, messages: int) -> None:
     """Publish at least so many messages, and wait until queue files hold them."""
     node = world.node
     assert node is not None
-    queues = [queue for topic in ("orders", "events") for queue in node.store.topics[topic].queues]
+    queues = [queue for topic in ("orders", "events") for queue in opened_of(node).store.topics[topic].queues]
     end = sum(queue.max_offset for queue in queues) + messages
     producer = world.add_producer(ProducerHabits())
     assert world.run(until=lambda: sum(queue.max_offset for queue in queues) >= end, seconds=300)
@@ -61,7 +62,7 @@ def records_on(world: World, pages: set[int]) -> Iterator[Place]:
     """Messages of which a byte is on a page of the first log file."""
     assert world.node is not None
     for name in ("orders", "events"):
-        for queue in world.node.store.topics[name].queues:
+        for queue in opened_of(world.node).store.topics[name].queues:
             units = queue.read(queue.min_offset, queue.max_offset - queue.min_offset)
             for offset, (physical, size, _) in enumerate(units, queue.min_offset):
                 if pages & set(range(physical // PAGE_BYTES, (physical + size - 1) // PAGE_BYTES + 1)):
@@ -86,10 +87,12 @@ def test_bad_page_of_the_log_loses_its_records_alone_and_says_so(restart: str) -
         (world.stop if restart == "stop" else world.kill)()
         world.start()
     world.settle()
-    damage = world.node.store.damage.left(world.node.store.min_offset)
+    damage = opened_of(world.node).store.damage.left(opened_of(world.node).store.min_offset)
     assert damage is not None
     assert damage.records + damage.fillers == len(lost) > 2
-    assert not any(world.ledger.accounts[group, place].deliveries for group in world.node.groups for place in lost)
+    assert not any(
+        world.ledger.accounts[group, place].deliveries for group in world.node.in_force.groups for place in lost
+    )
     world.ledger.lost = lost
     # So that the ledger can see what was on them.
     world.disk.bad_pages.clear()
@@ -113,7 +116,7 @@ def test_bad_page_of_the_ack_journal_loses_no_message_and_says_so(end: str) -> N
     for ledger in world.ledgers:
         ledger.acks_lost(world.loop.time())
     node = world.start()
-    assert node.metrics.value(JOURNAL_DAMAGE)
+    assert node.runtime.metrics.value(JOURNAL_DAMAGE)
     publish(world, messages=50)
     world.settle()
     assert world.check().published >= 200

@@ -15,6 +15,7 @@ from proxy.operate.attention.of_node import findings
 from proxy.operate.attention.troubles import troubles_of
 from proxy.operate.live_node import LiveNode
 from pyddmq.testing import NetworkFaults, SimDisk
+from tests.insides import opened_of
 from tests.simulation.clients import PERFECT, ProducerHabits
 from tests.simulation.expired import Record
 from tests.simulation.facts import Place
@@ -43,7 +44,7 @@ def publish(world: World, *, messages: int, seconds: float = CHECKPOINT_SECONDS)
     """Publish at least the given number of messages, and wait: by default until queue files hold them."""
     node = world.node
     assert node is not None
-    queues = [queue for topic in TOPICS for queue in node.store.topics[topic].queues]
+    queues = [queue for topic in TOPICS for queue in opened_of(node).store.topics[topic].queues]
     end = sum(queue.max_offset for queue in queues) + messages
     producer = world.add_producer(ProducerHabits())
     assert world.run(until=lambda: sum(queue.max_offset for queue in queues) >= end, seconds=300)
@@ -101,7 +102,7 @@ def pages_of(record: Record) -> range:
 def records_of(world: World) -> list[Record]:
     """All messages and dead letters that are stored."""
     assert world.node is not None
-    store = world.node.store
+    store = opened_of(world.node).store
     topics = [topic for name, topic in store.topics.items() if name in TOPICS or name.startswith("%DLQ%")]
     return [each for topic in topics for queue in topic.queues for each in kept(store, queue)]
 
@@ -146,7 +147,9 @@ def run_pages(seed: int) -> Counter[str]:
     world.settle()
     found |= findings_of(world)
     skipped = {
-        (group, topic): node.metrics.value(SKIPPED, group, topic, "damaged") for group in GROUPS for topic in TOPICS
+        (group, topic): node.runtime.metrics.value(SKIPPED, group, topic, "damaged")
+        for group in GROUPS
+        for topic in TOPICS
     }
     world.check()
     for where, count in world.ledger.unfinished.items():

@@ -13,6 +13,7 @@ from broker.format.properties import parse_properties
 from broker.format.record import split, store_timestamp
 from broker.runtime.metrics import Metrics
 from broker.store import Store
+from tests.insides import opened_of
 from tests.simulation.clients import LEVELS_MS, ProducerHabits
 from tests.simulation.faults import FAULTS
 from tests.simulation.lines import Client, Link
@@ -101,7 +102,7 @@ def test_delayed_messages_survive_every_fault(seed: int) -> None:
     world.settle()
     world.run(seconds=20)
     assert world.node is not None
-    assert not any(level.pending for level in world.node.delays.levels.values())
+    assert not any(level.pending for level in opened_of(world.node).delays.levels.values())
     world.check()
     found = delivered(world)
     counts = Counter(name for name, _ in found)

@@ -15,6 +15,7 @@ from proxy.node.node import Node
 from proxy.node.reload import Reloader
 from proxy.operate.live_node import LiveNode
 from pyddmq.testing import NetworkFaults, SimDisk
+from tests.insides import opened_of
 from tests.simulation.clients import PERFECT, ProducerHabits
 from tests.simulation.world import World
 
@@ -184,17 +185,17 @@ def test_error_of_the_disk_stops_the_write_side_and_nothing_else(operation: str,
         assert re.search(rf"failed \(\S*{re.escape(part.rstrip('/'))}\S*\): Input/output error", why)
         assert "restart" in why
         assert since.startswith("Since 20")
-        assert node.metrics.value("pyddmq_store_failed") == 1
+        assert node.runtime.metrics.value("pyddmq_store_failed") == 1
         with pytest.raises(StoreFailed):
-            node.store.put("orders", b"{}")
-        refused = node.metrics.value("pyddmq_sends_refused_total", "10")
+            opened_of(node).store.put("orders", b"{}")
+        refused = node.runtime.metrics.value("pyddmq_sends_refused_total", "10")
         world.run(seconds=2)
-        assert node.metrics.value("pyddmq_sends_refused_total", "10") > refused
-        assert node.progress.failed is None or "acks" in why
-        if node.progress.failed is None:
+        assert node.runtime.metrics.value("pyddmq_sends_refused_total", "10") > refused
+        assert opened_of(node).progress.failed is None or "acks" in why
+        if opened_of(node).progress.failed is None:
             world.add_consumer("free", PERFECT)
             world.run(seconds=2)
-            assert node.metrics.value("pyddmq_finished_messages_total", "free", "events") > 20
+            assert node.runtime.metrics.value("pyddmq_finished_messages_total", "free", "events") > 20
         world.run(seconds=8)
         assert len([line for line in logs if line["event"] in FAILURE_LINES]) == 1
     if operation in ("write", "sync"):

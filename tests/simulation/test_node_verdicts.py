@@ -87,7 +87,7 @@ def test_change_is_one_line_one_count_and_one_post(posts: list[Posts]) -> None:
     assert said(logs) == [("by-key", "OK", "NOT_CONSUMED"), ("by-key", "NOT_CONSUMED", "OK")]
     [hook] = posts
     assert [each["status"] for each in hook.offered] == ["NOT_CONSUMED", "OK"]
-    metrics = ward.node.metrics
+    metrics = ward.node.runtime.metrics
     assert metrics.value(CHANGES, "by-key", "ERR") == metrics.value(CHANGES, "by-key", "OK") == 1
     assert (metrics.value(POSTS, "sent"), metrics.value(POSTS, "refused")) == (1, 1)
     assert [each["fault"] for each in logs if each["event"] == "lag_webhook_failed"] == ["the webhook answered 400"]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.insides import opened_of
 from tests.simulation.clients import ProducerHabits
 from tests.simulation.facts import PromiseBroken
 from tests.simulation.numbered import NumberedProducer, Silence, add_numbered
@@ -144,7 +145,7 @@ def test_clock_that_is_set_ahead_silences_nobody_while_the_node_lives() -> None:
     world.step_clock(11 * MINUTE_MS)
     world.run(seconds=20)
     assert world.node is not None
-    assert world.node.metrics.value("pyddmq_producers_forgotten_total", "silent") == 0
+    assert world.node.runtime.metrics.value("pyddmq_producers_forgotten_total", "silent") == 0
     assert world.report.events["sent_under_new_name"] == 0
     assert world.report.events["publish_code_0"]
 
@@ -154,7 +155,7 @@ def test_producer_that_is_told_a_gap_after_a_long_silence_goes_on_under_a_new_na
     world = make_world()
     world.step_clock(11 * MINUTE_MS)
     assert world.node is not None
-    world.node.deduplication.window.clear()
+    opened_of(world.node).deduplication.window.clear()
     world.run(seconds=20)
     assert world.report.events["sent_under_new_name"] == 1
     assert world.report.events["publish_code_0"]
@@ -182,6 +183,6 @@ def test_node_that_forgets_a_producer_early_breaks_its_promise(step_ms: int) -> 
     world = make_world()
     world.step_clock(step_ms)
     assert world.node is not None
-    world.node.deduplication.window.clear()
+    opened_of(world.node).deduplication.window.clear()
     with pytest.raises(PromiseBroken, match="came in order and was answered as behind a gap"):
         world.run(seconds=20)

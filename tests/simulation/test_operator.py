@@ -22,6 +22,7 @@ from proxy.operate.changes.offsets import ResetBody
 from proxy.operate.changes.topics import DeletionBody, TopicBody
 from proxy.operate.views.changes import ResetResult
 from pyddmq.testing import NetworkFaults, SimDisk, SimFile
+from tests.insides import opened_of
 from tests.simulation.caller import Caller, uids
 from tests.simulation.operator import change
 from tests.simulation.world import World
@@ -173,19 +174,19 @@ def test_group_is_moved_past_a_retry_topic_that_it_does_not_read(world: World) -
     """What a consumer of RocketMQ failed waits there; the finding that says so ends, and the group goes on."""
     assert world.node is not None
     node, topic = world.node, retry_topic("by-key")
-    node.store.create_topic(topic, 1, system=True)
-    node.store.put(topic, b"x")
+    opened_of(node).store.create_topic(topic, 1, system=True)
+    opened_of(node).store.put(topic, b"x")
     world.run(seconds=1)
-    assert [each.topic for each in unread_in(node.store, node.progress.offsets.get)] == [topic]
+    assert [each.topic for each in unread_in(opened_of(node).store, opened_of(node).progress.offsets.get)] == [topic]
     [found] = [each for each in node_changes(node) if each.name == "reset_offsets"]
     for dry_run in (True, False):
         answer = _run(world, found.run, ResetBody(group="by-key", topic=topic, to="latest", dry_run=dry_run))
         assert [(move.queue, move.skipped) for move in answer.queues] == [(0, 1)]
         world.run(seconds=2)
-        assert bool([*unread_in(node.store, node.progress.offsets.get)]) == dry_run
+        assert bool([*unread_in(opened_of(node).store, opened_of(node).progress.offsets.get)]) == dry_run
     world.kill()
     world.start()
-    assert not [*unread_in(world.node.store, world.node.progress.offsets.get)]
+    assert not [*unread_in(opened_of(world.node).store, opened_of(world.node).progress.offsets.get)]
 
 
 @pytest.mark.parametrize(
@@ -212,10 +213,10 @@ def test_nobody_waits_while_a_change_is_made_durable(world: World, name: str, mo
         "delete_topic": ("create_topic", TopicBody(topic="made", queues=2)),
     }
     # Its files are made at once.
-    world.node.store.create_topic("%DLQ%by-key", 1, system=True)
+    opened_of(world.node).store.create_topic("%DLQ%by-key", 1, system=True)
     if name in before:
         assert change(world, *before[name]) is not None
-    world.run(until=lambda: world.node is not None and not world.node.store.unsettled, seconds=1)
+    world.run(until=lambda: world.node is not None and not opened_of(world.node).store.unsettled, seconds=1)
     [found] = [each for each in node_changes(world.node) if each.name == name]
 
     def at_once(*_: object) -> None:
@@ -225,7 +226,7 @@ def test_nobody_waits_while_a_change_is_made_durable(world: World, name: str, mo
     monkeypatch.setattr(SimFile, "sync", at_once)
     monkeypatch.setattr(SimDisk, "sync_folder", at_once)
     # None of these takes no time.
-    monkeypatch.setattr(world.node.seams.syncs, "_random", SimpleNamespace(random=lambda: 0.5))
+    monkeypatch.setattr(world.node.parts.seams.syncs, "_random", SimpleNamespace(random=lambda: 0.5))
 
     async def run() -> Any:
         answer = found.run(body)
@@ -241,14 +242,14 @@ def test_nobody_waits_while_a_change_is_made_durable(world: World, name: str, mo
     world.kill(power=True)
     node = world.start()
     if name in ("pause", "resume"):
-        assert (node.pauses.of("by-key", "orders") is not None) == (name == "pause")
+        assert (opened_of(node).pauses.of("by-key", "orders") is not None) == (name == "pause")
     elif name == "delete_topic":
-        assert "made" not in node.store.topics
+        assert "made" not in opened_of(node).store.topics
     elif name == "redrive_dead_letters":
         assert answer.redriven == 1
         assert uids(Caller(world, "10.9.0.2").pull("by-key", linger_ms=1000)) == [1]
     elif name == "dead_letter_message":
-        assert node.store.topics["%DLQ%by-key"].queues[0].max_offset == 1
+        assert opened_of(node).store.topics["%DLQ%by-key"].queues[0].max_offset == 1
     else:
         assert uids(Caller(world, "10.9.0.2").pull("by-key", linger_ms=1000)) == [1]
 
@@ -262,7 +263,7 @@ def test_reset_on_a_node_that_fails_meanwhile_leaves_its_topic_at_work(world: Wo
     task = reset_later(world, to="latest")
     world.run(seconds=0.2)
     assert world.node is not None
-    world.node.store.writes.fail("writing the commit log", OSError(5, "Input/output error"))
+    opened_of(world.node).store.writes.fail("writing the commit log", OSError(5, "Input/output error"))
     world.run(until=task.done, seconds=5)
     with pytest.raises(ChangeRefused, match="The node is failed"):
         task.result()
@@ -289,7 +290,7 @@ def test_other_changes_go_first_while_a_reset_waits(world: World) -> None:
     [(place, _)] = caller.pull("by-key")
     assert world.node is not None
     assert world.process is not None
-    desk = ChangeDesk(world.node.metrics, OpenGate(), world.node.audit)
+    desk = ChangeDesk(world.node.runtime.metrics, OpenGate(), world.node.parts.audit)
     changes = {each.name: each for each in node_changes(world.node)}
 
     def ask(name: str, body: dict[str, Any]) -> asyncio.Task[Any]:

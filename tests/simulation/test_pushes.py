@@ -47,7 +47,7 @@ def test_push_that_is_killed_repeats_only_what_was_out() -> None:
     node = world.start()
     story.send(40)
     world.run(seconds=5)
-    assert not node.groups[GROUP].stats(details_max=0).topics[0].lag
+    assert not node.in_force.groups[GROUP].stats(details_max=0).topics[0].lag
     taken = story.account.did["taken"]
     story.again()
     world.run(seconds=5)
@@ -83,7 +83,7 @@ def test_lag_of_a_failing_target_has_its_cause() -> None:
         return answer is not None and any(each.cause == "push_target_failing" for each in answer.queues)
 
     assert world.run(until=told, seconds=3600)
-    [topic] = node.groups[GROUP].stats(details_max=0).topics
+    [topic] = node.in_force.groups[GROUP].stats(details_max=0).topics
     assert topic.push is not None
     assert {url.state for url in topic.push.urls} <= {"open", "half-open"}
     story.habits.failing = False
@@ -109,7 +109,7 @@ def test_what_push_gives_up_is_a_dead_letter(
     story.send(1)
 
     def over() -> bool:
-        return not node.groups[GROUP].stats(details_max=0).topics[0].lag
+        return not node.in_force.groups[GROUP].stats(details_max=0).topics[0].lag
 
     assert story.world.run(until=over, seconds=60)
     assert story.habits.asked == requests
@@ -128,7 +128,7 @@ def test_retries_of_business_failures_are_spread() -> None:
     story.send(20)
 
     def over() -> bool:
-        return not node.groups[GROUP].stats(details_max=0).topics[0].lag
+        return not node.in_force.groups[GROUP].stats(details_max=0).topics[0].lag
 
     assert story.world.run(until=over, seconds=60)
     waits = [again - first for first, again in story.habits.came.values()]

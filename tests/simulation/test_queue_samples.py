@@ -10,6 +10,7 @@ import pytest
 
 from lag.samples import QueueKey, QueueSample, ScheduledSample
 from proxy.operate.changes.groups import PauseBody
+from tests.insides import opened_of
 from tests.simulation.facts import Place
 from tests.simulation.loops import TOPIC as LATER
 from tests.simulation.operator import change
@@ -39,9 +40,9 @@ def ward_of(more: Callable[[dict[str, Any]], None] = lambda _: None, **by_key: A
 
 def rounds(ward: Ward) -> dict[QueueKey, QueueSample]:
     """Return the samples of the next round."""
-    before = ward.node.recorder.last
-    ward.world.run(until=lambda: ward.node.recorder.last is not before, seconds=ROUND_SECONDS)
-    found = ward.node.recorder.last
+    before = ward.node.recording.recorder.last
+    ward.world.run(until=lambda: ward.node.recording.recorder.last is not before, seconds=ROUND_SECONDS)
+    found = ward.node.recording.recorder.last
     assert found is not None
     assert found is not before
     return dict(found.queues)
@@ -55,7 +56,7 @@ def sample(ward: Ward, topic: str = "orders", group: str = "by-key") -> QueueSam
 
 def now_ms(ward: Ward) -> int:
     """The node's wall clock."""
-    return ward.node.seams.clock.wall_ms()
+    return ward.node.parts.seams.clock.wall_ms()
 
 
 def test_queue_at_rest_has_positions_and_nothing_else() -> None:
@@ -202,8 +203,8 @@ def test_server_that_a_sink_waits_for_is_named() -> None:
     ward = ward_of()
     ward.send("orders", "k")
     ward.run(1)
-    [group_queue] = ward.node.groups["by-key"].group_queues()
-    generation = ward.node.groups["by-key"].generation_of(group_queue)
+    [group_queue] = ward.node.in_force.groups["by-key"].group_queues()
+    generation = ward.node.in_force.groups["by-key"].generation_of(group_queue)
     assert generation is not None
     generation.sinks.append(Away())
     found = sample(ward)
@@ -246,13 +247,13 @@ def test_delayed_message_counts_from_when_it_was_due() -> None:
     assert found.end == 1
     assert found.committed_ms is not None
     assert abs(found.committed_ms - due) <= 1_000
-    assert ward.node.store.store_ms - found.committed_ms > 10_000
+    assert opened_of(ward.node).store.store_ms - found.committed_ms > 10_000
 
 
 def test_filter_tells_which_part_of_the_backlog_is_wanted() -> None:
     """Without a filter it is null; nothing of the other tags is counted as wanted."""
     ward = ward_of(tags=["red"], consumeFromWhere="first")
-    ward.node.groups["by-key"].begin_drain()
+    ward.node.in_force.groups["by-key"].begin_drain()
     for number in range(6):
         ward.send("orders", f"k{number}")
     found = sample(ward)
@@ -265,8 +266,9 @@ def test_what_is_not_read_again_costs_no_read() -> None:
     for key in "abc":
         ward.send("orders", key)
     rounds(ward)
-    sampler = ward.node.recorder._queues
-    assert sampler is not None
+    samplers = ward.node.recording.recorder._samplers
+    assert samplers is not None
+    sampler, _ = samplers
     before = sampler.times.reads
     assert before > 0
     for _ in range(3):
@@ -287,8 +289,8 @@ def test_dead_letters_and_losses_are_of_all_time() -> None:
 def waiting(ward: Ward, kind: str) -> list[ScheduledSample]:
     """Return what the next round says of one kind of what waits."""
     rounds(ward)
-    assert ward.node.recorder.last is not None
-    return [each for each in ward.node.recorder.last.scheduled if each.kind == kind]
+    assert ward.node.recording.recorder.last is not None
+    return [each for each in ward.node.recording.recorder.last.scheduled if each.kind == kind]
 
 
 def test_what_waits_is_judged_by_the_limits_of_the_node() -> None:
@@ -296,12 +298,12 @@ def test_what_waits_is_judged_by_the_limits_of_the_node() -> None:
     ward = ward_of(lambda wanted: wanted.update(lag={"rules": {"late": "2s"}}))
     ward.send(LATER, "k", delayMs=40_000)
     rounds(ward)
-    [(row, verdict)] = ward.node.recorder.waiting()
+    [(row, verdict)] = ward.node.recording.recorder.waiting()
     assert (row.kind, verdict.status, verdict.figures["scheduled"]) == ("timer", "IN_TIME", 1)
     late = replace(row, overdue=1, oldest_due_ms=now_ms(ward) - 2_000)
-    assert ward.node.recorder.last is not None
-    ward.node.recorder.last.scheduled[:] = [late]
-    assert [each.status for _, each in ward.node.recorder.waiting()] == ["LATE"]
+    assert ward.node.recording.recorder.last is not None
+    ward.node.recording.recorder.last.scheduled[:] = [late]
+    assert [each.status for _, each in ward.node.recording.recorder.waiting()] == ["LATE"]
 
 
 def test_timers_and_delay_levels_are_counted_until_they_are_delivered() -> None:

@@ -35,12 +35,12 @@ def events(ward: Ward) -> list[tuple[EventKind, str, str]]:
 
 def counted(ward: Ward, name: str) -> float:
     """A figure of the node."""
-    return ward.node.metrics.value(name)
+    return ward.node.runtime.metrics.value(name)
 
 
 def trouble(ward: Ward) -> str:
     """Why the last round is not kept; empty when it is."""
-    return ward.node.recorder.trouble or ""
+    return ward.node.recording.recorder.trouble or ""
 
 
 def test_journal_has_what_the_node_saw() -> None:
@@ -51,7 +51,7 @@ def test_journal_has_what_the_node_saw() -> None:
     rounds(ward)
     rounds(ward)
     ward.run(1)
-    last = ward.node.recorder.last
+    last = ward.node.recording.recorder.last
     assert last is not None
     kept = {row.key: row.sample for row in journal(ward) if isinstance(row, QueueRow)}
     assert kept == dict(last.queues)
@@ -149,7 +149,7 @@ def test_reload_turns_it_off_and_on_and_changes_its_pace() -> None:
     assert ward.edit().accepted
     before = counted(ward, ROUNDS)
     ward.run(60)
-    assert (counted(ward, ROUNDS), ward.node.recorder.last) == (before, None)
+    assert (counted(ward, ROUNDS), ward.node.recording.recorder.last) == (before, None)
     ward.wanted["lag"] = {"every": "1s"}
     assert ward.edit().accepted
     ward.run(60)
@@ -160,9 +160,10 @@ def test_fault_in_a_round_is_told_and_the_next_one_is_made(monkeypatch: pytest.M
     """A defect here may not end the journal, still less the node."""
     ward = ward_of()
     rounds(ward)
-    sampler = ward.node.recorder._scheduled
+    samplers = ward.node.recording.recorder._samplers
+    assert samplers is not None
     with monkeypatch.context() as patch, capture_logs() as logs:
-        patch.setattr(sampler, "round", lambda: 1 / 0)
+        patch.setattr(samplers[1], "round", lambda: 1 / 0)
         ward.run(30)
     assert [line["event"] for line in logs].count("lag_round_failed") == 1
     assert counted(ward, DROPPED) >= 2

@@ -17,6 +17,7 @@ from proxy.operate.attention.troubles import troubles_of
 from proxy.operate.live_node import LiveNode
 from proxy.operate.views.changes import LossesAnswer
 from pyddmq.testing import NetworkFaults
+from tests.insides import opened_of
 from tests.simulation.clients import PERFECT, Consumer, ProducerHabits
 from tests.simulation.world import DATA, World
 from upstream.retention_losses import MESSAGES_EXPIRED
@@ -40,7 +41,7 @@ def filled(seed: int, *, segments: int = 6) -> World:
     node = world.start()
     for _ in range(3):
         world.add_producer(ProducerHabits())
-    assert world.run(until=lambda: node.store.end > segments * SEGMENT_BYTES, seconds=600)
+    assert world.run(until=lambda: opened_of(node).store.end > segments * SEGMENT_BYTES, seconds=600)
     for client in world.clients:
         client.stopped = True
     world.run(seconds=15)
@@ -51,13 +52,13 @@ def test_limits_hold_from_the_reload_on() -> None:
     """Each of the four settings reaches the store; 0 and null are no limit."""
     world = World(1, faults=NetworkFaults())
     node = world.start()
-    assert node.store.retention.limits == RetentionLimits(age_ms=72 * 3_600_000)
+    assert opened_of(node).store.retention.limits == RetentionLimits(age_ms=72 * 3_600_000)
     limit(world, retentionHours=0.5, retentionBytes=10**9, retentionDiskRatio=0.8, retentionDiskRatioForced=0.99)
-    assert node.store.retention.limits == RetentionLimits(
+    assert opened_of(node).store.retention.limits == RetentionLimits(
         age_ms=1_800_000, log_bytes=10**9, disk_ratio=0.8, disk_ratio_forced=0.99
     )
     limit(world, retentionHours=None, retentionBytes=None, retentionDiskRatio=None)
-    assert node.store.retention.limits == RetentionLimits()
+    assert opened_of(node).store.retention.limits == RetentionLimits()
 
 
 def test_node_keeps_its_log_below_the_limit_and_groups_go_on() -> None:
@@ -69,9 +70,9 @@ def test_node_keeps_its_log_below_the_limit_and_groups_go_on() -> None:
     limit(world, retentionBytes=3 * SEGMENT_BYTES)
     world.run(seconds=30)
     assert len(files(world)) <= 3 < before
-    assert node.metrics.value("pyddmq_retention_files_total", "size") >= before - 3
+    assert node.runtime.metrics.value("pyddmq_retention_files_total", "size") >= before - 3
     for group in ("by-key", "by-path", "free"):
-        assert node.metrics.value(MESSAGES_EXPIRED, group) > 0
+        assert node.runtime.metrics.value(MESSAGES_EXPIRED, group) > 0
         world.add_consumer(group, PERFECT)
     assert world.run(until=lambda: not world.lag(), seconds=300)
     assert node.failure is None
@@ -85,23 +86,23 @@ def test_full_disk_gets_room_from_old_files() -> None:
     world.disk.capacity_bytes = world.disk.total_bytes(DATA) - world.disk.free_bytes(DATA) + 6 * SEGMENT_BYTES
     for _ in range(6):
         world.add_producer(ProducerHabits(pause_seconds=0.005, batch_share=0.9))
-    assert world.run(until=lambda: node.store.segment_space.refuses, seconds=9)
+    assert world.run(until=lambda: opened_of(node).store.segment_space.refuses, seconds=9)
     for client in world.clients:
         client.stopped = True
     world.disk.capacity_bytes = 0
     world.disk.capacity_bytes = world.disk.total_bytes(DATA)
     before = files(world)
-    assert node.metrics.value(CHECKPOINTS) == 1
+    assert node.runtime.metrics.value(CHECKPOINTS) == 1
     limit(world, retentionBytes=2 * SEGMENT_BYTES)
     world.run(seconds=30)
     assert files(world)[0] > before[0]
-    assert node.metrics.value(CHECKPOINTS) > 1
-    assert node.store.segment_space.reserve_bytes == SEGMENT_BYTES
+    assert node.runtime.metrics.value(CHECKPOINTS) > 1
+    assert opened_of(node).store.segment_space.reserve_bytes == SEGMENT_BYTES
     world.add_producer(ProducerHabits(pause_seconds=1.0))
     for group in ("by-key", "by-path", "free"):
         world.add_consumer(group, PERFECT)
-    end = node.store.end
-    assert world.run(until=lambda: node.store.end > end, seconds=60)
+    end = opened_of(node).store.end
+    assert world.run(until=lambda: opened_of(node).store.end > end, seconds=60)
     world.clients[6].stopped = True
     assert world.run(until=lambda: not world.lag(), seconds=300)
     assert node.failure is None
@@ -131,7 +132,7 @@ def test_kills_while_files_go_leave_a_node_that_starts(power: bool) -> None:
         world.run(seconds=world.disk_random.random() * 4)
         world.kill(power=power)
         node = world.start()
-        assert node.store.recovery.holes == ()
+        assert opened_of(node).store.recovery.holes == ()
     for client in world.clients[3:]:
         assert isinstance(client, Consumer)
         client.habits = PERFECT
@@ -186,7 +187,7 @@ def test_smaller_limit_holds_by_itself_once_the_groups_have_finished() -> None:
     )
     world.stop()
     node = world.start()
-    retention = node.store.retention
+    retention = opened_of(node).store.retention
     assert retention.limits == RetentionLimits(age_ms=72 * 3_600_000)
     for group in ("by-key", "by-path", "free"):
         world.add_consumer(group, PERFECT)
@@ -194,7 +195,7 @@ def test_smaller_limit_holds_by_itself_once_the_groups_have_finished() -> None:
     world.run(seconds=60)
     assert retention.limits == RetentionLimits(age_ms=72 * 3_600_000, log_bytes=3 * SEGMENT_BYTES)
     assert len(files(world)) <= 3
-    assert not any(node.metrics.value(MESSAGES_EXPIRED, group) for group in ("by-key", "by-path", "free"))
+    assert not any(node.runtime.metrics.value(MESSAGES_EXPIRED, group) for group in ("by-key", "by-path", "free"))
     world.stop()
 
 
@@ -222,7 +223,7 @@ def test_limits_wait_where_nothing_can_be_counted(monkeypatch: pytest.MonkeyPatc
     """An unreadable queue file refuses the reload with its reason; limits that wait go on waiting, with a finding."""
     world = filled(9)
     assert world.node is not None
-    retaining = world.node.opened.retaining
+    retaining = opened_of(world.node).retaining
 
     def unreadable(*_: object) -> dict[str, int]:
         raise OSError(5, "Input/output error")
@@ -248,7 +249,7 @@ def test_limits_of_a_file_that_holds_something_else_are_not_taken(limits: object
     file = SealedFile(world.disk, f"{DATA}/pyddmq/retention.json")
     file.save(kept)
     node = world.start()
-    assert node.store.retention.limits == retention_limits(node.config.node)
+    assert opened_of(node).store.retention.limits == retention_limits(node.in_force.config.node)
     world.run(seconds=3)
-    assert file.load()["limits"] == asdict(node.store.retention.limits)
+    assert file.load()["limits"] == asdict(opened_of(node).store.retention.limits)
     world.stop()

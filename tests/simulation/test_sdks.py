@@ -23,6 +23,7 @@ from pyddmq.testing import NetworkFaults, Process, SimDisk, SimNetwork, SimSyncs
 from tests.fakes.sdk import CONSUMERS, PRODUCERS, Account, SdkConsumer, SdkProducer, Surroundings
 from tests.fakes.sdk.account import Message
 from tests.fakes.sdk.channel import Address
+from tests.insides import opened_of
 
 YAML = """
 node: {segmentBytes: 131072, queueFileUnits: 100, ackSegmentBytes: 4096, maxMessageBytes: 50000}
@@ -148,8 +149,8 @@ class SdkWorld:
 
     def lag(self) -> int:
         """Unfinished messages of the group."""
-        trackers = self.node.progress.trackers.items()
-        ends = [queue.max_offset for queue in self.node.store.topics["orders"].queues]
+        trackers = opened_of(self.node).progress.trackers.items()
+        ends = [queue.max_offset for queue in opened_of(self.node).store.topics["orders"].queues]
         return sum(each.unfinished(ends[queue]) for (group, _, queue), each in trackers if group == "billing")
 
     def _until(self, condition: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.insides import opened_of
 from tests.simulation.caller import Caller
 from tests.simulation.world import World
 
@@ -13,10 +14,10 @@ def test_every_kind_of_step_sees_what_clients_ask() -> None:
     assert world.node is not None
     node = world.node
     sizes = [
-        node.delays.due.step_size,
-        node.timers.entering.step_size,
-        node.timers.due.step_size,
-        node.transactions.step_size,
+        opened_of(node).delays.due.step_size,
+        opened_of(node).timers.entering.step_size,
+        opened_of(node).timers.due.step_size,
+        opened_of(node).transactions.step_size,
     ]
 
     def requests() -> list[int]:

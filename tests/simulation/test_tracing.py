@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from tests.insides import opened_of
 from tests.simulation.ward import Ward
 from tests.simulation.world import AWAITS, BLOCKS, settings
 from upstream.figures.tracing import SPANS, TraceSpan
@@ -160,9 +161,9 @@ def test_message_without_a_context_is_traced_by_its_id() -> None:
     [trace_id] = {span.context.trace_id for span in collector.spans}
     [published] = collector.named("publish orders")
     assert published.context.span_id == 0
-    record = ward.node.store.record_at(0)
+    record = opened_of(ward.node).store.record_at(0)
     assert record is not None
-    assert f"{trace_id:032X}".encode() in bytes(ward.node.store.read(0, record.size))
+    assert f"{trace_id:032X}".encode() in bytes(opened_of(ward.node).store.read(0, record.size))
 
 
 def test_collector_that_is_away_holds_nothing_up_and_no_memory() -> None:
@@ -170,16 +171,16 @@ def test_collector_that_is_away_holds_nothing_up_and_no_memory() -> None:
     collector = Collector()
     collector.failure = ConnectionRefusedError("refused")
     ward = traced(collector)
-    count = ward.node.metrics.counter
+    count = ward.node.runtime.metrics.counter
     with capture_logs() as logs:
         for number in range(300):
             publish(ward, f"k{number}", **CONTEXT)
         for _ in range(60):
             for place in ward.pull():
                 ward.answer(place, success=True)
-            assert len(ward.node.tracing or ()) <= 512
+            assert len(ward.node.parts.tracing or ()) <= 512
         ward.run(30)
-    assert sum(topic.lag or 0 for topic in ward.node.groups["by-key"].stats().topics) == 0
+    assert sum(topic.lag or 0 for topic in ward.node.in_force.groups["by-key"].stats().topics) == 0
     assert collector.calls <= ward.world.loop.time() + 2
     lost = count(SPANS, "lost").value
     assert lost >= 300
@@ -197,15 +198,15 @@ def test_full_queue_drops_and_counts() -> None:
     """What a collector that never answers leaves waiting stays within `queue`."""
     collector = Collector()
     ward = traced(collector)
-    assert ward.node.trace_export is not None
-    ward.node.trace_export._is_sending = True
+    assert ward.node.parts.trace_export is not None
+    ward.node.parts.trace_export._is_sending = True
     for _ in range(600):
         publish(ward, **CONTEXT)
     ward.run(3)
     assert collector.calls == 0
-    assert ward.node.tracing is not None
-    assert len(ward.node.tracing) == 512
-    assert ward.node.metrics.counter(SPANS, "dropped").value >= 600 - 512
+    assert ward.node.parts.tracing is not None
+    assert len(ward.node.parts.tracing) == 512
+    assert ward.node.runtime.metrics.counter(SPANS, "dropped").value >= 600 - 512
 
 
 def test_stop_sends_what_is_left_and_waits_two_seconds_at_most() -> None:
@@ -227,9 +228,9 @@ def test_stop_sends_what_is_left_and_waits_two_seconds_at_most() -> None:
 def test_without_tracing_nothing_is_hooked() -> None:
     """No listener, no callback, no property: the ways of messages are as without the feature."""
     ward = Ward()
-    assert ward.node.store._traced is None
-    assert ward.node.tracing is None
-    assert ward.node.trace_export is None
-    for group in ward.node.all_groups():
+    assert opened_of(ward.node).store._traced is None
+    assert ward.node.parts.tracing is None
+    assert ward.node.parts.trace_export is None
+    for group in ward.node.in_force.all_groups():
         endings = group.node.endings
         assert (endings.listeners, endings.acted, endings.failed) == ((), None, None)

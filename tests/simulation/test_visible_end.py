@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from lag.visible_end import FILE, VisibleEndState, read_visible_end
 from pyddmq.testing.sim_disk import SimDisk
+from tests.insides import opened_of
 from tests.simulation.test_queue_samples import ward_of
 from tests.simulation.ward import Ward
 from tests.simulation.world import DATA
@@ -23,22 +24,22 @@ def test_end_follows_what_is_visible() -> None:
     """From the start on, before anything is published; later with each commit batch."""
     ward = ward_of()
     first = shown(ward.disk)
-    assert (first.offset, first.is_live) == (ward.node.store.end, True)
+    assert (first.offset, first.is_live) == (opened_of(ward.node).store.end, True)
     ward.send("orders", "k")
     found = shown(ward.disk)
-    assert found.offset == ward.node.store.end > first.offset
+    assert found.offset == opened_of(ward.node).store.end > first.offset
     assert found.epoch == first.epoch
 
 
 def test_what_waits_for_its_moment_lies_beyond() -> None:
     """A timer that is durable before its moment is not shown to others either."""
     ward = ward_of()
-    due_ms = ward.node.seams.clock.wall_ms() + 5_000
-    ward.process_run(lambda: ward.node.store.put("orders", b"due", deliver_at_ms=due_ms))
-    ward.world.run(until=lambda: ward.node.store.commit.is_early, seconds=6)
-    assert shown(ward.disk).offset == ward.node.store.end < ward.node.store.index.log.end
+    due_ms = ward.node.parts.seams.clock.wall_ms() + 5_000
+    ward.process_run(lambda: opened_of(ward.node).store.put("orders", b"due", deliver_at_ms=due_ms))
+    ward.world.run(until=lambda: opened_of(ward.node).store.commit.is_early, seconds=6)
+    assert shown(ward.disk).offset == opened_of(ward.node).store.end < opened_of(ward.node).store.index.log.end
     ward.run(1)
-    assert shown(ward.disk).offset == ward.node.store.end == ward.node.store.index.log.end
+    assert shown(ward.disk).offset == opened_of(ward.node).store.end == opened_of(ward.node).store.index.log.end
 
 
 @pytest.mark.parametrize("kill", [True, False])
@@ -51,13 +52,13 @@ def test_end_of_a_node_is_said_or_left(kill: bool) -> None:
     ward.restart(lambda: seen.append(shown(ward.disk)), kill=kill)
     assert [(each.offset >= before.offset, each.is_live) for each in seen] == [(True, kill)]
     after = shown(ward.disk)
-    assert (after.offset, after.is_live) == (ward.node.store.end, True)
+    assert (after.offset, after.is_live) == (opened_of(ward.node).store.end, True)
     assert after.epoch != before.epoch
 
 
 def failing_file(ward: Ward) -> None:
     """Have the writes of the file fail, and no other's."""
-    file = ward.node.shown_end._file
+    file = ward.node.recording.shown_end._file
     assert file is not None
     disk_file = file._file
     assert disk_file is not None
@@ -77,5 +78,5 @@ def test_file_that_cannot_be_written_is_told_once_and_stays_behind() -> None:
         for _ in range(3):
             ward.send("orders", "k")
         ward.run(70)
-    assert shown(ward.disk).offset == before.offset < ward.node.store.end
+    assert shown(ward.disk).offset == before.offset < opened_of(ward.node).store.end
     assert len([line for line in logs if line["event"] == "visible_end_not_written"]) == 1

@@ -16,6 +16,7 @@ from proxy.operate.changes.node import node_changes
 from proxy.operate.changes.steps import MessageName
 from proxy.operate.changes.timers import RescheduleBody, TimerCancelBody
 from pyddmq.testing.sim_disk import PowerCut
+from tests.insides import opened_of
 from tests.simulation.facts import PromiseBroken, Publish
 from tests.simulation.loops import CANCELLED, TOO_LATE, UNKNOWN, LoopAccount, LoopProducer, walk
 from tests.simulation.loops import TOPIC as LATER
@@ -85,7 +86,9 @@ def cancel_among_delivered(world: World, random: Random, damaged: Publish, *, co
         )
         turn = world.loop.turns + 1
         world.run(until=partial(_has_turned, world, turn), seconds=0.1)
-        world.report.events["timer_rebuild_met"] += world.node is not None and world.node.timers.parts.is_rebuilding
+        world.report.events["timer_rebuild_met"] += (
+            world.node is not None and opened_of(world.node).timers.parts.is_rebuilding
+        )
     if not world.run(until=lambda: first.done() and all(task.done() for _, task in tasks), seconds=30):
         raise PromiseBroken(8, "cancels were not answered for 30 s")
     outcome = first.result().results[0].outcome

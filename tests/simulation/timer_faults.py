@@ -8,6 +8,7 @@ from random import Random
 from broker.format.properties import parse_properties
 from broker.format.record import split
 from broker.scheduled.timer.parts import TimerParts
+from tests.insides import opened_of
 from tests.simulation.clients import Producer, ProducerHabits
 from tests.simulation.facts import Publish
 from tests.simulation.timer_changes import cancel_among_delivered, change_timers
@@ -47,7 +48,7 @@ def _damage_unit(world: World, random: Random) -> Publish | None:
     unit = log.unit(position)
     publish = None
     if unit.size:
-        properties = parse_properties(bytes(split(node.store.read(unit.physical, unit.size))[1]))
+        properties = parse_properties(bytes(split(opened_of(node).store.read(unit.physical, unit.size))[1]))
         publish = world.ledger.publishes.get(int(properties.get("uid", "0")))
     file, at = divmod(position, log.file_bytes)
     name = f"{DATA}/timerlog/{file * log.file_bytes:020d}"
@@ -62,17 +63,18 @@ def expire(world: World, random: Random) -> None:
     node, process = world.node, world.process
     assert node is not None
     assert process is not None
-    end = node.store.end + random.randrange(1, FILLED_SEGMENTS + 1) * node.store.options.segment_bytes
-    before = node.store.min_offset
+    store = opened_of(node).store
+    end = store.end + random.randrange(1, FILLED_SEGMENTS + 1) * store.options.segment_bytes
+    before = store.min_offset
     filler = world.add_producer(ProducerHabits(pause_seconds=0.02, batch_share=0.9, pad_bytes_max=16_000))
-    world.run(until=lambda: node.store.end >= end, seconds=3)
+    world.run(until=lambda: opened_of(node).store.end >= end, seconds=3)
     filler.stopped = True
     world.run(seconds=random.choice((0.1, 1.0)))
-    if node.store.failed is None:
-        process.run(node.store.checkpoint)
-    world.run(until=lambda: node.store.min_offset > before, seconds=4)
+    if opened_of(node).store.failed is None:
+        process.run(opened_of(node).store.checkpoint)
+    world.run(until=lambda: opened_of(node).store.min_offset > before, seconds=4)
     world.run(seconds=random.choice((0.0, 0.5, 2.0)))
-    world.report.events["segments_expired"] += node.store.min_offset > before
+    world.report.events["segments_expired"] += opened_of(node).store.min_offset > before
 
 
 def glitch_clock(world: World, random: Random) -> None:
@@ -130,7 +132,7 @@ def _files(world: World, folder: str) -> list[str]:
 
 def _parts(world: World) -> TimerParts:
     assert world.node is not None
-    return world.node.timers.parts
+    return opened_of(world.node).timers.parts
 
 
 def _restart(world: World, random: Random) -> None:

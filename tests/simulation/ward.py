@@ -24,6 +24,7 @@ from proxy.recording.trace_export import Send
 from pyddmq.testing import NetworkFaults
 from pyddmq.testing.sim_disk import SimDisk
 from tests.console_page import fragment
+from tests.insides import opened_of
 from tests.simulation.caller import Line, Waiting
 from tests.simulation.ledger import Place
 from tests.simulation.wire import Reply, consumer_codec, consumer_idl, producer_codec, producer_idl
@@ -106,7 +107,7 @@ class Ward:
         self.text = text
         result = self.process_run(lambda: run_now(self.view._reloader.reloading(accept_loss=accept_loss)))
         if result.accepted:
-            self.world.config = self.node.config
+            self.world.config = self.node.in_force.config
         return result
 
     def edit_group(self, edit: Callable[[list[Any]], Any]) -> None:
@@ -162,15 +163,15 @@ class Ward:
 
     def fill(self, segments: int, topic: str = "orders") -> None:
         """Publish until the log has so many files more."""
-        end = self.node.store.end + segments * SEGMENT_BYTES
-        while self.node.store.end < end:
-            assert self.publish(topic, f"k{self.node.store.end}", body_bytes=20_000) == 0
+        end = opened_of(self.node).store.end + segments * SEGMENT_BYTES
+        while opened_of(self.node).store.end < end:
+            assert self.publish(topic, f"k{opened_of(self.node).store.end}", body_bytes=20_000) == 0
 
     def fill_disk(self) -> None:
         """Leave no space, and publish until that is noticed."""
         self.disk.capacity_bytes = self.disk.used_bytes()
         for body_bytes in (20_000, 10):
-            while self.publish("orders", f"k{self.node.store.end}", body_bytes=body_bytes) == 0:
+            while self.publish("orders", f"k{opened_of(self.node).store.end}", body_bytes=body_bytes) == 0:
                 pass
 
     def pull(self, group: str = "by-key", *, linger_ms: int = 2_000, count: int = 8) -> list[Place]:
@@ -205,10 +206,10 @@ class Ward:
 
     def skip(self, place: Place, *, group: str = "by-key") -> None:
         """Pass over a message that nobody has, as an operator does."""
-        group_queue = self.node.groups[group].group_queue(place.topic, int(place.qid.rpartition("_")[2]))
+        group_queue = self.node.in_force.groups[group].group_queue(place.topic, int(place.qid.rpartition("_")[2]))
         assert group_queue is not None
-        head = find_head(self.node.groups[group], group_queue, place.offset)
-        self.process_run(lambda: skip(head, force=False, progress=self.node.progress))
+        head = find_head(self.node.in_force.groups[group], group_queue, place.offset)
+        self.process_run(lambda: skip(head, force=False, progress=opened_of(self.node).progress))
 
     # What is seen.
 

@@ -26,6 +26,7 @@ from broker.runtime.steps import run_now
 from broker.store import Store
 from conf import Loaded, loads
 from proxy.node.node import Node
+from proxy.node.opened import Opened
 from proxy.node.parts import Seams
 from proxy.node.reload import Reloader
 from proxy.node.views import ReloadResult
@@ -34,6 +35,7 @@ from pyddmq.testing import NetworkFaults, Process, SimDisk, SimNetwork, SimSyncs
 from pyddmq.testing.sim_disk import CRASH_MODES
 from tests.fakes.http import SimHttp
 from tests.fakes.virtual_threads import VirtualThreads
+from tests.insides import opened_of
 from tests.simulation import halves
 from tests.simulation.clients import LEVELS_MS, PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
 from tests.simulation.expired import ExpiredRecords
@@ -250,14 +252,14 @@ class World:
         task.result()
         self.node = node
         if "retentionBytes" in self._node_settings:
-            node.store.retention.holds.append(self.expired)
+            opened_of(node).store.retention.holds.append(self.expired)
         if self.flush == "async" and self._power_lost:
             for ledger in self.ledgers:
-                ledger.taken(ends(node.store), seconds=LOG_LOSS_SECONDS)
+                ledger.taken(ends(opened_of(node).store), seconds=LOG_LOSS_SECONDS)
         self._power_lost = False
         return node
 
-    def begin(self) -> tuple[Node, asyncio.Task[None]]:
+    def begin(self) -> tuple[Node, asyncio.Task[Opened]]:
         """Start a node without waiting for anything."""
         assert self.node is None
         self.process = Process(f"node {self.ledger.life}")
@@ -341,7 +343,7 @@ class World:
         reloader = Reloader(self.node, lambda: self.load(wanted))
         result = self.process.run(lambda: run_now(reloader.reloading(accept_loss=accept_loss)))
         if result.accepted:
-            self.config = self.node.config
+            self.config = self.node.in_force.config
         return result
 
     def _settings(self) -> dict[str, Any]:
@@ -451,7 +453,7 @@ class World:
 
     def log_end(self) -> int:
         """End of the log now; beyond all of it while there is no node."""
-        return 1 << 62 if self.node is None else self.node.store.end
+        return 1 << 62 if self.node is None else opened_of(self.node).store.end
 
     def _number(self, number: int | None) -> int:
         """Numbers that are not given begin where planned clients end."""
@@ -563,19 +565,19 @@ class World:
         return (
             self.on_exhausted != "deadLetter"
             and self._consumes("by-key")
-            and any(topic.stopped_total for topic in self.node.groups["by-key"].stats().topics)
+            and any(topic.stopped_total for topic in self.node.in_force.groups["by-key"].stats().topics)
         )
 
     def _undecided(self) -> int:
         """Return how many halves wait for their decision."""
         assert self.node is not None
-        return self.node.transactions.halves.states.undecided
+        return opened_of(self.node).transactions.halves.states.undecided
 
     def _waiting(self) -> int:
         """Return how many messages wait for their moment."""
         assert self.node is not None
-        return sum(level.pending for level in self.node.delays.levels.values()) + sum(
-            (self.node.timers.pending, self.node.timers.entering.lag)
+        return sum(level.pending for level in opened_of(self.node).delays.levels.values()) + sum(
+            (opened_of(self.node).timers.pending, opened_of(self.node).timers.entering.lag)
         )
 
     def lag(self) -> Mapping[str, int]:
@@ -586,7 +588,7 @@ class World:
         assert self.node is not None
         return {
             f"{name} {queue.topic} {queue.qid}": queue.queue.max_offset - queue.tracker.watermark
-            for name, group in self.node.groups.items()
+            for name, group in self.node.in_force.groups.items()
             for queue in group.group_queues()
             if queue.queue.max_offset != queue.tracker.watermark
         }

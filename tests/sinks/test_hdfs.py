@@ -46,7 +46,7 @@ def published(hdfs: HdfsServer, data: Path, form: str, more: str = "") -> tuple[
             producer.send("orders", b'{"n":%d}' % number, key=f"k{number}")
             if number == COUNT // 2 and form != "parquet":
                 until(lambda: any(hdfs.read(each) for each in hdfs.files(root)), "the first flush")
-        stats = partial(node.node.groups["archive"].stats, details_max=0)
+        stats = partial(node.node.in_force.groups["archive"].stats, details_max=0)
         if form != "parquet":
             until(lambda: not node.call(stats).topics[0].lag, "all to be answered")
     [path] = hdfs.files(root)

@@ -11,6 +11,7 @@ import pytest
 from broker.runtime.disk import RealDisk
 from broker.runtime.file_writes import at_once
 from pyddmq import Fetcher, Producer
+from tests.insides import opened_of
 from tests.running_node import RunningNode
 from tests.spark.test_node_ranges import QIDS, YAML
 
@@ -114,12 +115,12 @@ def test_paused_group_is_told_and_not_waited_for_without_end(spark: Any, node: R
     """It gives nothing to anybody, however long one asks."""
 
     def paused() -> None:
-        at_once(RealDisk(), node.node.pauses.pausing("spark", None, who="a test"))
-        node.node.groups["spark"].apply_pauses()
+        at_once(RealDisk(), opened_of(node.node).pauses.pausing("spark", None, who="a test"))
+        node.node.in_force.groups["spark"].apply_pauses()
 
     def resumed() -> None:
-        at_once(RealDisk(), node.node.pauses.resuming("spark", None))
-        node.node.groups["spark"].apply_pauses()
+        at_once(RealDisk(), opened_of(node.node).pauses.resuming("spark", None))
+        node.node.in_force.groups["spark"].apply_pauses()
 
     node.call(paused)
     try:

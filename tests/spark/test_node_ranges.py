@@ -11,6 +11,7 @@ from broker.retention import RetentionLimits
 from lag.spark.sources.node import NodeClient
 from lag.spark.sources.node_ranges import DataLost, NodeOptions, NodePart, cut, messages_of
 from pyddmq import Producer
+from tests.insides import opened_of
 from tests.patient import until
 from tests.running_node import RunningNode
 
@@ -29,7 +30,7 @@ SEGMENT_BYTES = 131_072
 
 def expire(node: RunningNode) -> int:
     """Let the node's retention take all but the last files; returns the first offset that queue 0 still has."""
-    retention = node.node.store.retention
+    retention = opened_of(node.node).store.retention
     node.call(lambda: setattr(retention, "limits", RetentionLimits(log_bytes=2 * SEGMENT_BYTES)))
     until(lambda: node.call(lambda: retention.log_bytes) <= 2 * SEGMENT_BYTES, "old files to go")
     with NodeClient(node.consumer) as client:

@@ -47,11 +47,11 @@ def test_new_files_are_taken_up_and_nobody_is_dropped(own: Certificates) -> None
     own.authority.issue("node-2").write(own.folder, "node")
     world.run(20)
     assert shown(world) == "node-2"
-    assert world.node.metrics.value(RELOADS, "applied") == 1
+    assert world.node.runtime.metrics.value(RELOADS, "applied") == 1
     for each in (old, certified):
         assert world.pull(each.raw).error is None
     world.run(60)
-    assert world.node.metrics.value(RELOADS, "applied") == 1
+    assert world.node.runtime.metrics.value(RELOADS, "applied") == 1
 
 
 def test_half_a_pair_changes_nothing_until_the_other_half_is_there(own: Certificates) -> None:
@@ -62,8 +62,8 @@ def test_half_a_pair_changes_nothing_until_the_other_half_is_there(own: Certific
     world.run(20)
     assert shown(world) == "node"
     assert "tls_reload_refused" in kinds(world)
-    assert f"{own.folder}/node.key: does not belong to the certificate" in world.node.tls.refused
-    assert world.node.metrics.value(RELOADS, "refused") == 1
+    assert f"{own.folder}/node.key: does not belong to the certificate" in world.node.parts.tls.refused
+    assert world.node.runtime.metrics.value(RELOADS, "refused") == 1
     (own.folder / "node.key").write_bytes(following.key_pem)
     world.run(20)
     assert shown(world) == "node-2"
@@ -83,7 +83,7 @@ def test_reload_reads_certificates_and_is_refused_with_bad_ones(own: Certificate
     assert not refused.accepted
     assert "tls.key: " in refused.problems[0]
     assert "has no readable private key" in refused.problems[0]
-    assert world.node.config.node.max_tps is None
+    assert world.node.in_force.config.node.max_tps is None
     assert shown(world) == "node-2"
 
 
@@ -91,10 +91,10 @@ def test_certificate_that_has_expired_takes_no_place_of_one_that_has_not(own: Ce
     """Somebody put the old file back."""
     world = TlsWorld(own)
     # The world's clock stands in 2023: seen from there every certificate is valid.
-    world.node.seams.clock.step(own.node.not_after_ms - world.node.seams.clock.wall_ms() - 60_000)  # type: ignore[attr-defined]
+    world.node.parts.seams.clock.step(own.node.not_after_ms - world.node.parts.seams.clock.wall_ms() - 60_000)  # type: ignore[attr-defined]
     own.authority.issue("old", begins=-3 * HOUR, ends=-HOUR).write(own.folder, "node")
     world.run(20)
-    assert "has expired, and the one in force has not" in world.node.tls.refused
+    assert "has expired, and the one in force has not" in world.node.parts.tls.refused
 
 
 def test_connections_of_a_ca_that_has_gone_end(own: Certificates) -> None:
@@ -129,9 +129,9 @@ def test_handshake_that_was_begun_before_the_ca_went_is_refused(own: Certificate
     world = TlsWorld(own, ask="required")
     late = world.open("consumer", world.context("client"), silent=True)
     (own.folder / "ca.crt").write_bytes(Authority().own.pem)
-    contexts = world.node.tls.prepare()
+    contexts = world.node.parts.tls.prepare()
     assert isinstance(contexts, dict)
-    world.node.tls.swap(contexts)
+    world.node.parts.tls.swap(contexts)
     late.silent = False
     late.go_on()
     world.run(0.5)
@@ -160,7 +160,7 @@ def test_list_that_has_expired_refuses_its_clients(own: Certificates) -> None:
     world = TlsWorld(own, f"crl: {crl}", ask="required")
     assert world.open("consumer", world.context("client")).error is not None
     assert world.counted(FAILED, "crl") == 1
-    world.node.seams.clock.step(own.node.not_after_ms - world.node.seams.clock.wall_ms() - 60_000)  # type: ignore[attr-defined]
+    world.node.parts.seams.clock.step(own.node.not_after_ms - world.node.parts.seams.clock.wall_ms() - 60_000)  # type: ignore[attr-defined]
     assert "tls_crl_expiring" in kinds(world)
 
 
@@ -169,7 +169,7 @@ def test_connection_ends_with_its_certificate(own: Certificates) -> None:
     world = TlsWorld(own, ask="optional")
     client, nameless = world.open("consumer", world.context("client")), world.open()
     assert kinds(world) == set()
-    clock = world.node.seams.clock
+    clock = world.node.parts.seams.clock
     clock.step(own.client.not_after_ms - clock.wall_ms() - 5_000)  # type: ignore[attr-defined]
     world.run(2)
     assert not client.lost

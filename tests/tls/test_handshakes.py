@@ -10,6 +10,7 @@ from proxy.port.server import CONNECTIONS_REFUSED
 from proxy.tls.channel import HANDSHAKE_BYTES_MAX
 from proxy.tls.failures import ALERT
 from proxy.tls.port import FAILED, HANDSHAKES
+from tests.insides import opened_of
 from tests.tls.conftest import Certificates
 from tests.tls.world import Speaking, TlsWorld
 
@@ -21,7 +22,7 @@ def test_both_versions_carry_calls(certificates: Certificates, version: ssl.TLSV
     """And the connection says that it is encrypted, and whose certificate was shown."""
     world = TlsWorld(certificates, ask="optional")
     client = world.open("consumer", world.context("client", version))
-    world.node.store.put("orders", b"x" * 100_000)
+    opened_of(world.node).store.put("orders", b"x" * 100_000)
     [message] = world.pull(client.raw).value.messages
     assert message.value == b"x" * 100_000
     [connection] = world.node.consumer.connections
@@ -101,7 +102,7 @@ def test_connection_counts_before_its_handshake(certificates: Certificates) -> N
     world = TlsWorld(certificates, node=", maxConnections: 8, maxConnectionsPerAddress: 5")
     silent = [world.clear(b"", host="10.0.0.9") for _ in range(6)]
     assert [each.lost for each in silent] == [False] * 5 + [True]
-    assert world.node.metrics.value(CONNECTIONS_REFUSED, "consumer", "address") == 1
+    assert world.node.runtime.metrics.value(CONNECTIONS_REFUSED, "consumer", "address") == 1
     assert world.open("consumer").ready
 
 
@@ -118,7 +119,7 @@ def test_thousand_half_open_handshakes(certificates: Certificates) -> None:
     quiet = [world.clear(b"", host="10.0.0.8", wait=0) for _ in range(500)]
     world.run(0.5)
     assert world.port.shaking == 1000
-    world.node.store.put("orders", b"x")
+    opened_of(world.node).store.put("orders", b"x")
     assert [each.value for each in world.pull(healthy.raw).value.messages] == [b"x"]
     world.run(9)
     assert not any(each.lost for each in half)
@@ -166,7 +167,7 @@ def test_tls_on_a_plain_port(certificates: Certificates) -> None:
     world.run(0.1)
     assert speaking.error is not None
     assert "UNEXPECTED_MESSAGE" in str(speaking.error.reason)
-    assert world.node.metrics.value(CONNECTIONS_REFUSED, "consumer", "tls") == 1
+    assert world.node.runtime.metrics.value(CONNECTIONS_REFUSED, "consumer", "tls") == 1
 
 
 def test_no_session_is_taken_up_where_certificates_are_asked_for(certificates: Certificates) -> None:

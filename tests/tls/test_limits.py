@@ -12,7 +12,7 @@ def test_frames_of_one_record_wait_while_their_connection_rests(certificates: Ce
     """Decrypted frames lie here, not in the kernel: they are handled no sooner for that, and none is lost."""
     world = TlsWorld(certificates)
     line = AddressLimits.model_validate({"networks": ["10.0.0.0/8"], "requests_per_second": 10})
-    world.node.limiter.configure(LimitsConfig(addresses=[line]))
+    world.node.parts.limiter.configure(LimitsConfig(addresses=[line]))
     client = world.open("producer").raw
     message = producer_idl.Message(topic="orders", body=b"x", hashId=0, partitionId=-1)
     frame = client.codec.call("sendSync", 1, message=message, timeout=50)

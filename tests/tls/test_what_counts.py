@@ -17,7 +17,7 @@ from proxy.tls.channel import TLS_BYTES, TlsTransport
 from pyddmq.testing import NetworkFaults
 from pyddmq.testing.network import SimTransport
 from tests.hostile.sim import MIB
-from tests.insides import transport_behind
+from tests.insides import opened_of, transport_behind
 from tests.patient import PATIENCE_SECONDS, until
 from tests.running_node import RunningNode
 from tests.simulation.wire import consumer_codec, consumer_idl
@@ -36,7 +36,7 @@ def below(world: TlsWorld, place: int = 0) -> SimTransport:
 
 def delivered(world: TlsWorld) -> int:
     """Messages that are out."""
-    return world.node.groups["billing"].stats().in_flight_total
+    return world.node.in_force.groups["billing"].stats().in_flight_total
 
 
 def test_messages_leave_for_nobody_whose_end_lies_unread_in_the_socket(certificates: Certificates) -> None:
@@ -51,7 +51,7 @@ def test_messages_leave_for_nobody_whose_end_lies_unread_in_the_socket(certifica
     for each in gone:
         each.below.write_eof()
     world.run(0.5)
-    world.node.store.put("orders", b"x")
+    opened_of(world.node).store.put("orders", b"x")
     world.run(0.5)
     assert delivered(world) == 0
     assert [each.value for each in world.pull(world.connect("consumer")).value.messages] == [b"x"]
@@ -63,12 +63,12 @@ def test_reset_gives_back_what_the_peer_acknowledged_nothing_of(certificates: Ce
     world = TlsWorld(certificates)
     client = world.open()
     # A first reply makes a difference of clear bytes and those that were sent.
-    world.node.store.put("orders", b"first" * 1000)
+    opened_of(world.node).store.put("orders", b"first" * 1000)
     assert len(world.pull(client.raw).value.messages) == 1
     client.write(world.pull_frame(client.raw, linger_ms=30_000))
     world.run(0.5)
     world.network.faults = NetworkFaults(delay_ms_max=0.0 if arrived else 60_000.0, window_bytes=MIB)
-    world.node.store.put("orders", b"x" * 1000)
+    opened_of(world.node).store.put("orders", b"x" * 1000)
     world.run(0.001)
     assert delivered(world) == 2
     below(world)._end(ConnectionResetError("reset by the peer"))
@@ -85,7 +85,7 @@ def test_reply_that_the_kernel_did_not_take_whole_stays_ours(certificates: Certi
     world.network.faults = NetworkFaults(delay_ms_max=0.1, window_bytes=200_000)
     below(world)._peer.pause_reading()
     for _ in range(3):
-        world.node.store.put("orders", b"x" * 1_500_000)
+        opened_of(world.node).store.put("orders", b"x" * 1_500_000)
     for _ in range(3):
         client.write(world.pull_frame(client.raw, linger_ms=1))
     world.run(0.5)
@@ -102,7 +102,7 @@ def test_reply_that_the_kernel_did_not_take_whole_stays_ours(certificates: Certi
     other = world.open()
     for _ in range(2):
         assert len(world.pull(other.raw).value.messages) == 1
-    jobs = [job for queue in world.node.groups["billing"].group_queues() for job in queue.live.values()]
+    jobs = [job for queue in world.node.in_force.groups["billing"].group_queues() for job in queue.live.values()]
     assert {job.deliveries for job in jobs} == {1}
 
 
@@ -132,7 +132,7 @@ def test_openssl_keeps_no_more_of_a_large_reply_or_frame_than_is_counted(certifi
     [connection] = world.node.consumer.connections
     channel = transport_behind(connection)._channel
     channel._engine = engine = _Engine(channel)
-    world.node.store.put("orders", bytes(1_500_000))
+    opened_of(world.node).store.put("orders", bytes(1_500_000))
     assert len(world.pull(client.raw).value.messages) == 1
     client.write(world.pull_frame(client.raw, acks=50_000))
     world.run(0.5)
@@ -166,7 +166,7 @@ def dial(node: RunningNode, certificates: Certificates, receive_bytes: int = 0) 
 
 def in_flight(node: RunningNode) -> int:
     """Messages that are out."""
-    return node.call(lambda: node.node.groups["billing"].stats().in_flight_total)
+    return node.call(lambda: node.node.in_force.groups["billing"].stats().in_flight_total)
 
 
 @pytest.mark.usefixtures("both_loops")
@@ -180,9 +180,11 @@ def test_kernel_tells_of_a_peer_that_has_gone(certificates: Certificates, tmp_pa
         node.call(transport_behind(connection).pause_reading)
         client.close()
         until(lambda: node.call(connection.outbox.peer.gone), "the system to know")
-        node.call(node.node.store.put, "orders", b"x")
+        node.call(opened_of(node.node).store.put, "orders", b"x")
         until(
-            lambda: node.call(lambda: node.node.opened.consumer_service is not None and not connection.outbox.replies),
+            lambda: node.call(
+                lambda: opened_of(node.node).consumer_service is not None and not connection.outbox.replies
+            ),
             "the turn",
         )
         assert in_flight(node) == 0
@@ -194,7 +196,7 @@ def test_kernel_that_takes_no_more_is_noticed_at_once(certificates: Certificates
     with RunningNode(certificates.yaml(), tmp_path) as node, ExitStack() as stack:
         client = dial(node, certificates, receive_bytes=4096)
         stack.callback(client.close)
-        node.call(lambda: [node.node.store.put("orders", b"x" * BODY) for _ in range(COUNT)])
+        node.call(lambda: [opened_of(node.node).store.put("orders", b"x" * BODY) for _ in range(COUNT)])
         client.sendall(pull_frame(1) * COUNT)
         until(lambda: in_flight(node) == COUNT and asked(node).doing == "writing", "the socket to be full")
         connection = asked(node)

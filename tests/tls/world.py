@@ -157,11 +157,11 @@ class TlsWorld(HostileWorld):
     @property
     def port(self) -> Any:
         """The consumers' TLS port."""
-        return self.node.tls.by_service["consumer"]
+        return self.node.parts.tls.by_service["consumer"]
 
     def counted(self, counter: Any, *labels: str) -> int:
         """Return a counter of the consumers' port."""
-        return int(self.node.metrics.value(counter, "consumer", *labels))
+        return int(self.node.runtime.metrics.value(counter, "consumer", *labels))
 
 
 class Clear(asyncio.Protocol):

@@ -18,6 +18,7 @@ from upstream.embedded.queues import EmbeddedQueues, own
 from upstream.embedded.retries import origins, read_origin, read_replaced, retry_queues, why_unreadable
 from upstream.embedded.source import EmbeddedSource
 from upstream.embedded.stretch import StretchReader
+from upstream.history import history_of
 from upstream.job import Generation, GroupQueue, UpstreamJob
 from upstream.progress.progress import DeadLetterOrigin, Progress
 from upstream.queues import QueueView
@@ -118,8 +119,7 @@ class EmbeddedBroker(EmbeddedQueues):
 
     def append_retry(self, group: str, job: UpstreamJob, wait_ms: int, done: Appended) -> None:
         """Append a record that waits in a timer and replaces the job's; see `Broker.append_retry`."""
-        history = job.history
-        assert history is not None, "only what failed is sent back"
+        history = history_of(job)
         counts = FailureCounts(history.fails, history.errors, history.timeouts)
         self._append(lambda: send_back_for(self.store, group, self._record(job), counts=counts, wait_ms=wait_ms), done)
 

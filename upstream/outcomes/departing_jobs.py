@@ -16,7 +16,7 @@ from upstream.figures.counters import SubscriptionCounters
 from upstream.figures.endings import MessageEnding
 from upstream.figures.latency import Latency
 from upstream.group_parts import GroupParts
-from upstream.history import FAILING_ATTEMPTS
+from upstream.history import FAILING_ATTEMPTS, history_of
 from upstream.job import UpstreamJob
 from upstream.outcomes.parked_jobs import Apart, complete_successor
 from upstream.retry.dead_letters import UNDECIDED
@@ -80,8 +80,7 @@ class DepartingJobs:
         delivery of it timed out, or may have been made before this generation. Such a success must count (D12), and
         what has left its queue can no longer be finished there. So too where retention has appended a dead letter.
         """
-        history = job.history
-        assert history is not None, "only what failed is sent back"
+        history = history_of(job)
         if (
             history.timeouts
             or job.offset < job.group_queue.delivered_until

@@ -23,7 +23,7 @@ from upstream.figures.counters import SubscriptionCounters
 from upstream.figures.endings import MessageEnding
 from upstream.figures.latency import Latency
 from upstream.group_parts import GroupParts
-from upstream.history import PULL_SERVER, JobHistory, noted
+from upstream.history import PULL_SERVER, JobHistory, history_of, noted
 from upstream.job import DeliveredBatch, UpstreamJob
 from upstream.outcomes.departing_jobs import DepartingJobs
 from upstream.outcomes.parked_jobs import Apart
@@ -138,8 +138,7 @@ class Outcomes:
 
     def postponed(self, job: UpstreamJob) -> bool:
         """Whether a job that failed before a restart still waits; it keeps its permit and its place in the key."""
-        history = job.history
-        assert history is not None, "only jobs in trouble are asked about"
+        history = history_of(job)
         if history.stopped:
             self.stops.stop_again(job)
             return True

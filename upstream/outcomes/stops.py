@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable
 
 from upstream.figures.counters import SubscriptionCounters
 from upstream.group_parts import GroupParts
+from upstream.history import history_of
 from upstream.job import GroupQueue, UpstreamJob
 from upstream.progress.tracker import FailureKind, Stop
 from upstream.state import JobEvent, JobState, move
@@ -93,8 +94,7 @@ class Stops:
             kind: Label of the counter, as of dead letters.
             reason: Of its last failure.
         """
-        history = job.history
-        assert history is not None, "what is out of attempts has failed"
+        history = history_of(job)
         assert stop, "something waits with it"
         history.stopped = stop
         self._note(job, FailureKind.STOPPED, stop)
@@ -121,8 +121,7 @@ class Stops:
 
     def try_again(self, job: UpstreamJob) -> None:
         """Let a STOPPED job continue as an operator wishes, its attempts counted again."""
-        history = job.history
-        assert history is not None, "it was stopped because it failed"
+        history = history_of(job)
         failure = job.group_queue.tracker.failures.get(job.offset)
         for kind in FailureKind if failure is not None else ():
             if failure is not None and failure.count(kind):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import structlog
@@ -293,17 +294,15 @@ class AckWriter:
             self._begin_next = True
         elif self._unsynced:
             self._in_flight = self._written
-            self._syncing = self._beside.begin(self._journal.file, self._synced)
+            self._syncing = self._beside.begin(self._journal.file, partial(self._synced, self._written))
 
-    def _synced(self, error: OSError | None) -> None:
+    def _synced(self, covered: int, error: OSError | None) -> None:
         """Note that a sync beside the loop has ended; what was written after it began waits for the next one."""
-        covered, self._in_flight = self._in_flight, None
-        self._syncing = None
+        self._in_flight = self._syncing = None
         if error is not None:
             if not self._closed and (self.failed is None or isinstance(self.failed, ProgressFull)):
                 self._refuse("syncing", error)
             return
-        assert covered is not None
         self._durable(covered)
         self._begin_asked_for()
 

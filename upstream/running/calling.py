@@ -71,17 +71,15 @@ class PipelineStep:
     ) -> None:
         self.action = action
         self.caller = caller
-        self._seconds = seconds
         self._acted = acted
         self._monotonic = monotonic
         run: Callable[[Sequence[UpstreamJob]], Sequence[Answer]] = partial(run_action, action)
-        self.run = run if seconds is None else self._timed
+        self.run = run if seconds is None else partial(self._timed, seconds)
 
-    def _timed(self, jobs: Sequence[UpstreamJob]) -> Sequence[Answer]:
-        assert self._seconds is not None, "only what is timed comes here"
+    def _timed(self, seconds: Histogram, jobs: Sequence[UpstreamJob]) -> Sequence[Answer]:
         since = self._monotonic()
         answers = run_action(self.action, jobs)
-        self._seconds.observe(round((self._monotonic() - since) * 1_000_000), len(jobs))
+        seconds.observe(round((self._monotonic() - since) * 1_000_000), len(jobs))
         if self._acted is not None:
             self._acted(self.action.name, jobs, answers, since)
         return answers

@@ -207,7 +207,7 @@ class WebHdfs:
             ServerAway: None of them can be asked.
             _HdfsError: It says no.
         """
-        failed: Exception | None = None
+        failed: Exception = ServerAway("no name node is configured")
         for _ in self._urls:
             url = f"{self._urls[self._used]}/webhdfs/v1{quote(path)}"
             try:
@@ -225,7 +225,6 @@ class WebHdfs:
                     raise
                 failed = ServerAway(str(error))
             self._used = (self._used + 1) % len(self._urls)
-        assert failed is not None
         raise failed
 
     async def _exchange(self, method: str, url: str, data: bytes | None, *, bytes_max: int = REPLY_BYTES_MAX) -> bytes:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from broker.opening.recovery import ProgressCallback
 from broker.opening.store_json import CheckpointFile
@@ -47,7 +47,7 @@ class StoreCheck:
     clock: Clock
     ours: bool = False
     live: bool = False
-    tally: Tally | None = None
+    tally: Tally = field(default_factory=Tally)
     records: RecordCheck | None = None
 
     def run(self, progress: ProgressCallback | None = None) -> Iterator[StoreFinding]:

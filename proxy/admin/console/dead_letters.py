@@ -11,6 +11,8 @@ from msgspec.structs import replace
 
 from broker.query import NotFound, QueryRefused
 from broker.queues.topics import DEAD_LETTER_PREFIX
+from broker.retry.redrive import Redrives
+from broker.store import Store
 from broker.views import View
 from proxy.admin.console.calls import PageCall
 from proxy.operate.attention.kinds import command
@@ -81,7 +83,7 @@ async def dead_letters(call: PageCall) -> DeadLettersView:
     if opened is None:
         return replace(view, problem="The store is opening; try again when /readyz reports ready.")
     if not group:
-        return await _groups(call, view)
+        return await _groups(call, opened, view)
     given = {name: value for name in FILTERS if (value := call.query.get(name, "").strip())}
     view = replace(view, given=given)
     asked = {"group": group, **given, **({"cursor": call.query["cursor"]} if "cursor" in call.query else {})}
@@ -105,9 +107,7 @@ async def dead_letters(call: PageCall) -> DeadLettersView:
     )
 
 
-async def _groups(call: PageCall, view: DeadLettersView) -> DeadLettersView:
-    opened = call.node.dead_letters()
-    assert opened is not None, "it was open"
+async def _groups(call: PageCall, opened: tuple[Store, Redrives], view: DeadLettersView) -> DeadLettersView:
     async with call.searching:
         answer = await lookup.search(*opened, {}, now_ms=view.now_ms)
     assert isinstance(answer, DeadLetterGroupsAnswer), "no group was requested"

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 from msgspec.structs import replace
 
-from broker.query import NotFound, QueryRefused, at_physical
+from broker.query import NotFound, QueryRefused, Searchable, at_physical
 from broker.views import View
 from proxy.admin.console.calls import PageCall
 from proxy.operate.lookups.message_way import MessageInGroup, WayStep, way, way_in_kafka
@@ -119,7 +119,7 @@ async def message(call: PageCall) -> MessagesView:
     is_search = "text" in given or (cluster is not None and bool({"id", "key"} & given.keys()))
     view = replace(empty, asked=True, found=seen, damaged=answer.damaged, searching=is_search)
     if is_one and len(seen) == 1:
-        return replace(view, one=await _detail(call, seen[0]), found=())
+        return replace(view, one=await _detail(call, store, seen[0]), found=())
     return view if answer.cursor is None else _continued(view, call, answer, answer.cursor)
 
 
@@ -137,7 +137,7 @@ def _continued(view: MessagesView, call: PageCall, answer: MessagesAnswer, curso
     return replace(view, more=urlencode(query), share=share, first=begun)
 
 
-async def _detail(call: PageCall, found: MessageView) -> MessageDetail:
+async def _detail(call: PageCall, store: Searchable, found: MessageView) -> MessageDetail:
     topic = found.properties.get("REAL_TOPIC", found.topic)
     groups = call.node.in_groups(topic=found.topic, queue=found.queue, offset=found.offset)
     seen = [each for each in groups if call.may_view(each.group)]

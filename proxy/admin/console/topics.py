@@ -8,6 +8,7 @@ from aiohttp import web
 
 from broker.errors import StoreError
 from broker.format.numbers import whole_number
+from broker.query import Searchable
 from broker.queues.topics import is_system
 from broker.views import View
 from proxy.access.rules import Permission
@@ -126,17 +127,17 @@ async def topic(call: PageCall) -> TopicPageView:
         retention=_retention(call, name),
         may_publish=not view.system and call.may(Permission.PRODUCE, name),
         may_read=may_read,
-        newest=[] if text else await call.search(_newest(call, view, may_read=may_read)),
+        newest=[] if text else await call.search(_newest(call, store, view, may_read=may_read)),
         end=end,
         text=text if may_read else "",
     )
 
 
-def _newest(call: PageCall, view: TopicView, *, may_read: bool) -> Generator[None, None, list[MessageView]]:
+def _newest(
+    call: PageCall, store: Searchable, view: TopicView, *, may_read: bool
+) -> Generator[None, None, list[MessageView]]:
     """Read the newest messages of each queue; returns the newest of all."""
-    store = call.node.searchable()
     found: list[MessageView] = []
-    assert store is not None, "the topic was found in it"
     for queue in view.queues[:QUEUES_SHOWN]:
         given = {
             "topic": view.topic,
@@ -172,7 +173,6 @@ def _groups(call: PageCall, name: str) -> list[TopicGroupRow]:
 
 def _retention(call: PageCall, name: str) -> TopicRetention | None:
     try:
-        found = call.node.topic_retention(name)
+        return call.node.topic_retention(name)
     except (OSError, StoreError):
         return None
-    return found

@@ -105,7 +105,6 @@ class AdminGate:
         node: The node.
         own_host: Name or address that the port is configured to listen on.
         token: Of nodes without rules.
-        access: Who may do what; None where there are no rules.
         audit: Receives denials.
         settings: The section `admin`.
         random_bytes: As in `Sessions`.
@@ -129,7 +128,6 @@ class AdminGate:
         self._node = node
         self._own_host = own_host.lower()
         self._token = token
-        self.access = access
         self._audit = audit
         self._settings = settings
         self.attempts = Attempts(node.clock)
@@ -159,11 +157,11 @@ class AdminGate:
         if is_change and self._settings().read_only and _is_browsers(request):
             raise ChangeRefused(403, "The console is read-only (admin.readOnly); use the CLI.")
         address = address_of(request)
-        if self.access is None:
+        if self.sessions is None:
             way = self.check_token(request) if is_change else ""
             return Asker(Who(way=way, address=address), None)
         try:
-            asker = self._identified(request, self.access, address, is_change=is_change)
+            asker = self._identified(request, self.sessions, address, is_change=is_change)
         except Unknown as error:
             if error.reason == "proof":
                 self.note(request, Who(address=address), "", "proof")
@@ -183,14 +181,14 @@ class AdminGate:
 
     # Who it is
 
-    def _identified(self, request: web.Request, access: Access, address: str, *, is_change: bool) -> Asker:
+    def _identified(self, request: web.Request, sessions: Sessions, address: str, *, is_change: bool) -> Asker:
+        access = sessions.access
         given = request.headers.get("Authorization")
         if given is not None:
             return _asker(access.rights_by(self._proven(request, access, given)), address)
         cookie = self.cookie_of(request)
         if cookie is not None:
-            assert self.sessions is not None, "there are rules"
-            rights = self.sessions.find(cookie, is_use=AGAIN not in request.query)
+            rights = sessions.find(cookie, is_use=AGAIN not in request.query)
             if rights is None:
                 raise Unknown("This session has ended; sign in again.", "session")
             if is_change and not _is_browsers(request):
@@ -236,11 +234,11 @@ class AdminGate:
 
     def may_see_all(self, request: web.Request) -> bool:
         """Whether the client may view everything; for the details of a probe, and without a denial."""
-        if self.access is None:
+        if self.sessions is None:
             return True
         try:
             refuse_other_sites(request, (self._own_host, *self._settings().hosts))
-            asker = self._identified(request, self.access, address_of(request), is_change=False)
+            asker = self._identified(request, self.sessions, address_of(request), is_change=False)
         except ChangeRefused:
             return False
         return may_see_all(asker)

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from broker.runtime.metrics import Metrics, declare
 from proxy.access.audit import Audit, Who
+from proxy.access.sessions import Sessions
 from proxy.admin.console.plain import sign_in
 from proxy.admin.entry.gate import AdminGate, address_of, cookie_name, is_private
 
@@ -54,10 +55,7 @@ class SignInPaths:
         return _shown(200, "")
 
     async def _sign_in(self, request: web.Request) -> web.StreamResponse:
-        self._need_rules()
-        access, sessions = self._gate.access, self._gate.sessions
-        assert access is not None, "there are rules"
-        assert sessions is not None, "there are rules"
+        sessions = self._need_rules()
         who = Who(address=address_of(request))
         if not is_private(request):
             self._count("off")
@@ -71,7 +69,7 @@ class SignInPaths:
             response.headers["Retry-After"] = str(again)
             return response
         token = await _token_of(request)
-        proven = None if token is None else access.proven(token)
+        proven = None if token is None else sessions.access.proven(token)
         if proven is None:
             self._count("denied")
             self._gate.note(request, who, "", "proof")
@@ -95,17 +93,17 @@ class SignInPaths:
         return response
 
     async def _sign_out(self, request: web.Request) -> web.StreamResponse:
-        self._need_rules()
-        cookie, sessions = self._gate.cookie_of(request), self._gate.sessions
-        rights = None if cookie is None or sessions is None else sessions.end(cookie)
+        sessions, cookie = self._need_rules(), self._gate.cookie_of(request)
+        rights = None if cookie is None else sessions.end(cookie)
         if rights is not None and self._audit is not None:
             who = Who(rights.principal, rights.way, rights.proof, address_of(request))
             self._audit.ended("sign_out", "done", who)
         return forget_cookie(request, _see_other("/sign-in"))
 
-    def _need_rules(self) -> None:
-        if self._gate.access is None:
+    def _need_rules(self) -> Sessions:
+        if self._gate.sessions is None:
             raise web.HTTPNotFound(text=_NO_RULES)
+        return self._gate.sessions
 
     def _count(self, outcome: str) -> None:
         self._metrics.counter(SIGN_INS, outcome).add()

@@ -154,7 +154,6 @@ def fields(finding: StoreFinding) -> dict[str, Any]:
 
 def _print_summary(look: StoreCheck, counts: dict[str, int], *, repair: bool, as_json: bool) -> None:
     tally = look.tally
-    assert tally is not None
     if as_json:
         read = {"records": tally.records, "units": tally.units, "logBytes": tally.log_bytes, "logEnd": tally.end}
         print_json({"summary": {**read, "emptyOffsets": tally.fillers, "live": look.live, **counts}})

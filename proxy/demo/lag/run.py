@@ -191,17 +191,14 @@ class _LagDemo:
         clock = SkippingClock(loop, SystemClock().wall_ms() - SECONDS * 1000)
         node = await self._node(loop, clock)
         self.began, from_ms = loop.time(), clock.wall_ms()
-        consumer, producer = (f"127.0.0.1:{server.address[1]}" for server in node.servers)
+        consumer, producer = (f"127.0.0.1:{server.address[1]}" for server in (node.consumer, node.producer))
         clients = [asyncio.create_task(self._consume(stage.group, consumer)) for stage in STAGES]
         try:
             async with asyncio.TaskGroup() as working:
                 for work in (self._send(producer), self._operate(node), self._look(node)):
                     working.create_task(work)
-            live = lag_of(node, limit=1_000)
-            assert live is not None, "all groups were asked for"
-            return LagRun(
-                from_ms=from_ms, to_ms=clock.wall_ms(), journal=f"{self.data}/{FOLDER}", live=live, seen=self.seen
-            )
+            live, journal = lag_of(node, limit=1_000), f"{self.data}/{FOLDER}"
+            return LagRun(from_ms=from_ms, to_ms=clock.wall_ms(), journal=journal, live=live, seen=self.seen)
         finally:
             for client in clients:
                 client.cancel()
@@ -267,9 +264,7 @@ class _LagDemo:
         while (left := SECONDS - self._seconds()) > 0:
             await asyncio.sleep(min(_LOOK_SECONDS, left))
             self.told(self._seconds())
-            answer = lag_of(node, limit=1_000)
-            assert answer is not None, "all groups were asked for"
-            for group, verdict in verdicts(answer).items():
+            for group, verdict in verdicts(lag_of(node, limit=1_000)).items():
                 if group in BY_GROUP and self.seen[group][-1:] != [verdict]:
                     self.seen[group].append(verdict)
 

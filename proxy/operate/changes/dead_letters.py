@@ -14,7 +14,10 @@ from broker.errors import NO_SPACE
 from broker.log.durability import AwaitedSteps, saved
 from broker.query import NotFound, QueryRefused
 from broker.retry.letters import DeadLetterFilter
+from broker.retry.redrive import Redrives
 from broker.runtime.async_steps import run_async
+from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.store import Store
 from conf.moments import check_moment
 from proxy.access.rules import Permission
 from proxy.node.node import Node
@@ -69,21 +72,21 @@ def dead_letter_changes(node: Node) -> list[Change]:
     """Return the changes of dead letters."""
 
     async def redrive(body: RedriveBody) -> RedriveResult:
-        need_ready(node)
+        opened = need_ready(node)
+        store, redrives = opened.store, opened.redrives
         try:
-            page = LetterPage(node.store, body.group, body.wanted, cursor=body.cursor, limit=body.limit)
+            page = LetterPage(store, body.group, body.wanted, cursor=body.cursor, limit=body.limit)
         except NotFound as error:
-            raise ChangeRefused(404, InKafka(node.config).letters(body.group) or f"{error}.") from error
+            raise ChangeRefused(404, InKafka(node.in_force.config).letters(body.group) or f"{error}.") from error
         except QueryRefused as error:
             raise ChangeRefused(400, f"{error}.") from error
-        redrives = node.opened.redrives
         await run_async(redrives.opening())
-        work = Redrive(node.store, redrives, body.group, page, to=body.to, again=body.again, dry=body.dry_run)
+        work = Redrive(store, redrives, body.group, page, to=body.to, again=body.again, dry=body.dry_run)
         await run_async(work.steps())
         if not body.dry_run:
-            await durable(node)
+            await durable(opened)
             if work.is_last:
-                await run_steps(_saved(node))
+                await run_steps(_saved(store, redrives, node.runtime.limited_log))
         return work.result()
 
     return [
@@ -99,11 +102,11 @@ def dead_letter_changes(node: Node) -> list[Change]:
     ]
 
 
-def _saved(node: Node) -> AwaitedSteps[None]:
+def _saved(store: Store, redrives: Redrives, limited_log: RateLimitedLog) -> AwaitedSteps[None]:
     """Write down how far redrives are; the log knows it anyhow, so a full disk costs nothing but reading it."""
     try:
-        yield from saved(node.store.writes, node.opened.redrives.writing())
+        yield from saved(store.writes, redrives.writing())
     except OSError as error:
-        node.limited_log.note("redrives_not_written", error=str(error), cost="the log is read for them")
+        limited_log.note("redrives_not_written", error=str(error), cost="the log is read for them")
         if error.errno not in NO_SPACE:
-            raise node.store.writes.fail("writing the checkpoint of redrives", error) from error
+            raise store.writes.fail("writing the checkpoint of redrives", error) from error

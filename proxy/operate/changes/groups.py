@@ -14,9 +14,11 @@ from broker.runtime.file_writes import Steps
 from lag.samples import EventKind
 from proxy.access.rules import Permission
 from proxy.node.node import Node
+from proxy.node.opened import Opened
 from proxy.operate.changes.desk import ASKER, Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.steps import durable, run_steps
 from proxy.operate.views.changes import HeadResult, PauseResult
+from proxy.recording.in_force import InForce
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import PauseConflict
 from upstream.job import UpstreamJob, text_of
@@ -60,26 +62,28 @@ def group_changes(node: Node) -> list[Change]:
     ]
 
 
-def need_ready(node: Node) -> None:
-    """Refuse changes while the node starts, drains or has failed.
+def need_ready(node: Node) -> Opened:
+    """Return what a node has open; refuse changes while it starts, drains or has failed.
 
     Raises:
         ChangeRefused: It does (503).
     """
-    if node.state != "ready":
+    opened = node.opened
+    if opened is None or node.state != "ready":
         why = node.failure or "Try again when /readyz reports ready."
         raise ChangeRefused(503, f"The node is {node.state}. {why}")
+    return opened
 
 
-def group_of(node: Node, name: str) -> ConsumerGroup:
+def group_of(in_force: InForce, name: str) -> ConsumerGroup:
     """Return a configured group.
 
     Raises:
         ChangeRefused: There is none of that name (404), or it has been taken out and still drains (409).
     """
-    group = node.groups.get(name)
+    group = in_force.groups.get(name)
     if group is None:
-        if any(each.name == name for each in node.leaving):
+        if in_force.leaving_group(name) is not None:
             raise ChangeRefused(409, f"Group {name} was removed from the configuration and still drains.")
         raise ChangeRefused(404, f"Group {name!r} does not exist; `pyddmq groups` lists all groups.")
     return group
@@ -101,61 +105,55 @@ class _Groups:
         self._node = node
 
     async def pause(self, body: PauseBody) -> PauseResult:
-        self._checked(body)
-        writing = self._node.pauses.pausing(body.group, body.topic, who=ASKER.get())
-        return self._paused(body, await self._kept(EventKind.PAUSE, body, writing))
+        opened = self._checked(body)
+        writing = opened.pauses.pausing(body.group, body.topic, who=ASKER.get())
+        return await self._keep(EventKind.PAUSE, body, opened, writing)
 
     async def resume(self, body: PauseBody) -> PauseResult:
-        self._checked(body)
+        opened = self._checked(body)
         try:
-            changed = await self._kept(EventKind.RESUME, body, self._node.pauses.resuming(body.group, body.topic))
+            return await self._keep(EventKind.RESUME, body, opened, opened.pauses.resuming(body.group, body.topic))
         except PauseConflict as conflict:
             raise ChangeRefused(409, str(conflict)) from conflict
-        return self._paused(body, changed)
 
-    async def _kept(self, kind: EventKind, body: PauseBody, writing: Steps[bool]) -> bool:
+    async def _keep(self, kind: EventKind, body: PauseBody, opened: Opened, writing: Steps[bool]) -> PauseResult:
         """Have pauses written, beside the loop; they hold for the group from then on."""
-        changed = await run_steps(_written(saved(self._node.store.writes, writing)))
+        node, paused = self._node, []
+        changed = await run_steps(_written(saved(opened.store.writes, writing)))
         if changed:
-            self._node.recorder.notes.add(kind, body.group, body.topic or "", detail=f"by {ASKER.get()}")
-        if (group := self._node.groups.get(body.group)) is not None:
-            group.apply_pauses()
-        self._node.turns.request()
-        return changed
-
-    def _checked(self, body: PauseBody) -> None:
-        need_ready(self._node)
-        group = group_of(self._node, body.group)
-        if body.topic is not None:
-            need_topic(group, body.topic)
-
-    def _paused(self, body: PauseBody, changed: bool) -> PauseResult:
-        group = self._node.groups.get(body.group)
+            node.recording.recorder.notes.add(kind, body.group, body.topic or "", detail=f"by {ASKER.get()}")
         # A reload may have taken it out while the pause was written.
-        names = [] if group is None else group.topic_names()
-        paused = [name for name in names if self._node.pauses.of(body.group, name) is not None]
+        if (group := node.in_force.groups.get(body.group)) is not None:
+            group.apply_pauses()
+            paused = [name for name in group.topic_names() if opened.pauses.of(body.group, name) is not None]
+        node.turns.request()
         return PauseResult(group=body.group, changed=changed, paused_topics=paused)
 
+    def _checked(self, body: PauseBody) -> Opened:
+        opened = need_ready(self._node)
+        group = group_of(self._node.in_force, body.group)
+        if body.topic is not None:
+            need_topic(group, body.topic)
+        return opened
+
     async def retry(self, body: HeadBody) -> HeadResult:
-        head = self._head(body)
-        clock = self._node.seams.clock
-        handled = _handle(
-            lambda: heads.retry_now(head, force=body.force, progress=self._node.progress_of(body.group), clock=clock)
-        )
-        await durable(self._node)
+        opened, group, head = self._head(body)
+        clock = self._node.runtime.clock
+        handled = _handle(lambda: heads.retry_now(head, force=body.force, progress=group.node.progress, clock=clock))
+        await durable(opened)
         return _handled(head.job, handled)
 
     def skip(self, body: HeadBody) -> HeadResult:
-        head = self._head(body)
+        opened, group, head = self._head(body)
         # Its key continues in this turn, and only with what is durable: the loop waits for the disk.
-        handled = _handle(lambda: heads.skip(head, force=body.force, progress=self._node.progress_of(body.group)))
-        self._node.turns.make_durable(self._node.opened)
+        handled = _handle(lambda: heads.skip(head, force=body.force, progress=group.node.progress))
+        self._node.turns.make_durable(opened)
         return _handled(head.job, handled)
 
     async def dead_letter(self, body: HeadBody) -> HeadResult:
-        head = self._head(body)
+        opened, _, head = self._head(body)
         handled = _handle(lambda: heads.dead_letter(head, force=body.force, who=ASKER.get()))
-        await durable(self._node)
+        await durable(opened)
         if head.job.state is JobState.BURYING:
             text = (
                 "The store does not accept the dead letter now, for example on a full disk. The node "
@@ -164,15 +162,15 @@ class _Groups:
             raise ChangeRefused(503, text)
         return _handled(head.job, handled)
 
-    def _head(self, body: HeadBody) -> Head:
-        need_ready(self._node)
-        group = group_of(self._node, body.group)
+    def _head(self, body: HeadBody) -> tuple[Opened, ConsumerGroup, Head]:
+        opened = need_ready(self._node)
+        group = group_of(self._node.in_force, body.group)
         if body.topic != retry_topic(group.name):
             need_topic(group, body.topic)
         group_queue = group.group_queue(body.topic, body.queue, body.offset)
         if group_queue is None:
             raise ChangeRefused(404, f"Topic {body.topic} has no queue {body.queue}, or the group has not started it.")
-        return _handle(lambda: heads.find_head(group, group_queue, body.offset, key=body.key))
+        return opened, group, _handle(lambda: heads.find_head(group, group_queue, body.offset, key=body.key))
 
 
 def _written(steps: AwaitedSteps[bool]) -> AwaitedSteps[bool]:

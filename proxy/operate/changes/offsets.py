@@ -21,11 +21,13 @@ from conf.moments import check_moment
 from lag.samples import EventKind
 from proxy.access.rules import Permission
 from proxy.node.node import Node
+from proxy.node.opened import Opened
 from proxy.operate.changes.desk import ASKER, Change, ChangeBody, ChangeRefused, others_first
 from proxy.operate.changes.groups import QueueId, need_ready
 from proxy.operate.views.changes import ResetResult
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.subscription import Subscription
+from upstream.embedded.queues import EmbeddedQueues
 from upstream.operate.positions import (
     PositionTarget,
     PositionUnknown,
@@ -34,7 +36,9 @@ from upstream.operate.positions import (
     plan_moves,
     trackers_of,
 )
+from upstream.progress.progress import Progress
 from upstream.progress.tracker import OffsetTracker
+from upstream.source import Times
 from upstream.views import Move
 
 WAIT_SECONDS = 30.0
@@ -89,7 +93,7 @@ class _Offsets:
         """Groups and topics for which a reset waits."""
 
     async def reset(self, body: ResetBody) -> ResetResult:
-        need_ready(self._node)
+        opened = need_ready(self._node)
         if not body.target.is_one:
             raise ChangeRefused(400, "Pass exactly one of toOffset, toTimeMs, to (earliest, latest), shiftBy.")
         if body.topic == retry_topic(body.group) and self._reads_retries(body.group):
@@ -99,13 +103,13 @@ class _Offsets:
                 "stopped."
             )
             raise ChangeRefused(409, text)
-        trackers = self._trackers(body)
+        trackers = self._trackers(body, opened)
         found = await self._found_in_kafka(body)
         if found is not None:
             # While the cluster was asked, partitions may have come or gone.
-            trackers = self._trackers(body)
-        moves = self._plan(trackers, body, found)
-        group = self._node.groups.get(body.group)
+            trackers = self._trackers(body, opened)
+        moves = self._plan(trackers, body, opened, found)
+        group = self._node.in_force.groups.get(body.group)
         if body.dry_run or not any(move.changes for move in moves):
             return self._result(body, moves, group, changed=False)
         if (body.group, body.topic) in self._waiting:
@@ -113,13 +117,13 @@ class _Offsets:
                 409, f"Another reset of {body.group} on {body.topic} is running; try again when it has finished."
             )
         if group is None or not group.has_topic(body.topic):
-            return self._result(body, self._move(trackers, body, found), group, changed=True)
+            return self._result(body, self._move(trackers, body, opened, found), group, changed=True)
         done: list[Move] = []
         self._waiting.add((body.group, body.topic))
         try:
             await self._drain(group, body)
             # Planned again: while it drained, the group continued.
-            group.restart_topic(body.topic, lambda: done.extend(self._move(trackers, body, found)))
+            group.restart_topic(body.topic, lambda: done.extend(self._move(trackers, body, opened, found)))
         finally:
             self._waiting.discard((body.group, body.topic))
             # What drains still was not started again: nothing was reset.
@@ -129,17 +133,22 @@ class _Offsets:
 
     def _reads_retries(self, name: str) -> bool:
         """Whether a group that runs reads its retry topic."""
-        configured = self._node.config.groups.values()
+        configured = self._node.in_force.config.groups.values()
         return any(each.group == name and any(topic.retry_topic for topic in each.topics) for each in configured)
 
-    def _trackers(self, body: ResetBody) -> Mapping[int, OffsetTracker]:
+    def _read_by(self, group: str, opened: Opened) -> tuple[Progress, Times]:
+        """The trackers and queues of a group: of one that reads from Kafka its own, of all others the store's."""
+        kafka = self._node.parts.kafka_groups.of(group)
+        return (opened.progress, EmbeddedQueues(opened.store)) if kafka is None else (kafka.progress, kafka)
+
+    def _trackers(self, body: ResetBody, opened: Opened) -> Mapping[int, OffsetTracker]:
         """The group's trackers on the topic by queue."""
-        if any(each.name == body.group for each in self._node.leaving):
+        if self._node.in_force.leaving_group(body.group) is not None:
             raise ChangeRefused(409, f"Group {body.group} was removed and still drains; try again when it has drained.")
         try:
-            progress, times = self._node.progress_of(body.group), self._node.times_of(body.group)
-            unread = self._node.store.topics.get(body.topic) if body.topic == retry_topic(body.group) else None
-            if unread is not None and self._node.kafka_groups.of(body.group) is None:
+            progress, times = self._read_by(body.group, opened)
+            unread = opened.store.topics.get(body.topic) if body.topic == retry_topic(body.group) else None
+            if unread is not None and self._node.parts.kafka_groups.of(body.group) is None:
                 # What RocketMQ's consumers failed waits there, of a group that may never have read it.
                 for queue in unread.queues:
                     progress.tracker(body.group, body.topic, queue.queue_id, first_offset=lambda: 0)
@@ -149,7 +158,7 @@ class _Offsets:
 
     async def _found_in_kafka(self, body: ResetBody) -> Mapping[int, int] | None:
         """Ask Kafka where a moment is; None where there is nothing to ask. Raises ChangeRefused: it did not answer."""
-        kafka = self._node.kafka_groups.of(body.group)
+        kafka = self._node.parts.kafka_groups.of(body.group)
         if body.to_time_ms is None or kafka is None:
             return None
         answer: asyncio.Future[Mapping[int, int] | None] = asyncio.get_running_loop().create_future()
@@ -170,34 +179,35 @@ class _Offsets:
         return found
 
     def _plan(
-        self, trackers: Mapping[int, OffsetTracker], body: ResetBody, found: Mapping[int, int] | None
+        self, trackers: Mapping[int, OffsetTracker], body: ResetBody, opened: Opened, found: Mapping[int, int] | None
     ) -> list[Move]:
         if found is not None:
             return [plan_move(tracker, found[queue]) for queue, tracker in trackers.items() if queue in found]
+        _, times = self._read_by(body.group, opened)
         try:
-            return plan_moves(trackers, body.target, self._node.times_of(body.group))
+            return plan_moves(trackers, body.target, times)
         except TargetRefused as refusal:
             raise ChangeRefused(400, str(refusal)) from refusal
 
     def _move(
-        self, trackers: Mapping[int, OffsetTracker], body: ResetBody, found: Mapping[int, int] | None
+        self, trackers: Mapping[int, OffsetTracker], body: ResetBody, opened: Opened, found: Mapping[int, int] | None
     ) -> list[Move]:
         """Reset what has to be, all in one flush of the journal."""
-        progress = self._node.progress_of(body.group)
+        (progress, _), notes = self._read_by(body.group, opened), self._node.recording.recorder.notes
         # A partition of Kafka may have gone to another node while the topic drained.
         here = {
             queue: each
             for queue, each in trackers.items()
             if progress.trackers.get((each.group, each.topic, queue)) is each
         }
-        moves = self._plan(here, body, found)
+        moves = self._plan(here, body, opened, found)
         for move in moves:
             if move.changes:
                 progress.reset(trackers[move.queue], move.to)
                 detail = f"from {move.start} to {move.to} by {ASKER.get()}"
-                self._node.recorder.notes.add(EventKind.RESET, body.group, body.topic, queue=move.queue, detail=detail)
+                notes.add(EventKind.RESET, body.group, body.topic, queue=move.queue, detail=detail)
         # The new generation reads on in this turn, and only from what is durable: the loop waits for the disk.
-        self._node.turns.make_durable(self._node.opened)
+        self._node.turns.make_durable(opened)
         return moves
 
     async def _drain(self, group: ConsumerGroup, body: ResetBody) -> None:
@@ -214,7 +224,7 @@ class _Offsets:
             drained = await self._is_drained(draining, body)
         if self._node.state == "failed":
             need_ready(self._node)
-        if self._node.groups.get(body.group) is not group or not group.has_topic(body.topic):
+        if self._node.in_force.groups.get(body.group) is not group or not group.has_topic(body.topic):
             text = (
                 f"{body.group} was removed, or no longer subscribes to {body.topic}; nothing was reset. Try "
                 "again later."
@@ -232,7 +242,7 @@ class _Offsets:
 
     async def _is_drained(self, draining: Subscription, body: ResetBody) -> bool:
         """Wait until nothing is out, the time given is over, or nothing more is to be waited for; return which."""
-        clock = self._node.seams.clock
+        clock = self._node.runtime.clock
         deadline = clock.monotonic() + body.wait_seconds
         while not draining.drained:
             if draining.outcomes.stopped or self._node.state != "ready" or clock.monotonic() >= deadline:

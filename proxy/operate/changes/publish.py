@@ -44,11 +44,11 @@ def publish_changes(node: Node) -> list[Change]:
     """Return the change that publishes a message."""
 
     async def publish(body: PublishBody) -> PublishResult:
-        need_ready(node)
-        ports, config = node.opened.ports, node.config
+        opened = need_ready(node)
+        ports, store, config = opened.ports, opened.store, node.in_force.config
         checks = MessageChecks(
             ports.by_name,
-            store=node.store,
+            store=store,
             runtime=node.runtime,
             body_bytes_max=config.node.max_message_bytes,
             auto_create=lambda name: ports.auto_create(name, config),
@@ -68,11 +68,11 @@ def publish_changes(node: Node) -> list[Change]:
         except UnicodeError as error:
             raise ChangeRefused(400, f"The message is not valid UTF-8: {error}.") from error
         try:
-            [position] = node.store.append(puts, born_ms=node.runtime.clock.wall_ms(), born_host=_BORN_HOST)
+            [position] = store.append(puts, born_ms=node.runtime.clock.wall_ms(), born_host=_BORN_HOST)
         except StoreError:
             give_tokens_back(found)
             raise
-        await durable(node)
+        await durable(opened)
         port = found[0]
         port.messages.value += 1
         port.body_bytes.value += len(body.body.encode())

@@ -11,9 +11,11 @@ from broker.errors import MessageRefused
 from broker.log.durability import AwaitedSteps, all_durable, saved
 from broker.runtime.async_steps import run_async
 from broker.scheduled.cancelling import CancelEffect
+from broker.store import Store
 from proxy.access.rules import EVERYTHING
-from proxy.node.node import Node
+from proxy.node.opened import Opened
 from proxy.operate.changes.desk import ChangeRefused
+from upstream.progress.progress import Progress
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=2_048)]
 Result = TypeVar("Result")
@@ -53,7 +55,7 @@ async def run_steps(steps: AwaitedSteps[Result]) -> Result:
         raise ChangeRefused(503, f"The store cannot be read: {error.strerror or error}.") from error
 
 
-async def durable(node: Node) -> None:
+async def durable(opened: Opened) -> None:
     """Wait until all that was changed is durable, log and ack journal, while the node does everything else.
 
     For changes whose effects may show before that, as those of clients do; the others call `NodeTurns.make_durable`.
@@ -61,11 +63,11 @@ async def durable(node: Node) -> None:
     Raises:
         StoreError: It could not be written; it may be undone by a restart.
     """
-    await run_steps(_durable(node))
+    await run_steps(_durable(opened.store, opened.progress))
 
 
-def _durable(node: Node) -> AwaitedSteps[None]:
-    yield from all_durable(node.store.writes)
-    if node.store.failed is not None:
-        raise node.store.failed
-    yield from saved(node.store.writes, node.progress.syncing())
+def _durable(store: Store, progress: Progress) -> AwaitedSteps[None]:
+    yield from all_durable(store.writes)
+    if store.failed is not None:
+        raise store.failed
+    yield from saved(store.writes, progress.syncing())

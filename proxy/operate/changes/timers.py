@@ -18,6 +18,8 @@ from broker.scheduled.timer.handle import RecallHandle
 from broker.scheduled.timer.names import slot_of
 from broker.scheduled.timer.puts import TimedPuts
 from broker.scheduled.timer.stages import TimerPipelineStage
+from broker.scheduled.timer.timers import Timers
+from broker.store import Store
 from conf.moments import check_moment
 from proxy.access.rules import EVERYTHING, NODE, Permission
 from proxy.node.node import Node
@@ -87,32 +89,27 @@ class _Timers:
 
     @property
     def _in_kafka(self) -> WaitingInKafka:
-        return WaitingInKafka(self._node.config, self._node.kafka.waiting)
+        return WaitingInKafka(self._node.in_force.config, self._node.parts.kafka.waiting)
 
     async def cancel(self, body: TimerCancelBody) -> CancelsResult:
-        need_ready(self._node)
+        opened = need_ready(self._node)
         results: list[CancelResult] = []
         for name in body.timers:
             if (named := self._in_kafka.named(name.id, name.topic)) is not None:
                 results.append(await self._in_kafka.change(named))
                 continue
-            found = await self._look(name.id, name.topic)
+            found = await self._look(opened.store, name.id, name.topic)
             outcome = CancelEffect.UNKNOWN
             if found.topic:
-                outcome = await run_steps(self._cancelling(found))
-            results.append(await self._told(found, outcome))
+                outcome = await run_steps(_cancelling(opened.timers, found))
+            results.append(await self._told(opened.store, found, outcome))
         return CancelsResult(results=results)
 
-    def _cancelling(self, found: TimerLookup) -> AwaitedSteps[CancelEffect]:
-        if found.occurrence is None:
-            return self._node.timers.cancelling(found.topic, found.unique_key)
-        return cancelling_delay(self._node.timers, found.topic, found.occurrence)
-
-    async def _told(self, found: TimerLookup, outcome: CancelEffect) -> CancelResult:
+    async def _told(self, store: Store, found: TimerLookup, outcome: CancelEffect) -> CancelResult:
         """Say what a cancel did; of one that came too late also when and where the message was delivered."""
         if outcome is CancelEffect.TOO_LATE and found.delivery is None:
             # It was delivered in the very turn of the cancel.
-            found = await self._look(found.unique_key, found.topic)
+            found = await self._look(store, found.unique_key, found.topic)
         moved = outcome is CancelEffect.CANCELLED and found.state is TimerState.RESCHEDULED
         due = "" if found.due_ms is None else f"; it was due at {moment_text(found.due_ms)}"
         text = {
@@ -130,65 +127,68 @@ class _Timers:
         )
 
     async def reschedule(self, body: RescheduleBody) -> RescheduleResult:
-        need_ready(self._node)
+        opened = need_ready(self._node)
         if (named := self._in_kafka.named(body.id, body.topic)) is not None:
             return await self._in_kafka.change(named, body.deliver_at_ms)
-        found = await self._look(body.id, body.topic)
+        found = await self._look(opened.store, body.id, body.topic)
         rescheduled = Rescheduled(CancelEffect.UNKNOWN, "")
         if found.topic:
-            rescheduled = await run_steps(
-                self._node.timers.rescheduling(found.topic, found.unique_key, body.deliver_at_ms)
-            )
+            rescheduled = await run_steps(opened.timers.rescheduling(found.topic, found.unique_key, body.deliver_at_ms))
         outcome, new_id = rescheduled
         if outcome is CancelEffect.CANCELLED and not new_id and found.occurrence and found.delivery:
             # A move to a moment that was over has delivered it, and DDMQ's id is that of the message.
             outcome = CancelEffect.TOO_LATE
-        told = asdict(await self._told(found, outcome))
+        told = asdict(await self._told(opened.store, found, outcome))
         if not new_id:
             return RescheduleResult(**told)
         text = f"{found.unique_key}: rescheduled to {moment_text(body.deliver_at_ms)}"
-        handle = self._handle(found.topic, new_id, body.deliver_at_ms)
+        handle = self._handle(opened.store, found.topic, new_id, body.deliver_at_ms)
         told |= {"outcome": "rescheduled", "text": text, "new_id": new_id}
         return RescheduleResult(**told, handle=handle)
 
-    def _handle(self, topic: str, unique_key: str, due_ms: int) -> str:
-        slot = slot_of(due_ms, self._node.store.waiting(TimedPuts).options.precision_ms)
-        return str(RecallHandle(topic, self._node.config.node.broker_name, slot + 1, unique_key))
+    def _handle(self, store: Store, topic: str, unique_key: str, due_ms: int) -> str:
+        slot = slot_of(due_ms, store.waiting(TimedPuts).options.precision_ms)
+        return str(RecallHandle(topic, self._node.in_force.config.node.broker_name, slot + 1, unique_key))
 
-    async def _look(self, name: str, topic: str | None) -> TimerLookup:
+    async def _look(self, store: Store, name: str, topic: str | None) -> TimerLookup:
         try:
-            found = TimerLookup(self._node.store, name, topic, broker_name=self._node.config.node.broker_name)
+            found = TimerLookup(store, name, topic, broker_name=self._node.in_force.config.node.broker_name)
             await run_async(found.steps())
         except QueryRefused as refusal:
             raise ChangeRefused(400, f"{name}: {refusal}.") from refusal
         return found
 
     def pause(self, body: StageBody) -> StagesResult:
-        stages = self._stages(body)
-        changed = any(self._node.timers.stages.runs(stage) for stage in stages)
+        timers, stages = self._stages(body)
+        changed = any(timers.stages.runs(stage) for stage in stages)
         for stage in stages:
-            self._node.timers.pause(stage)
-        return self._paused(changed)
+            timers.pause(stage)
+        return _paused(timers, changed)
 
     def resume(self, body: StageBody) -> StagesResult:
-        stages = self._stages(body)
-        changed = not all(self._node.timers.stages.runs(stage) for stage in stages)
+        timers, stages = self._stages(body)
+        changed = not all(timers.stages.runs(stage) for stage in stages)
         for stage in stages:
-            self._node.timers.resume(stage)
-        return self._paused(changed)
+            timers.resume(stage)
+        return _paused(timers, changed)
 
-    def _stages(self, body: StageBody) -> list[TimerPipelineStage]:
-        need_ready(self._node)
+    def _stages(self, body: StageBody) -> tuple[Timers, list[TimerPipelineStage]]:
+        timers = need_ready(self._node).timers
         if body.stage == "all":
-            return list(TimerPipelineStage)
+            return timers, list(TimerPipelineStage)
         try:
-            return [TimerPipelineStage(body.stage)]
+            return timers, [TimerPipelineStage(body.stage)]
         except ValueError:
             names = ", ".join(stage.value for stage in TimerPipelineStage)
             raise ChangeRefused(404, f"Stage {body.stage!r} does not exist; use one of {names}, or all.") from None
 
-    def _paused(self, changed: bool) -> StagesResult:
-        paused = self._node.timers.stages.paused
-        return StagesResult(
-            changed=changed, paused_stages=[stage.value for stage in TimerPipelineStage if stage in paused]
-        )
+
+def _cancelling(timers: Timers, found: TimerLookup) -> AwaitedSteps[CancelEffect]:
+    if found.occurrence is None:
+        return timers.cancelling(found.topic, found.unique_key)
+    return cancelling_delay(timers, found.topic, found.occurrence)
+
+
+def _paused(timers: Timers, changed: bool) -> StagesResult:
+    paused = timers.stages.paused
+    return StagesResult(changed=changed, paused_stages=[stage.value for stage in TimerPipelineStage if stage in paused])

@@ -11,8 +11,10 @@ from broker.errors import MessageRefused
 from broker.format.message_type import MessageType
 from broker.queues.topics import DEAD_LETTER_PREFIX, QUEUES_MAX, Topic, is_system
 from broker.runtime.steps import run_now
+from broker.store import Store
 from proxy.access.rules import NODE, Permission
 from proxy.node.node import Node
+from proxy.node.opened import Opened
 from proxy.node.views import by_group
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
@@ -65,27 +67,27 @@ class _Topics:
         self._node = node
 
     def create(self, body: TopicBody) -> TopicResult:
-        node = self._node
-        need_ready(node)
-        if body.topic in node.store.topics:
+        opened = need_ready(self._node)
+        store = opened.store
+        if body.topic in store.topics:
             raise ChangeRefused(409, f"Topic {body.topic} already exists; `pyddmq topics alter` adds queues.")
         self._check_not_in_kafka(body.topic)
         if is_system(body.topic):
             raise ChangeRefused(400, f"{body.topic} is reserved by the broker; choose another name.")
         try:
-            topic = node.store.create_topic(body.topic, body.queues)
+            topic = store.create_topic(body.topic, body.queues)
         except MessageRefused as error:
             raise ChangeRefused(400, f"{error}.") from error
         if body.message_type is not None:
-            node.store.topic_changes.set_types({body.topic: body.message_type})
-        node.store.topic_changes.serve(body.topic)
-        node.opened.ports.publish(node.config)
+            store.topic_changes.set_types({body.topic: body.message_type})
+        store.topic_changes.serve(body.topic)
+        opened.ports.publish(self._node.in_force.config)
         return _state(topic)
 
     def alter(self, body: TopicAlteration) -> TopicResult:
-        node = self._node
-        need_ready(node)
-        topic = self._found(body.topic)
+        opened = need_ready(self._node)
+        store = opened.store
+        topic = self._found(body.topic, store)
         if body.queues is None and body.message_type is None:
             raise ChangeRefused(400, "Nothing to change: pass `queues`, `messageType` or both.")
         if topic.system:
@@ -95,10 +97,10 @@ class _Topics:
         if body.message_type is not None:
             self._check_type(topic, body.message_type)
         if body.queues is not None:
-            node.store.create_topic(body.topic, body.queues)
+            store.create_topic(body.topic, body.queues)
         if body.message_type is not None:
-            node.store.topic_changes.set_types({body.topic: body.message_type})
-        node.opened.ports.publish(node.config)
+            store.topic_changes.set_types({body.topic: body.message_type})
+        opened.ports.publish(self._node.in_force.config)
         return _state(topic)
 
     def _check_queues(self, topic: Topic, queues: int) -> None:
@@ -110,7 +112,7 @@ class _Topics:
                 "removed queues would be lost to all groups, and keys would move to other queues."
             )
             raise ChangeRefused(409, text)
-        settings = self._node.config.topics.get(name)
+        settings = self._node.in_force.config.topics.get(name)
         if settings is not None and settings.queues is not None and settings.queues < queues:
             text = (
                 f"The configuration has topics.{name}.queues: {settings.queues}. Change it to {queues} and "
@@ -120,7 +122,7 @@ class _Topics:
 
     def _check_type(self, topic: Topic, wanted: MessageType) -> None:
         """Refuse another type than the configuration says."""
-        settings = self._node.config.topics.get(topic.name)
+        settings = self._node.in_force.config.topics.get(topic.name)
         if settings is not None and settings.message_type not in (None, wanted):
             text = (
                 f"The configuration has topics.{topic.name}.messageType: {settings.message_type}. Change it "
@@ -129,16 +131,15 @@ class _Topics:
             raise ChangeRefused(409, text)
 
     async def delete(self, body: DeletionBody) -> DeletionResult:
-        node = self._node
-        need_ready(node)
-        topic = self._found(body.topic)
+        opened, in_force = need_ready(self._node), self._node.in_force
+        topic = self._found(body.topic, opened.store)
         if body.confirm != body.topic:
-            losses = node.opened.retaining.losses_with(body.topic)
+            losses = opened.retaining.losses_with(body.topic)
             unfinished = f" Unfinished: {by_group(losses)}." if losses else ""
             text = f"Not confirmed: `confirm` must be the topic's name, {body.topic!r}.{unfinished}"
             raise ChangeRefused(400, text)
-        self._refuse_needed(topic)
-        listed = body.topic in node.config.topics
+        self._refuse_needed(topic, opened)
+        listed = body.topic in in_force.config.topics
         if listed and not body.force:
             text = (
                 f"The configuration lists topic {body.topic}: remove it there and reload first, or pass "
@@ -150,11 +151,11 @@ class _Topics:
         def last_look() -> None:
             # While it waited for the disk a reload may have come, and messages.
             nonlocal messages
-            self._refuse_needed(topic)
+            self._refuse_needed(topic, opened)
             messages = sum(queue.max_offset - queue.min_offset for queue in topic.queues)
-            node.opened.ports.close(body.topic)
+            opened.ports.close(body.topic)
 
-        steps = node.store.topic_changes.deleting(body.topic, before=last_look)
+        steps = opened.store.topic_changes.deleting(body.topic, before=last_look)
         try:
             if listed:
                 # It is there again in the same turn, so that no publish finds it gone; the loop waits for the disk.
@@ -162,19 +163,19 @@ class _Topics:
             else:
                 await run_steps(steps)
         finally:
-            if node.state == "ready":
-                node.opened.ports.publish(node.config)
+            if self._node.state == "ready":
+                opened.ports.publish(in_force.config)
         return DeletionResult(topic=body.topic, deleted=not listed, emptied=listed, messages=messages)
 
-    def _refuse_needed(self, topic: Topic) -> None:
+    def _refuse_needed(self, topic: Topic, opened: Opened) -> None:
         """Refuse the deletion of what a group or the broker works with."""
-        node = self._node
-        node.let_drained_go()
-        for group in node.groups.values():
+        in_force = self._node.in_force
+        self._node.let_drained_go(opened.progress)
+        for group in in_force.groups.values():
             if any(each.topic == topic.name for each in group.config.topics):
                 text = f"Group {group.name} subscribes to topic {topic.name}; remove the subscription and reload first."
                 raise ChangeRefused(409, text)
-        for group in node.all_groups():
+        for group in in_force.all_groups():
             if group.works_on(topic.name):
                 out = sum(each.in_flight for each in group.stats().topics if each.topic == topic.name)
                 text = (
@@ -184,22 +185,22 @@ class _Topics:
                 raise ChangeRefused(409, text)
         if topic.name.startswith(DEAD_LETTER_PREFIX):
             name = topic.name.removeprefix(DEAD_LETTER_PREFIX)
-            if name in node.groups:
+            if name in in_force.groups:
                 raise ChangeRefused(409, f"Group {name} writes its dead letters there; remove the group first.")
-            if any(group.name == name for group in node.leaving):
+            if in_force.leaving_group(name) is not None:
                 raise ChangeRefused(409, f"Group {name} was removed and still drains; try again when it has drained.")
         elif topic.system:
             raise ChangeRefused(409, f"{topic.name} is an internal topic of the broker; it cannot be deleted.")
 
-    def _found(self, name: str) -> Topic:
-        topic = self._node.store.topics.get(name)
+    def _found(self, name: str, store: Store) -> Topic:
+        topic = store.topics.get(name)
         if topic is None:
             self._check_not_in_kafka(name)
             raise ChangeRefused(404, f"Topic {name!r} does not exist; `pyddmq topics` lists all topics.")
         return topic
 
     def _check_not_in_kafka(self, name: str) -> None:
-        if (elsewhere := InKafka(self._node.config).topic(name)) is not None:
+        if (elsewhere := InKafka(self._node.in_force.config).topic(name)) is not None:
             raise ChangeRefused(409, elsewhere)
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from broker.transaction.handles import TransactionHandle
 from broker.transaction.outcomes import End, EndOutcome
-from broker.transaction.transactions import State
+from broker.transaction.transactions import State, Transactions
 from broker.views import TransactionView
 from proxy.access.rules import EVERYTHING, Permission
 from proxy.node.node import Node
@@ -61,11 +61,11 @@ class _Transactions:
 
     @property
     def _in_kafka(self) -> WaitingInKafka:
-        return WaitingInKafka(self._node.config, self._node.kafka.waiting)
+        return WaitingInKafka(self._node.in_force.config, self._node.parts.kafka.waiting)
 
     async def decide(self, body: DecisionBody) -> DecisionResult:
         """Commit or roll back; a discarded one is resumed first. Told twice, it is the same."""
-        need_ready(self._node)
+        transactions = need_ready(self._node).transactions
         if (named := self._in_kafka.half(body.id)) is not None:
             found = self._in_kafka.found_half(named)
             outcome = _resolved(await self._in_kafka.decide(named, body.state))
@@ -77,16 +77,16 @@ class _Transactions:
                 topic=named.topic,
                 group="" if found is None else found.group,
             )
-        rows = await self._rows(body.id)
+        rows = await _rows(transactions, body.id)
         row = _open(rows)
         resumed = row is not None and row.state == "discarded"
         if row is not None and resumed:
-            await self._resolved(lambda done: self._node.transactions.resume(row.offset, done))
+            await _resolution(lambda done: transactions.resume(row.offset, done))
         found = row or rows[0]
         # A resumed half is found by its id: a handle's offsets only save the search.
         handle = str(TransactionHandle(found.offset, found.physical, found.id))
         wanted = _WANTED[body.state]
-        outcome = await self._resolved(lambda done: self._node.transactions.decide(handle, wanted, done))
+        outcome = await _resolution(lambda done: transactions.decide(handle, wanted, done))
         return DecisionResult(
             id=body.id,
             state=body.state,
@@ -98,36 +98,38 @@ class _Transactions:
 
     async def resume(self, body: TransactionBody) -> ResumptionResult:
         """Make a discarded transaction undecided again, with no checks counted."""
-        need_ready(self._node)
+        transactions = need_ready(self._node).transactions
         if (named := self._in_kafka.half(body.id)) is not None:
             _resolved(await self._in_kafka.decide(named, "resume"))
             found = self._in_kafka.found_half(named)
             return ResumptionResult(id=body.id, topic=named.topic, group="" if found is None else found.group)
-        rows = await self._rows(body.id)
+        rows = await _rows(transactions, body.id)
         row = _open(rows)
         if row is None or row.state != "discarded":
             where = "decided" if row is None else "undecided"
             text = f"Transaction {body.id} is {where}, not discarded; only discarded transactions can be resumed."
             raise ChangeRefused(409, text)
-        await self._resolved(lambda done: self._node.transactions.resume(row.offset, done))
+        await _resolution(lambda done: transactions.resume(row.offset, done))
         return ResumptionResult(id=body.id, topic=row.topic, group=row.group)
 
-    async def _rows(self, transaction_id: str) -> list[TransactionView]:
-        """Records of a transaction. Raises ChangeRefused: there is none."""
-        rows = await run_steps(self._node.transactions.finding(transaction_id))
-        if not rows:
-            text = (
-                f"Transaction {transaction_id!r} does not exist, or has already ended; `pyddmq transactions "
-                "list` lists the pending ones."
-            )
-            raise ChangeRefused(404, text)
-        return rows
 
-    async def _resolved(self, ask: Callable[[Callable[[EndOutcome], None]], None]) -> EndOutcome:
-        """Ask, and wait until the answer is durable. Raises ChangeRefused."""
-        answer: asyncio.Future[EndOutcome] = asyncio.get_running_loop().create_future()
-        ask(answer.set_result)
-        return _resolved(await answer)
+async def _rows(transactions: Transactions, transaction_id: str) -> list[TransactionView]:
+    """Records of a transaction. Raises ChangeRefused: there is none."""
+    rows = await run_steps(transactions.finding(transaction_id))
+    if not rows:
+        text = (
+            f"Transaction {transaction_id!r} does not exist, or has already ended; `pyddmq transactions "
+            "list` lists the pending ones."
+        )
+        raise ChangeRefused(404, text)
+    return rows
+
+
+async def _resolution(ask: Callable[[Callable[[EndOutcome], None]], None]) -> EndOutcome:
+    """Ask, and wait until the answer is durable. Raises ChangeRefused."""
+    answer: asyncio.Future[EndOutcome] = asyncio.get_running_loop().create_future()
+    ask(answer.set_result)
+    return _resolved(await answer)
 
 
 def _resolved(outcome: EndOutcome) -> EndOutcome:

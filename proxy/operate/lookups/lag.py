@@ -14,7 +14,9 @@ from lag.verdicts.windows import JudgedQueue
 from proxy.node.node import Node
 from proxy.operate.attention.judgement import LagQueues, judgement
 from proxy.operate.views.lag import LagAnswer, LagQueue, LagWaiting
+from proxy.recording.in_force import InForce
 from proxy.recording.judging import TopicVerdicts
+from proxy.recording.recorder import Recorder
 
 FIGURES = (
     "lag",
@@ -37,9 +39,11 @@ FIGURES = (
 _TOPICS_AT_ONCE = 64
 
 
-def lag_queues(node: Node, *, leisurely: bool = False) -> Generator[None, None, LagQueues]:
+def lag_queues(
+    recorder: Recorder, in_force: InForce, now_ms: int, *, leisurely: bool = False
+) -> Generator[None, None, LagQueues]:
     """Judge the queues of all groups of a node, in steps of some tenths of a millisecond."""
-    recorder, config, now_ms = node.recorder, node.config.lag, node.seams.clock.wall_ms()
+    config = in_force.config.lag
     found = yield from recorder.judge.judging(now_ms, leisurely=leisurely)
     queues: list[LagQueue] = []
     for number, topic in enumerate(found.topics, start=1):
@@ -51,7 +55,7 @@ def lag_queues(node: Node, *, leisurely: bool = False) -> Generator[None, None, 
         enabled=config.enabled,
         every_ms=config.every_ms,
         trouble=recorder.trouble,
-        groups=list(node.groups),
+        groups=list(in_force.groups),
         queues=queues,
         empty=found.empty,
         waiting=[waiting_of(sample, verdict) for sample, verdict in recorder.waiting() if sample.pending],
@@ -60,7 +64,9 @@ def lag_queues(node: Node, *, leisurely: bool = False) -> Generator[None, None, 
 
 def lag_of(node: Node, *, limit: int) -> LagAnswer:
     """Answer at once, by the lag rules alone: for a node that no admin port looks at, such as a demo's."""
-    return judgement(run_now(lag_queues(node))).as_lag(limit=limit)
+    return judgement(run_now(lag_queues(node.recording.recorder, node.in_force, node.runtime.clock.wall_ms()))).as_lag(
+        limit=limit
+    )
 
 
 def waiting_of(sample: ScheduledSample, verdict: WaitingLag) -> LagWaiting:

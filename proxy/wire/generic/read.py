@@ -138,8 +138,7 @@ class _Decoder:
             raw = frame[start:pos]
             return (_text(kind, raw) if kind.text else raw), pos
         if code == binary.STRUCT:
-            assert kind.struct is not None, "a struct type has a table"
-            return self.struct(pos, kind.struct, depth + 1)
+            return self.struct(pos, kind.table, depth + 1)
         _check_depth(depth + 1)
         *found, count, pos = (reading.map_header if code == binary.MAP else reading.list_header)(frame, pos)
         # Elements of type bool have either code.

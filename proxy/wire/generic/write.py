@@ -105,8 +105,7 @@ def _compact_value(out: bytearray, kind: Type, value: Any, depth: int) -> None:
     elif code == binary.DOUBLE:
         out += struct.pack("<d", value)
     elif code == binary.STRUCT:
-        assert kind.struct is not None, "a struct type has a table"
-        _compact_struct(out, kind.struct, value, depth + 1)
+        _compact_struct(out, kind.table, value, depth + 1)
     elif code == binary.MAP:
         key_kind, value_kind = kind.parts
         out += encode_varint(len(value))
@@ -146,8 +145,7 @@ def _binary_value(out: bytearray, kind: Type, value: Any, depth: int) -> None:
     elif code == binary.DOUBLE:
         out += struct.pack(">d", value)
     elif code == binary.STRUCT:
-        assert kind.struct is not None, "a struct type has a table"
-        _binary_struct(out, kind.struct, value, depth + 1)
+        _binary_struct(out, kind.table, value, depth + 1)
     elif code == binary.MAP:
         key_kind, value_kind = kind.parts
         out += struct.pack(">BBi", key_kind.kind, value_kind.kind, len(value))

@@ -25,6 +25,7 @@ from pyddmq import (
     SendReceipt,
 )
 from tests import running_node
+from tests.insides import opened_of
 from tests.integration.proxy.services.test_deduplication_node import TOMORROW_S, run
 from tests.integration.pyddmq.test_deduplicating_client import every, has_stored
 from tests.integration.relay import Relay
@@ -61,7 +62,7 @@ def by_key(node: RunningNode) -> dict[int, list[int]]:
     """Numbers of the stored messages of each key, in the order of its queue."""
 
     def read() -> dict[int, list[int]]:
-        store, found = node.node.store, dict[int, list[int]]()
+        store, found = opened_of(node.node).store, dict[int, list[int]]()
         for queue in store.topics["orders"].queues:
             for physical, size, _ in queue.read(queue.min_offset, queue.max_offset - queue.min_offset):
                 number = int(split(store.read(physical, size))[0])

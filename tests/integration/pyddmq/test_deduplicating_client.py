@@ -23,6 +23,7 @@ from pyddmq import (
     SequenceGap,
     TransactionProducer,
 )
+from tests.insides import opened_of
 from tests.integration.proxy.services.test_deduplication_node import TOMORROW_S, run
 from tests.integration.relay import Relay
 from tests.patient import until
@@ -33,7 +34,7 @@ def bodies(node: RunningNode, *topics: str) -> Counter[bytes]:
     """How often each body is stored."""
 
     def read() -> Counter[bytes]:
-        store = node.node.store
+        store = opened_of(node.node).store
         found: Counter[bytes] = Counter()
         for name in topics or tuple(store.topics):
             for queue in store.topics[name].queues if name in store.topics else ():
@@ -79,7 +80,7 @@ def test_sends_whose_answers_get_lost_are_stored_once(tmp_path: Path, protocol: 
                     assert all(each.numbered for each in receipts)
         wanted = {b"%d" % n for n in range(1, 60, 2)} | {b"%d-%d" % (n, m) for n in range(0, 60, 2) for m in range(7)}
         assert bodies(node) == dict.fromkeys(wanted, 1)
-        assert node.node.metrics.value("pyddmq_sends_gaps_total") == 0
+        assert node.node.runtime.metrics.value("pyddmq_sends_gaps_total") == 0
 
 
 def test_loops_and_halves_whose_answers_get_lost_are_stored_once(tmp_path: Path) -> None:
@@ -130,7 +131,7 @@ def test_producer_goes_on_after_what_stays_undecided(tmp_path: Path) -> None:
             relay.lose = lambda: False
             assert producer.send("orders", b"three").attempts == 1
         assert bodies(node) == dict.fromkeys([b"one", b"two", b"three"], 1)
-        assert node.node.metrics.value("pyddmq_producers_known") == 2
+        assert node.node.runtime.metrics.value("pyddmq_producers_known") == 2
 
 
 def test_producer_that_was_forgotten_takes_a_new_name(tmp_path: Path) -> None:

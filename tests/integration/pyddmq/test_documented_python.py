@@ -145,7 +145,7 @@ def test_clients_send_and_consume_as_the_pages_say(tmp_path: Path) -> None:
         run("docs/loops.md", names, instead=ports)
         names |= {"TransactionProducer": TransactionProducer, "OutgoingMessage": OutgoingMessage}
         run("docs/transactions.md", {**names, "Orders": Booking, "order": 7}, only=0, instead=ports)
-        assert node.node.metrics.value("pyddmq_transactions_committed_total", "orders") == 2
+        assert node.node.runtime.metrics.value("pyddmq_transactions_committed_total", "orders") == 2
 
 
 @pytest.fixture

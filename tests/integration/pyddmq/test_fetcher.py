@@ -10,6 +10,7 @@ import pytest
 
 from pyddmq import ClientMisuse, FetchedMessage, Fetcher, Producer, PullRefused
 from pyddmq.codes import PullCode
+from tests.insides import opened_of
 from tests.running_node import RunningNode
 
 YAML = """
@@ -31,7 +32,7 @@ def publish(node: RunningNode, count: int) -> None:
 
 def committed(node: RunningNode) -> list[int]:
     """Positions of the group, by queue."""
-    trackers = node.node.progress.trackers
+    trackers = opened_of(node.node).progress.trackers
     return node.call(lambda: [trackers["low", "orders", queue].watermark for queue in range(4)])
 
 
@@ -99,7 +100,7 @@ def test_named_ranges_are_read_side_by_side(tmp_path: Path) -> None:
         for thread in threads:
             thread.join(20)
         assert sorted(found) == [(qid, offset) for qid in QIDS for offset in range(2, 9)]
-        assert node.call(lambda: node.node.groups["low"].stats().fetchers) == []
+        assert node.call(lambda: node.node.in_force.groups["low"].stats().fetchers) == []
         with Fetcher(node.consumer, "low", named=True) as driver:
             assert driver.ack_positions({("orders", qid): 9 for qid in QIDS})
             assert not driver.ack_positions({("orders", QIDS[0]): 99})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from proxy.node.parts import LoopThreads
+from upstream.calls.loop_threads import LoopThreads
 
 
 def test_work_is_done_in_threads_that_are_kept_and_told_in_the_loop() -> None:

@@ -352,7 +352,7 @@ class KafkaWorld:
         slot = self.slots[name]
 
         def has(group: str, topic: str, number: int) -> bool:
-            broker = None if slot.node is None else slot.node.kafka_groups.of(group)
+            broker = None if slot.node is None else slot.node.parts.kafka_groups.of(group)
             return broker is not None and any(each.place == (topic, number) for each in broker.partitions.owned)
 
         ledger: Any = Ledger(self.history, name, has)

@@ -72,7 +72,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "pyddmq/client/connection.py": ("test_client_producer", "test_clients"),
     "pyddmq/client/calls.py": ("test_client_errors", "test_clients"),
     "pyddmq/client/checks.py": ("test_client_transactions",),
-    "proxy/node/parts.py": ("test_node", "test_startup"),
     # Each finding is staged on a simulated node.
     "proxy/operate/attention/kinds.py": ("test_troubles",),
     "proxy/operate/attention/of_node.py": ("test_verdicts",),

@@ -23,6 +23,7 @@ from upstream.kafka.waiting.records import (
     HalfDecision,
     Identity,
     KeyState,
+    WaitingHalf,
     WaitingRecord,
     WaitingRequest,
 )
@@ -212,8 +213,7 @@ class Batches:
             same = asked.state == "unknown" or (asked.state == "rollback") == rolled_back
             return End.ALREADY_SAME if same else End.ALREADY_OTHER
         assert isinstance(message, WaitingRecord), "a half has a message"
-        half = message.half
-        assert half is not None, "a row with a producer group is a half's"
+        half = _half_of(message)
         if found.state == KeyState.DISCARDED and asked.group:
             return End.DISCARDED
         if asked.state == "unknown":
@@ -234,8 +234,7 @@ class Batches:
         self, batch: Batch, found: CachedRecord, message: WaitingRecord, now_ms: int, without: Collection[str]
     ) -> None:
         """Deliver a half, or have it wait: for its delay, or for a target that takes nothing now."""
-        half = message.half
-        assert half is not None, "a row with a producer group is a half's"
+        half = _half_of(message)
         due_ms = max(now_ms, now_ms + half.delay_ms if half.delay_ms else half.deliver_at_ms)
         full = batch.size and batch.size + len(found.value) > BATCH_BYTES
         if due_ms > now_ms or full or found.topic in without:
@@ -264,11 +263,11 @@ class Batches:
                 continue
             message = records.decode(row.value)
             assert isinstance(message, WaitingRecord), "a half has a message"
-            assert message.half is not None, "a row with a producer group is a half's"
+            half = _half_of(message)
             batch.identities.add(row.identity)
             batch.size += len(row.value)
             batch.discarded += 1
-            self._rewrite(batch, row, message._replace(half=message.half._replace(state="discarded"), due_ms=now_ms))
+            self._rewrite(batch, row, message._replace(half=half._replace(state="discarded"), due_ms=now_ms))
             self._forget_checks(batch, row.identity)
 
     def _rewrite(self, batch: Batch, row: CachedRecord, message: WaitingRecord) -> None:
@@ -348,6 +347,11 @@ class Batches:
     def _change(self, batch: Batch, key: bytes, value: bytes | None) -> None:
         batch.changes.append(RecordChange(len(batch.records), key, value))
         batch.records.append(OutgoingRecord(self._topic, self._partition, key, value))
+
+
+def _half_of(message: WaitingRecord) -> WaitingHalf:
+    assert message.half is not None, "a row with a producer group is a half's"
+    return message.half
 
 
 def _checks_key(identity: bytes) -> bytes:

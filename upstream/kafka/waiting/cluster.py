@@ -73,6 +73,12 @@ class _Seat:
         self.member = self._make()
         self.member.join(self._hears, [TopicSubscription(self._topic)])  # type: ignore[arg-type]
 
+    @property
+    def assigned(self) -> GroupMember:
+        """The member; of one that was assigned something."""
+        assert self.member is not None, "a member was assigned it"
+        return self.member
+
     def anew(self, seconds: float) -> None:
         self.member = None
         self._again.after(seconds)
@@ -386,8 +392,7 @@ class KafkaWaiting:
 
     def _owner(self, place: KafkaPartition) -> PartitionOwner:
         settings = self.settings
-        member = self._owned.member
-        assert member is not None, "a member was assigned it"
+        member = self._owned.assigned
         cache = PartitionCache(self._cache_path(place), self._runtime.disk)
         batches = Batches(
             cache,

@@ -189,28 +189,25 @@ class TimerWheel:
 
     def write_taken(self, taken: dict[int, tuple[int, Slot]]) -> None:
         """Write what `take` returned; what changed since then waits on, as what was not written. Raises OSError."""
-        if not taken or self._file is None:
+        file = self._file
+        if not taken or file is None:
             return
         self._unsynced = True
         run: list[bytes] = []
         start = 0
         for index in sorted(taken):
             if run and index != start + len(run):
-                self._write(start, run)
+                _write(file, start, run)
                 run = []
             if not run:
                 start = index
             time, (first, last, count) = taken[index]
             run.append(SLOT.pack(time, first, last, count, 0))
-        self._write(start, run)
+        _write(file, start, run)
         dirty = self._dirty
         for index, slot in taken.items():
             if dirty.get(index) is slot:
                 del dirty[index]
-
-    def _write(self, start: int, run: list[bytes]) -> None:
-        assert self._file is not None
-        self._file.write(start * SLOT_BYTES, [b"".join(run)])
 
     def sync(self) -> None:
         """Make what was written durable, by an earlier process, too. Raises OSError."""
@@ -231,3 +228,7 @@ class TimerWheel:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _write(file: DiskFile, start: int, run: list[bytes]) -> None:
+    file.write(start * SLOT_BYTES, [b"".join(run)])

@@ -135,7 +135,7 @@ def test_admin_port_cancels_a_loop_by_any_of_its_ids(tmp_path: Path) -> None:
             body = TimerCancelBody(timers=[MessageName(id=name)])
             answer = node.wait_for(change(node, body))
             assert [each.outcome for each in answer.results] == ["cancelled"]
-        assert node.call(lambda: node.node.metrics.value(counted.ENDED, "cancelled")) == 1
+        assert node.call(lambda: node.node.runtime.metrics.value(counted.ENDED, "cancelled")) == 1
 
 
 def test_message_that_a_move_has_delivered_is_not_moved_again(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from broker.scheduled.delay.levels import SCHEDULE_TOPIC
 from broker.scheduled.timer.names import TIMER_TOPIC
 from broker.transaction.names import HALF_TOPIC, OP_TOPIC
 from pyddmq.codes import ResultCode
+from tests.insides import opened_of
 from tests.integration.ddmq_tools import Peer
 from tests.running_node import RunningNode
 from tests.simulation.wire import producer_idl
@@ -42,8 +43,8 @@ def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def _make(node: RunningNode, name: str) -> None:
-    if name not in node.node.store.topics:
-        node.node.store.create_topic(name, 1, system=True)
+    if name not in opened_of(node.node).store.topics:
+        opened_of(node.node).store.create_topic(name, 1, system=True)
 
 
 def call(peer: Peer, method: str, topic: str) -> Any:
@@ -70,11 +71,11 @@ def _delay(topic: str) -> Any:
 @pytest.mark.parametrize("method", ["sendSync", "sendAsync", "sendBatchSync", "sendDelaySync", "sendHalfSync"])
 def test_publish_to_a_topic_of_the_brokers_own_is_refused(node: RunningNode, method: str, topic: str) -> None:
     """With its code; a topic that is not there is not made, though others are on demand, and nothing is stored."""
-    end = node.call(lambda: node.node.store.end)
-    there = topic in node.call(lambda: set(node.node.store.topics))
+    end = node.call(lambda: opened_of(node.node).store.end)
+    there = topic in node.call(lambda: set(opened_of(node.node).store.topics))
     with Peer(node.producer) as peer:
         result = call(peer, method, topic)
     assert result.code == ResultCode.FAIL_TOPIC_NOT_ALLOWED
     assert topic in result.msg
-    assert node.call(lambda: node.node.store.end) == end
-    assert (topic in node.call(lambda: set(node.node.store.topics))) == there
+    assert node.call(lambda: opened_of(node.node).store.end) == end
+    assert (topic in node.call(lambda: set(opened_of(node.node).store.topics))) == there

@@ -16,6 +16,7 @@ from proxy.operate.changes.desk import ChangeRefused
 from proxy.operate.changes.topics import DeletionBody, TopicBody, topic_changes
 from proxy.operate.views.changes import DeletionResult, TopicResult
 from pyddmq import SendRefused
+from tests.insides import opened_of
 from tests.patient import PATIENCE_SECONDS, Consumer, Producer, until
 from tests.running_node import RunningNode
 
@@ -75,24 +76,24 @@ def test_topic_made_by_hand_takes_messages_also_after_a_restart(tmp_path: Path) 
     """It is not in the configuration and served all the same; a reload leaves it alone."""
     for _ in range(2):
         with RunningNode(YAML, tmp_path) as node:
-            if "made" not in node.node.store.topics:
+            if "made" not in opened_of(node.node).store.topics:
                 assert len(create(node, "made", 3).queues) == 3
             assert node.reload(YAML.replace("drainSeconds: 1", "drainSeconds: 2")).accepted
             with Producer(node.producer) as producer:
                 producer.send("made", b"x")
     with RunningNode(YAML, tmp_path) as node:
-        assert sum(queue.max_offset for queue in node.node.store.topics["made"].queues) == 2
+        assert sum(queue.max_offset for queue in opened_of(node.node).store.topics["made"].queues) == 2
 
 
 def test_new_queues_are_there_at_once_for_producers_and_parked_pulls(tmp_path: Path) -> None:
     """A pull that waits gets the first message of a queue that did not exist when it began to wait."""
     with RunningNode(YAML, tmp_path) as node:
-        before = len(node.node.store.topics["orders"].queues)
+        before = len(opened_of(node.node).store.topics["orders"].queues)
         got: list[Any] = []
         with Consumer(node.consumer, "billing") as consumer, Producer(node.producer) as producer:
             waiting = threading.Thread(target=lambda: got.append(next(consumer.messages())))
             waiting.start()
-            until(lambda: node.call(lambda: node.node.groups["billing"].stats().parked_pulls), "the pull")
+            until(lambda: node.call(lambda: node.node.in_force.groups["billing"].stats().parked_pulls), "the pull")
             assert len(alter(node, "orders", before + 2).queues) == before + 2
             producer.send("orders", b"new", partition_id=before + 1)
             waiting.join(PATIENCE_SECONDS)
@@ -111,14 +112,14 @@ def test_queues_never_get_fewer_and_the_configuration_comes_first(tmp_path: Path
         assert refused(lambda: create(node, "orders", 4))[0] == 409
         assert refused(lambda: create(node, "%DLQ%x", 1))[0] == 400
         assert refused(lambda: create(node, "a b", 1))[0] == 400
-        assert sorted(node.node.store.topics) == ["fixed", "orders"]
+        assert sorted(opened_of(node.node).store.topics) == ["fixed", "orders"]
 
 
 def test_deletion_is_confirmed_and_refused_while_somebody_needs_the_topic(tmp_path: Path) -> None:
     """The name again; no subscription; not listed, unless it is only to be emptied; nothing of the broker's own."""
     with RunningNode(YAML, tmp_path) as node:
-        node.call(lambda: node.node.store.create_topic("%DLQ%billing", 1, system=True))
-        node.call(lambda: node.node.store.create_topic("SCHEDULE_TOPIC_XXXX", 1, system=True))
+        node.call(lambda: opened_of(node.node).store.create_topic("%DLQ%billing", 1, system=True))
+        node.call(lambda: opened_of(node.node).store.create_topic("SCHEDULE_TOPIC_XXXX", 1, system=True))
         assert refused(lambda: delete(node, "nowhere"))[0] == 404
         assert refused(lambda: delete(node, "fixed", "fixxed"))[0] == 400
         assert "billing subscribes" in refused(lambda: delete(node, "orders", force=True))[1]
@@ -146,9 +147,9 @@ def test_deleted_topic_takes_no_messages_and_stays_away(tmp_path: Path) -> None:
             assert error.value.code == 14
         node.kill()
     with RunningNode(YAML, tmp_path) as node:
-        assert "made" not in node.node.store.topics
+        assert "made" not in opened_of(node.node).store.topics
         create(node, "made", 1)
-        assert node.call(lambda: node.node.store.topics["made"].queues[0].min_offset) == FIRST
+        assert node.call(lambda: opened_of(node.node).store.topics["made"].queues[0].min_offset) == FIRST
 
 
 @pytest.mark.parametrize("whole_group", [False, True], ids=["subscription", "group"])
@@ -163,15 +164,15 @@ def test_subscription_taken_out_lets_the_topic_go(tmp_path: Path, *, whole_group
             assert node.reload(without).accepted
             status, text = refused(lambda: delete(node, "extra"))
             assert (status, "1 of its messages are in flight" in text) == (409, True)
-            assert "extra" in node.node.store.topics
+            assert "extra" in opened_of(node.node).store.topics
             consumer.ack(message)
             assert consumer.flush()
         # The answer of one who had it before the reload counts.
-        assert node.call(lambda: node.node.progress.trackers["billing", "extra", 0].watermark) == 1
+        assert node.call(lambda: opened_of(node.node).progress.trackers["billing", "extra", 0].watermark) == 1
         assert delete(node, "extra").deleted
-        assert "extra" not in node.node.store.topics
+        assert "extra" not in opened_of(node.node).store.topics
     with RunningNode(without, tmp_path) as node:
-        assert "extra" not in node.node.store.topics
+        assert "extra" not in opened_of(node.node).store.topics
 
 
 def test_topic_with_nothing_out_goes_right_after_the_reload(tmp_path: Path) -> None:
@@ -195,7 +196,7 @@ def test_group_that_knew_the_earlier_topic_reads_the_new_one(tmp_path: Path) -> 
         assert node.reload(YAML).accepted
 
         def served() -> bool:
-            return any(each.topic == "extra" for each in node.node.groups["billing"].stats().topics)
+            return any(each.topic == "extra" for each in node.node.in_force.groups["billing"].stats().topics)
 
         until(lambda: not node.call(served), "the group to leave the topic")
         delete(node, "extra")
@@ -207,5 +208,5 @@ def test_group_that_knew_the_earlier_topic_reads_the_new_one(tmp_path: Path) -> 
             consumer.ack(message)
             assert consumer.flush()
     with RunningNode(LISTED, tmp_path) as node:
-        tracker = node.node.progress.trackers["billing", "extra", 0]
+        tracker = opened_of(node.node).progress.trackers["billing", "extra", 0]
         assert tracker.watermark == FIRST + 1

@@ -17,6 +17,7 @@ from proxy.operate.live_node import LiveNode
 from proxy.operate.lookups.message_way import WayStep, way
 from proxy.operate.lookups.timers import due_counts
 from proxy.operate.views.changes import PublishResult
+from tests.insides import opened_of
 from tests.patient import Consumer, until
 from tests.running_node import RunningNode
 
@@ -50,9 +51,9 @@ def steps_of(node: RunningNode, offset: int) -> list[tuple[str, str]]:
     """Return the way of a message of `orders`: what happened, and in which group."""
 
     async def run() -> list[WayStep]:
-        message = at_offset(node.node.store, "orders", 0, offset)
+        message = at_offset(opened_of(node.node).store, "orders", 0, offset)
         groups = view_of(node).in_groups(topic="orders", queue=0, offset=offset)
-        return list(await run_async(way(node.node.store, message, groups)))
+        return list(await run_async(way(opened_of(node.node).store, message, groups)))
 
     return [(each.what, each.group) for each in node.wait_for(run())]
 
@@ -119,12 +120,12 @@ def test_timers_are_counted_by_when_they_fall_due(tmp_path: Path) -> None:
     with RunningNode(YAML, tmp_path) as node:
         for minutes in (30, 40, 90, 600):
             publish(node, topic="orders", body="{}", delay_ms=minutes * 60_000)
-        until(lambda: node.node.timers.pending == 4, "the timers")
+        until(lambda: opened_of(node.node).timers.pending == 4, "the timers")
 
         async def run() -> list[int]:
             now_ms = node.node.runtime.clock.wall_ms()
             return await run_async(
-                due_counts(node.node.timers, [now_ms + 60_000, now_ms + 3_600_000, now_ms + 7_200_000])
+                due_counts(opened_of(node.node).timers, [now_ms + 60_000, now_ms + 3_600_000, now_ms + 7_200_000])
             )
 
         assert node.wait_for(run()) == [0, 2, 1, 1]

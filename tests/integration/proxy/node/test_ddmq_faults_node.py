@@ -15,6 +15,7 @@ from broker.format.record import split
 from conf import ConfigError, loads
 from pyddmq.codes import PullCode, ResultCode
 from pyddmq.testing import NetworkFaults
+from tests.insides import opened_of
 from tests.integration.ddmq_tools import NODE, Peer, result
 from tests.patient import PATIENCE_SECONDS, until
 from tests.running_node import RunningNode
@@ -81,7 +82,11 @@ def test_one_send_is_one_message_whatever_its_timeout() -> None:
     codes = [each.reply.value.code for each in waiting if each.reply is not None]
     assert len(codes) == 20
     assert {ResultCode.OK, ResultCode.FAIL_TIMEOUT} >= set(codes)
-    records = [node.store.read(*unit[:2]) for queue in node.store.topics["orders"].queues for unit in queue.read(0, 99)]
+    records = [
+        opened_of(node).store.read(*unit[:2])
+        for queue in opened_of(node).store.topics["orders"].queues
+        for unit in queue.read(0, 99)
+    ]
     assert [bytes(split(record)[0]) for record in records] == [b"%d" % n for n in range(20)]
     world.kill()
 
@@ -94,7 +99,7 @@ def test_sends_under_way_at_a_stop_or_a_reload_are_answered(how: str) -> None:
     send = _sender(world)
     message = producer_idl.Message(topic="orders", body=b"x")
     early = [send(message) for _ in range(10)]
-    world.run(until=lambda: node.metrics.value("pyddmq_messages_published_total", "orders") >= 5, seconds=1)
+    world.run(until=lambda: node.runtime.metrics.value("pyddmq_messages_published_total", "orders") >= 5, seconds=1)
     early += [send(message) for _ in range(10)]
     world.run(seconds=0.002)
     assert any(each.reply is None for each in early), "none is under way"
@@ -110,7 +115,7 @@ def test_sends_under_way_at_a_stop_or_a_reload_are_answered(how: str) -> None:
         world.run(seconds=5)
     codes = [each.reply.value.code for each in early if each.reply is not None]
     assert len(codes) == 20
-    stored = sum(queue.max_offset for queue in node.store.topics["orders"].queues)
+    stored = sum(queue.max_offset for queue in opened_of(node).store.topics["orders"].queues)
     assert (codes.count(0), set(codes) <= {0, ResultCode.FAIL_SERVER_SHUTDOWN}) == (stored, True)
     assert stored
     world.kill()
@@ -156,7 +161,7 @@ def test_failed_write_is_answered_and_never_reported_as_stored(method: str) -> N
     for reply in (_send(world, method, arguments), _send(world, method, arguments)):
         assert reply.value.code == ResultCode.FAIL_UNKNOWN
         assert "writing the commit log failed" in reply.value.msg
-    assert all(queue.max_offset == 0 for queue in node.store.topics["orders"].queues)
+    assert all(queue.max_offset == 0 for queue in opened_of(node).store.topics["orders"].queues)
     assert node.state == "failed"
     world.kill()
 
@@ -197,7 +202,7 @@ def test_batch_is_checked_like_single_messages_and_stored_whole(tmp_path: Path) 
             reply = producer.call("sendBatchSync", messages=members)
             assert reply.value.code == ResultCode.FAIL_ILLEGAL_MSG
             assert reply.value.msg.startswith("message 1 of 2: ")
-        assert node.node.store.topics["orders"].queues[0].max_offset == 0
+        assert opened_of(node.node).store.topics["orders"].queues[0].max_offset == 0
 
 
 def test_topic_taken_out_or_disabled_takes_no_more_sends(tmp_path: Path) -> None:
@@ -210,13 +215,13 @@ def test_topic_taken_out_or_disabled_takes_no_more_sends(tmp_path: Path) -> None
                 answer = producer.send("notes", properties=properties)
                 assert answer.code == ResultCode.FAIL_TOPIC_NOT_ALLOWED
                 assert "notes" in answer.msg
-        assert node.node.store.topics["notes"].queues[0].max_offset == 1
+        assert opened_of(node.node).store.topics["notes"].queues[0].max_offset == 1
 
 
 def test_queues_take_turns_beyond_two_to_the_31(tmp_path: Path) -> None:
     """W85: the turn of the queues does not run over, however many messages went before."""
     with RunningNode(settings(notes="{queues: 3}"), tmp_path) as node, Peer(node.producer) as producer:
-        node.node.opened.ports.by_name[b"notes"].round = 2**31 - 2
+        opened_of(node.node).ports.by_name[b"notes"].round = 2**31 - 2
         queues = [producer.send("notes").qid for _ in range(6)]
         assert sorted(queues) == sorted(2 * [f"pyddmq_broker-0_{number}" for number in range(3)])
 

@@ -9,6 +9,7 @@ import pytest
 
 from broker.runtime.metrics import Metrics
 from pyddmq import OutgoingMessage, SendRefused
+from tests.insides import opened_of
 from tests.patient import Consumer, Producer
 from tests.running_node import RunningNode
 
@@ -59,7 +60,7 @@ def test_batch_may_hold_delayed_messages(node: RunningNode) -> None:
     with Producer(node.producer) as producer:
         receipts = producer.send_batch(batch)
     assert [receipt.offset for receipt in receipts] == [0, -1]
-    [level] = [level for level in node.node.delays.levels.values() if level.queue.max_offset]
+    [level] = [level for level in opened_of(node.node).delays.levels.values() if level.queue.max_offset]
     assert (level.level, level.pending) == (3, 1)
 
 
@@ -70,7 +71,7 @@ def test_negative_level_is_refused(node: RunningNode) -> None:
     with Producer(node.producer) as producer, refused as caught:
         producer.send_batch(batch)
     assert caught.value.code == 11
-    assert sum(queue.max_offset for queue in node.node.store.topics["orders"].queues) == 0
+    assert sum(queue.max_offset for queue in opened_of(node.node).store.topics["orders"].queues) == 0
 
 
 def test_pending_messages_outlive_a_restart(tmp_path: Path) -> None:
@@ -79,4 +80,4 @@ def test_pending_messages_outlive_a_restart(tmp_path: Path) -> None:
         producer.send("orders", b"later", delay_level=2)
     with RunningNode(YAML, tmp_path / "data") as running, Consumer(running.consumer, "billing") as consumer:
         assert next(iter(consumer)).body == b"later"
-        assert isinstance(running.node.metrics, Metrics)
+        assert isinstance(running.node.runtime.metrics, Metrics)

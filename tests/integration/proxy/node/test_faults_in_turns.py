@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 
 from broker.errors import StoreError
 from broker.log.put import Put
+from tests.insides import opened_of
 from tests.patient import Producer
 from tests.running_node import RunningNode
 
@@ -26,7 +27,7 @@ def test_callback_that_fails_keeps_no_reply_back_and_shows_once(tmp_path: Path) 
         raise ValueError("of our own")
 
     def publish_with_fault() -> None:
-        store = node.node.store
+        store = opened_of(node.node).store
         store.append([Put(store.topics["orders"], 0, b"inside", b"")], born_ms=1, born_host=HOST, done=fail)
 
     with capture_logs() as lines:

@@ -14,6 +14,7 @@ from broker.retention import RetentionLimits
 from pyddmq import SendRefused
 from pyddmq.codes import ResultCode
 from tests.conftest import need, need_program
+from tests.insides import opened_of
 from tests.patient import Consumer, Producer, until
 from tests.running_node import RunningNode
 
@@ -80,7 +81,7 @@ def test_full_file_system_refuses_publishes_and_nothing_else(disk: Path) -> None
                         consumer.ack(message)
             assert consumer.flush() is True
         assert sorted(got) == list(range(taken))
-        letters = node.node.store.topics["%DLQ%billing"].queues[0]
+        letters = opened_of(node.node).store.topics["%DLQ%billing"].queues[0]
         until(lambda: node.call(lambda: letters.max_offset) == 1, "the dead letter")
         assert node.node.failure is None
         with pytest.raises(SendRefused):
@@ -88,13 +89,13 @@ def test_full_file_system_refuses_publishes_and_nothing_else(disk: Path) -> None
         ballast.unlink()
         assert publish_until_full(producer) >= 2
     with RunningNode(YAML, disk / "data") as node:
-        assert node.call(lambda: node.node.store.topics["%DLQ%billing"].queues[0].max_offset) == 1
+        assert node.call(lambda: opened_of(node.node).store.topics["%DLQ%billing"].queues[0].max_offset) == 1
 
 
 def test_full_file_system_gets_room_from_an_old_file(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a byte for a checkpoint: what is set aside makes room for it, old files go, publishes are taken again."""
     with RunningNode(YAML, disk / "data") as node, Producer(node.producer, resends=0) as producer:
-        store = node.node.store
+        store = opened_of(node.node).store
         assert publish_until_full(producer) > 5
         fill(disk / "rest")
         files = len(list((disk / "data" / "commitlog").iterdir()))

@@ -14,6 +14,7 @@ from proxy.operate.changes.dead_letters import RedriveBody, dead_letter_changes
 from proxy.operate.changes.desk import ChangeRefused
 from proxy.operate.changes.topics import DeletionBody, TopicAlteration, TopicBody, topic_changes
 from proxy.operate.lookups.in_kafka import InKafka
+from tests.insides import opened_of
 from tests.integration.proxy.node.test_kafka_node import World
 
 CONFIG = loads("""
@@ -70,7 +71,7 @@ def test_topic_in_kafka_is_not_changed_from_here(name: str, body: Any) -> None:
     world.run(3)
     with pytest.raises(ChangeRefused, match=r"is in Kafka cluster main.*kafka-topics.sh --bootstrap-server"):
         _run(world, name, body)
-    assert "invoices" not in world.node.store.topics
+    assert "invoices" not in opened_of(world.node).store.topics
 
 
 def test_redrive_of_a_kafka_group_names_the_topic_of_its_dead_letters() -> None:

@@ -32,6 +32,7 @@ from tests.fakes.kafka.client import SimClient
 from tests.fakes.kafka.cluster import SimKafka
 from tests.fakes.kafka.member import SimMember
 from tests.hostile.sim import HostileWorld, Raw
+from tests.insides import opened_of
 from tests.simulation.wire import consumer_idl, producer_idl
 from upstream.delivery.group import ConsumerGroup
 from upstream.kafka.broker import KafkaBroker
@@ -104,7 +105,7 @@ def test_messages_of_kafka_are_pulled_and_committed() -> None:
     assert (first.topic, first.queue, second.queue, second.committed, second.lag) == ("invoices", 0, 1, offset + 1, 0)
     [group] = live.groups(details_max=10)
     assert group.topics[0].lag == 0
-    assert "invoices" not in world.node.store.topics
+    assert "invoices" not in opened_of(world.node).store.topics
 
 
 def test_lag_is_unknown_until_the_cluster_has_said_what_the_node_has() -> None:
@@ -369,7 +370,7 @@ def test_group_and_topic_that_a_reload_brings_are_read_from_kafka() -> None:
     world.run(2)
     [position] = world.view.positions(group="more")
     assert (position.topic, position.max) == ("bills", 1)
-    assert "bills" not in world.node.store.topics
+    assert "bills" not in opened_of(world.node).store.topics
 
 
 def test_group_does_not_move_between_store_and_kafka_while_the_node_runs() -> None:
@@ -379,7 +380,7 @@ def test_group_does_not_move_between_store_and_kafka_while_the_node_runs() -> No
     result = _reload(world, moved)
     assert not result.accepted
     assert "cannot change from main to pyddmq while the node runs" in result.problems[0]
-    assert world.node.config.groups["billing"].topics[0].topic == "invoices"
+    assert world.node.in_force.config.groups["billing"].topics[0].topic == "invoices"
 
 
 def test_client_that_cannot_be_had_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -411,7 +412,7 @@ def test_offsets_go_to_a_time() -> None:
         for _ in range(2):
             world.kafka.append(place, b"k%d" % place.partition, b"early")
     world.run(5)
-    since_ms = world.node.seams.clock.wall_ms()
+    since_ms = world.node.parts.seams.clock.wall_ms()
     world.run(1)
     late = world.kafka.append(places[0], b"k0", b"late")
     world.run(1)
@@ -485,7 +486,7 @@ def test_session_of_the_brokers_counts_where_it_is_shorter(brokers: float, holds
         world.run(5)
     [line] = [each for each in lines if each["event"] == "kafka_session_differs"]
     assert (line["configured_ms"], line["brokers_ms"]) == (30_000, brokers * 1000)
-    broker = world.node.kafka_groups.of("billing")
+    broker = world.node.parts.kafka_groups.of("billing")
     assert broker is not None
     assert broker.may_hand_out()
     world.kafka.down = True

@@ -18,7 +18,7 @@ from proxy.node.reload import Candidate, Reloader
 from proxy.node.views import ReloadResult
 from pyddmq import PullRefused, TopicNotFound
 from pyddmq.codes import PullCode
-from tests.insides import place_of
+from tests.insides import opened_of, place_of
 from tests.integration.ddmq_tools import Peer
 from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer, until
 from tests.running_node import RunningNode
@@ -86,7 +86,7 @@ def test_no_live_setting_is_left_out() -> None:
 def test_threads_of_blocking_actions_follow_a_reload(node: RunningNode) -> None:
     """The pool of the running node has the new bound."""
     change(node, "actionThreads: 7")
-    assert node.node.calls.pool.calls_max == 7
+    assert node.node.parts.calls.pool.calls_max == 7
 
 
 def test_topics_are_made_on_publish_with_the_default_number_of_queues(node: RunningNode) -> None:
@@ -96,7 +96,7 @@ def test_topics_are_made_on_publish_with_the_default_number_of_queues(node: Runn
             producer.send("fresh", b"x")
         change(node, "autoCreateTopics: true, defaultQueues: 3")
         producer.send("fresh", b"x")
-    assert len(node.node.store.topics["fresh"].queues) == 3
+    assert len(opened_of(node.node).store.topics["fresh"].queues) == 3
 
 
 def test_reply_cap_holds_for_the_next_pull(node: RunningNode) -> None:
@@ -120,7 +120,7 @@ def test_parked_pulls_and_connections_are_bounded_anew(node: RunningNode) -> Non
     with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as parked:
         parked.sendall(frame)
         with Consumer(node.consumer, "billing", linger_ms=20) as consumer:
-            until(lambda: node.call(lambda: node.node.groups["billing"].stats().parked_pulls), "the pull")
+            until(lambda: node.call(lambda: node.node.in_force.groups["billing"].stats().parked_pulls), "the pull")
             with pytest.raises(PullRefused) as refused:
                 consumer.pull()
             assert refused.value.code == PullCode.OVERLOADED
@@ -132,7 +132,7 @@ def test_parked_pulls_and_connections_are_bounded_anew(node: RunningNode) -> Non
 
 def test_rate_of_the_node_and_its_queue_of_second_tries_change(node: RunningNode) -> None:
     """Without a limit, with one that a send waits for, with none that may wait, and without one again."""
-    waited = partial(node.node.metrics.value, "pyddmq_sends_waited_total")
+    waited = partial(node.node.runtime.metrics.value, "pyddmq_sends_waited_total")
     with Peer(node.producer) as producer:
         assert [producer.send("orders").code for _ in range(2)] == [0, 0]
         change(node, "maxTps: 0.001")
@@ -165,12 +165,12 @@ def test_bounds_that_nothing_small_reaches_are_handed_on(node: RunningNode) -> N
         "maxOutstandingPerConnection: 3, outputBufferBytes: 70000, maxLingerTime: 5, maxWaitingPerTopic: 17, "
         "drainSeconds: 4, frameTimeout: 700, writeTimeout: 1500, memoryMax: 70000000",
     )
-    assert node.node.budget.limit == 70_000_000
+    assert node.node.parts.memory.budget.limit == 70_000_000
     for server in (node.node.consumer, node.node.producer):
         assert (server.limits.outstanding_max, server.limits.output_bytes_max) == (3, 70_000)
         assert (server.limits.frame_seconds_max, server.limits.write_seconds_max) == (0.7, 1.5)
-    assert node.node.opened.consumer_service.linger_ms_max == 5
-    group = node.node.groups["billing"]
+    assert opened_of(node.node).consumer_service.linger_ms_max == 5
+    group = node.node.in_force.groups["billing"]
     subscription = place_of(group, "orders").subscription
     assert subscription is not None
     assert (subscription.waiting_max, group._generations.drain_seconds) == (17, 4)
@@ -178,20 +178,22 @@ def test_bounds_that_nothing_small_reaches_are_handed_on(node: RunningNode) -> N
 
 def test_transactions_are_checked_and_discarded_by_the_new_settings(node: RunningNode) -> None:
     """Its first check would be due after six seconds, and the second half a minute later; one is the most now."""
-    transactions = node.call(lambda: node.node.transactions)
+    transactions = node.call(lambda: opened_of(node.node).transactions)
 
     def store_half() -> None:
-        store = node.node.store
+        store = opened_of(node.node).store
         put = transactions.half(Put(store.topics["orders"], 0, b"x", b""), group="g")
         store.append([put], born_ms=0, born_host=bytes(8))
 
     node.call(store_half)
     change(node, "transactionTimeOut: 1, transactionCheckInterval: 1, transactionCheckMax: 1")
     until(lambda: node.call(lambda: transactions.fetch_checks("g", 1)), "the check")
-    until(lambda: node.node.metrics.value("pyddmq_transactions_discarded_total", "checks") == 1, "the discard")
+    until(lambda: node.node.runtime.metrics.value("pyddmq_transactions_discarded_total", "checks") == 1, "the discard")
     change(node, "transactionDiscardHours: 0.0000001")
     node.call(store_half)
-    until(lambda: node.node.metrics.value("pyddmq_transactions_discarded_total", "age") == 1, "the discard by age")
+    until(
+        lambda: node.node.runtime.metrics.value("pyddmq_transactions_discarded_total", "age") == 1, "the discard by age"
+    )
 
 
 def over(node: RunningNode) -> Callable[[Config], Config]:
@@ -210,7 +212,7 @@ def test_preview_of_a_reload_changes_nothing(node: RunningNode) -> None:
         assert (result.dry_run, reloader.configuration.problems) == (True, ())
         return result
 
-    before, topics = node.node.config, set(node.node.store.topics)
+    before, topics = node.node.in_force.config, set(opened_of(node.node).store.topics)
     good = preview("node: {actionThreads: 7}\n" + GROUPS.replace("topics:", "topics:\n  fresh: {}", 1))
     assert good.accepted
     assert any("actionThreads" in each for each in good.changes)
@@ -224,8 +226,8 @@ def test_preview_of_a_reload_changes_nothing(node: RunningNode) -> None:
     assert any("actionThreads" in each for each in tried.changes)
     [problem] = node.wait_for(own.preview(candidate=Candidate("topics: 7\n", "next.yaml"))).problems
     assert problem.startswith("next.yaml:1")
-    assert node.node.config is before
-    assert set(node.node.store.topics) == topics
+    assert node.node.in_force.config is before
+    assert set(opened_of(node.node).store.topics) == topics
 
 
 def test_preview_names_groups_that_would_lose_messages(node: RunningNode) -> None:
@@ -234,7 +236,7 @@ def test_preview_names_groups_that_would_lose_messages(node: RunningNode) -> Non
         producer.send("orders", b"x")
     lower = f"node: {{retentionBytes: 1}}\n{GROUPS}"
     reloader = Reloader(node.node, lambda: loads(lower, actions=node.registry), over=over(node))
-    node.node.opened.retaining.losses_under = lambda wanted: {"billing": 1}  # type: ignore[method-assign]
+    opened_of(node.node).retaining.losses_under = lambda wanted: {"billing": 1}  # type: ignore[method-assign]
     refused = node.wait_for(reloader.preview())
     assert not refused.accepted
     assert "billing" in refused.problems[0]

@@ -10,6 +10,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from lag.spark.sources.store_files import StoreFiles
+from tests.insides import opened_of
 from tests.patient import Producer
 from tests.running_node import RunningNode
 
@@ -40,7 +41,7 @@ def test_what_was_answered_is_read_beside_the_node_at_once(tmp_path: Path) -> No
                 if number % 7 == 0:
                     assert bodies(tmp_path / "data") == sent
                 if number == 30:
-                    node.call(node.node.store.checkpoint)
+                    node.call(opened_of(node.node).store.checkpoint)
         assert StoreFiles(str(tmp_path / "data")).visible_end() is not None
     assert StoreFiles(str(tmp_path / "data")).visible_end() is None
     assert bodies(tmp_path / "data") == sent

@@ -11,6 +11,7 @@ import pytest
 
 from broker.scheduled.recurring import metrics as counted
 from pyddmq import CancelOutcome, PulledMessage, SendRefused
+from tests.insides import opened_of
 from tests.integration.ddmq_tools import Peer
 from tests.patient import PATIENCE_MS, Consumer, Producer
 from tests.running_node import RunningNode
@@ -152,7 +153,7 @@ def test_every_refusal_is_answered_with_its_code(node: RunningNode, compact: boo
         assert answers[26].uniqDelayMsgId == "7"
         assert all(not answer.uniqDelayMsgId for answer in answers[:25])
         assert send(peer, loop()).code == 0
-    assert node.call(lambda: sum(queue.max_offset for queue in node.node.store.topics["orders"].queues)) == 0
+    assert node.call(lambda: sum(queue.max_offset for queue in opened_of(node.node).store.topics["orders"].queues)) == 0
 
 
 def test_topics_of_type_delay_take_them_and_rates_count(node: RunningNode) -> None:
@@ -178,8 +179,8 @@ def test_add_that_is_sent_again_is_one_message(node: RunningNode) -> None:
         assert len(ids) == 1
         send(another, message(timestamp=begin, uuid=UUID[:-1] + "7"))
     assert next(each.key for each in pulled(node, 2)) in ids
-    assert node.call(lambda: sum(queue.max_offset for queue in node.node.store.topics["orders"].queues)) == 2
-    assert node.call(lambda: node.node.metrics.value(counted.REPEATED)) == 3
+    assert node.call(lambda: sum(queue.max_offset for queue in opened_of(node.node).store.topics["orders"].queues)) == 2
+    assert node.call(lambda: node.node.runtime.metrics.value(counted.REPEATED)) == 3
 
 
 def test_cancels_are_answered_with_what_became_of_them(node: RunningNode) -> None:
@@ -198,7 +199,7 @@ def test_cancels_are_answered_with_what_became_of_them(node: RunningNode) -> Non
         with pytest.raises(SendRefused) as refused:
             producer.cancel_delay("what", "orders")
     assert refused.value.code == 30
-    assert node.call(lambda: node.node.metrics.value(counted.CANCELS, "cancelled")) == 3
+    assert node.call(lambda: node.node.runtime.metrics.value(counted.CANCELS, "cancelled")) == 3
 
 
 def test_cancel_behind_its_add_in_one_write_is_in_time(node: RunningNode) -> None:
@@ -226,7 +227,7 @@ def test_loops_outlive_a_restart(tmp_path: Path) -> None:
     with RunningNode(YAML, tmp_path / "data") as running:
         [first] = pulled(running, 1)
         assert (first.key, first.body) == (kept, b"kept")
-        assert running.call(lambda: running.node.timers.pending) == 1
+        assert running.call(lambda: opened_of(running.node).timers.pending) == 1
         with Producer(running.producer) as producer:
             assert producer.cancel_delay(kept, "orders") is CancelOutcome.CANCELLED
             assert producer.cancel_delay(cancelled, "orders") is CancelOutcome.CANCELLED

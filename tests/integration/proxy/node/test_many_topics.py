@@ -10,6 +10,7 @@ import pytest
 from broker.log.put import Put
 from broker.runtime.steps import run_now
 from proxy.node.reload import Reloader
+from tests.insides import opened_of
 from tests.integration.store_tools import HOST
 from tests.running_node import RunningNode
 
@@ -36,7 +37,7 @@ def test_start_writes_the_topic_file_once(tmp_path: Path) -> None:
     """With all topics of the configuration and the retry topics of all groups."""
     with RunningNode(yaml(MANY, groups=20), tmp_path) as node:
         assert writes(tmp_path) == 1
-        names = node.call(lambda: set(node.node.store.topics))
+        names = node.call(lambda: set(opened_of(node.node).store.topics))
     assert {f"t{MANY - 1}", "%RETRY%g19"} <= names
 
 
@@ -57,9 +58,9 @@ def test_first_publishes_of_one_turn_share_a_write(tmp_path: Path) -> None:
         before = writes(tmp_path)
 
         def publish() -> None:
-            ports, store = node.node.opened.ports, node.node.store
+            ports, store = opened_of(node.node).ports, opened_of(node.node).store
             for number in range(100):
-                port = ports.auto_create(f"new{number}", node.node.config)
+                port = ports.auto_create(f"new{number}", node.node.in_force.config)
                 assert port is not None
                 store.append([Put(store.topics[f"new{number}"], 0, b"x", b"")], born_ms=1, born_host=HOST)
             assert writes(tmp_path) == before
@@ -75,17 +76,17 @@ def test_groups_that_leave_together_share_a_commit(tmp_path: Path) -> None:
 
         def leave() -> int:
             commits = 0
-            commit = node.node.progress.commit
+            commit = opened_of(node.node).progress.commit
 
             def counted() -> None:
                 nonlocal commits
                 commits += 1
                 commit()
 
-            node.node.progress.commit = counted  # type: ignore[method-assign]
-            assert len(node.node.leaving) == 49
-            node.node.let_drained_go()
-            assert not node.node.leaving
+            opened_of(node.node).progress.commit = counted  # type: ignore[method-assign]
+            assert len(node.node.in_force.leaving) == 49
+            node.node.let_drained_go(opened_of(node.node).progress)
+            assert not node.node.in_force.leaving
             return commits
 
         async def reload_and_leave() -> int:

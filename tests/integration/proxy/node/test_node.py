@@ -15,6 +15,7 @@ import pytest
 
 from proxy.node.turns import TURNS
 from pyddmq import OutgoingMessage, PullRefused, SendRefused
+from tests.insides import opened_of
 from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer, until
 from tests.running_node import RunningNode
 from tests.simulation.wire import Frames, Reply, consumer_codec, consumer_idl, producer_codec, producer_idl
@@ -108,7 +109,7 @@ def test_publish_takes_one_turn(start: Start, connect: Connect) -> None:
     raw = connect(node.producer, "producer")
 
     def turns() -> int:
-        return int(node.call(lambda: node.node.metrics.counter(TURNS).value))
+        return int(node.call(lambda: node.node.runtime.metrics.counter(TURNS).value))
 
     taken = []
     for seqid in range(50):
@@ -213,7 +214,7 @@ def test_send_that_breaks_a_rule_gets_ddmqs_code(
     assert reply is not None
     assert (reply.value.code, reply.seqid) == (code, 1)
     assert len(reply.value.msg) > 10
-    assert all(queue.max_offset == 0 for queue in node.node.store.topics["notes"].queues)
+    assert all(queue.max_offset == 0 for queue in opened_of(node.node).store.topics["notes"].queues)
 
 
 def test_queue_is_chosen_by_partition_then_hash_then_key_then_in_turn(start: Start) -> None:
@@ -256,7 +257,7 @@ def test_bad_results_never_fail_their_pull(start: Start, connect: Connect) -> No
     assert [message.value for message in pulled.value.messages] == [b"x"]
     assert submitted is not None
     assert submitted.value is False
-    assert node.node.metrics.value("pyddmq_results_ignored_total") == 4
+    assert node.node.runtime.metrics.value("pyddmq_results_ignored_total") == 4
 
 
 def test_parked_pull_delays_later_replies_but_not_their_acks(start: Start, connect: Connect) -> None:

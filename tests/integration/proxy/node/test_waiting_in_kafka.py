@@ -36,7 +36,7 @@ class Desk:
     def __init__(self, ground: KafkaTimeGround) -> None:
         self.ground = ground
         self.node = LiveNode(ground.node, Reloader(ground.node, lambda: loads(ground.yaml, actions=Registry())))
-        self.waiting = WaitingInKafka(ground.config, ground.node.kafka.waiting)
+        self.waiting = WaitingInKafka(ground.config, ground.node.parts.kafka.waiting)
 
     def change(self, name: str, due_ms: int = 0, *, topic: str | None = "orders") -> Any:
         """Cancel or move."""
@@ -148,7 +148,7 @@ def test_operator_lists_and_decides_transactions() -> None:
     """By handle, undecided and discarded ones; a decision is final, and a half that is not discarded not resumed."""
     ground = KafkaTimeGround()
     desk = Desk(ground)
-    ground.node.kafka.configure_checks(CheckSettings(checks_max=1, interval_ms=1_000, timeout_ms=1_000))
+    ground.node.parts.kafka.configure_checks(CheckSettings(checks_max=1, interval_ms=1_000, timeout_ms=1_000))
     halves = [ground.half(body, key="K", group=group) for body, group in ((b"a", "shop"), (b"b", "shop"), (b"c", "x"))]
     first, second, other = (each.handle for each in halves)
     ground.wait(1)
@@ -200,7 +200,7 @@ def test_metrics_and_findings_say_how_it_stands() -> None:
     ground.send(b"x" * 100, delayMs=2_000)
     ground.send(b"y", delayMs=60_000)
     ground.wait(1.5)
-    counter = ground.node.metrics.counter
+    counter = ground.node.runtime.metrics.counter
     assert (counter(PENDING, "main").value, counter(OWNED, "main").value) == (2, 3)
     ground.kafka.limits["orders"] = 10
     ground.wait(5)

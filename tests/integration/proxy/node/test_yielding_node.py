@@ -12,6 +12,7 @@ from conf.loader import loads
 from proxy.node.node import Node
 from proxy.node.parts import Seams
 from pyddmq.testing import NetworkFaults, SimDisk, SimNetwork, SimSyncs, VirtualClock, VirtualLoop
+from tests.insides import opened_of
 
 YAML = """
 node: {segmentBytes: 4194304, producerPort: 9613, consumerPort: 9713}
@@ -46,13 +47,13 @@ def steps_under_way(sync_seconds: float) -> int:
     loop.run_task(node.start())
     due_ms = seams.clock.wall_ms() + 5_000
     for number in range(COUNT):
-        node.store.put("orders", b"%d" % number, deliver_at_ms=due_ms)
+        opened_of(node).store.put("orders", b"%d" % number, deliver_at_ms=due_ms)
     loop.run(None, seconds=4.9)
     most = 0
-    queue = node.store.topics["orders"].queues[0]
+    queue = opened_of(node).store.topics["orders"].queues[0]
     for _ in range(100_000):
         loop.run(None, seconds=LOOK_SECONDS)
-        most = max(most, node.timers.due.delivery.steps)
+        most = max(most, opened_of(node).timers.due.delivery.steps)
         if queue.max_offset == COUNT:
             break
     errors: list[Any] = loop.errors

@@ -101,7 +101,7 @@ def test_refused_low_level_calls_show(tmp_path: Path) -> None:
         for _ in range(3):
             peer.call("fetch", request=consumer_idl.FetchRequest(**names))
             peer.call("ack", result=consumer_idl.AckResult(**names, offsets={"orders": {"q": 1}}))
-        value = node.node.metrics.value
+        value = node.node.runtime.metrics.value
         assert node.call(lambda: value("pyddmq_fetches_refused_total", "no_such_group")) == 3
         assert node.call(lambda: value("pyddmq_fetch_acks_refused_total", "no_such_group")) == 3
     told = [line for line in logs if line["event"] in ("fetch_refused", "ack_refused")]

@@ -12,6 +12,7 @@ import pytest
 from broker.log.put import Put
 from pyddmq.codes import PullCode
 from pyddmq.testing import NetworkFaults
+from tests.insides import opened_of
 from tests.integration.ddmq_tools import NODE, Peer, chain, result
 from tests.patient import LINGER_MS, until
 from tests.running_node import RunningNode
@@ -73,13 +74,13 @@ def test_every_element_of_a_chain_counts_for_its_own_group(tmp_path: Path) -> No
         for group in ("first", "second"):
             assert len(consumer.pull(group).messages) == 2
         assert consumer.submit(result("first", "orders", QID, [0]), result("second", "orders", QID, [1]))
-        trackers = node.node.progress.trackers
+        trackers = opened_of(node.node).progress.trackers
         finished = {
             group: [trackers[group, "orders", 0].is_finished(offset) for offset in (0, 1)]
             for group in ("first", "second")
         }
         assert finished == {"first": [True, False], "second": [False, True]}
-        count = node.node.metrics.value
+        count = node.node.runtime.metrics.value
         assert [count("pyddmq_finished_messages_total", group, "orders") for group in finished] == [1, 1]
 
 
@@ -93,8 +94,8 @@ def test_null_contexts_and_unknown_groups_do_not_stop_a_chain(tmp_path: Path) ->
         nameless.context = None
         results = chain(nameless, result("nobody", "orders", QID, [0]), result("first", "orders", QID, [0]))
         assert [message.value for message in consumer.pull("first", result=results).messages] == [b"2"]
-        assert node.node.progress.trackers["first", "orders", 0].watermark == 1
-        count = node.node.metrics.value
+        assert opened_of(node.node).progress.trackers["first", "orders", 0].watermark == 1
+        count = node.node.runtime.metrics.value
         assert count("pyddmq_results_ignored_total", "null_context") == 1
         assert count("pyddmq_results_ignored_total", "no_such_group") == 1
 
@@ -116,7 +117,7 @@ groups:
         ]
         with Peer(node.consumer) as waiting:
             waiting.socket.sendall(waiting.pull_frame("first", linger_ms=LINGER_MS))
-            until(lambda: node.call(lambda: node.node.groups["first"].stats().parked_pulls), "the pull")
+            until(lambda: node.call(lambda: node.node.in_force.groups["first"].stats().parked_pulls), "the pull")
             refusals.append(consumer.refused_pull("first"))
     assert [refusal.code for refusal in refusals] == [
         PullCode.NO_SUCH_GROUP,
@@ -134,7 +135,7 @@ def test_linger_has_an_upper_bound(tmp_path: Path) -> None:
     with run(tmp_path, ", maxLingerTime: 50") as node, Peer(node.consumer) as consumer:
         response = consumer.pull("first", linger_ms=2**31 - 1)
         assert response.messages == []
-        assert node.call(lambda: node.node.groups["first"].stats().parked_pulls) == 0
+        assert node.call(lambda: node.node.in_force.groups["first"].stats().parked_pulls) == 0
 
 
 @pytest.mark.parametrize("linger_ms", [0, -1, 1, 19, None])
@@ -209,11 +210,11 @@ def test_parked_pull_of_a_client_that_left_gets_nothing(tmp_path: Path) -> None:
     with run(tmp_path) as node, Peer(node.producer) as producer:
         with Peer(node.consumer) as gone:
             gone.socket.sendall(gone.pull_frame("first", linger_ms=LINGER_MS))
-            until(lambda: node.call(lambda: node.node.groups["first"].stats().parked_pulls), "the pull")
+            until(lambda: node.call(lambda: node.node.in_force.groups["first"].stats().parked_pulls), "the pull")
         producer.send("orders")
         with Peer(node.consumer) as alive:
             assert len(alive.pull("first").messages) == 1
-        assert node.node.metrics.value("pyddmq_delivered_messages_total", "first", "orders") == 1
+        assert node.node.runtime.metrics.value("pyddmq_delivered_messages_total", "first", "orders") == 1
 
 
 def test_replies_that_never_left_are_no_deliveries(tmp_path: Path) -> None:
@@ -227,7 +228,7 @@ groups:
     with run(tmp_path, topics=topics) as node, Peer(node.producer) as producer:
         for _ in range(30):
             assert producer.send("orders", bytes(400_000)).code == 0
-        count = node.node.metrics.value
+        count = node.node.runtime.metrics.value
         with Peer(node.consumer, receive_bytes=32_768) as deaf:
             for _ in range(30):
                 deaf.socket.sendall(deaf.pull_frame("first", linger_ms=LINGER_MS))
@@ -252,7 +253,7 @@ groups:
     with run(tmp_path, topics=topics) as node, Peer(node.producer) as producer:
         for _ in range(30):
             assert producer.send("orders").code == 0
-        count = node.node.metrics.value
+        count = node.node.runtime.metrics.value
         with Peer(node.consumer) as hasty:
             hasty.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             hasty.stats("first")
@@ -283,8 +284,8 @@ def test_names_that_clients_make_up_cost_no_memory(tmp_path: Path) -> None:
             consumer.stats("first", name)
 
         def kept() -> tuple[Counter[str], int, int]:
-            series = Counter(spec.name for spec, _, _ in node.node.metrics)
-            return series, len(node.node.groups), len(node.node.progress.trackers)
+            series = Counter(spec.name for spec, _, _ in node.node.runtime.metrics)
+            return series, len(node.node.in_force.groups), len(opened_of(node.node).progress.trackers)
 
         ask(0)
         before = node.call(kept)
@@ -298,15 +299,15 @@ def test_message_without_a_body_is_delivered_with_its_neighbours(tmp_path: Path)
     with run(tmp_path) as node, Peer(node.consumer) as consumer:
 
         def store() -> None:
-            topic = node.node.store.topics["orders"]
+            topic = opened_of(node.node).store.topics["orders"]
             puts = [Put(topic, 0, body, b"") for body in (b"before", b"", b"after")]
-            node.node.store.append(puts, born_ms=0, born_host=bytes(8))
+            opened_of(node.node).store.append(puts, born_ms=0, born_host=bytes(8))
 
         node.call(store)
         response = consumer.pull("first")
         assert [message.value for message in response.messages] == [b"before", b"", b"after"]
         assert consumer.submit(result("first", "orders", response.context.qid, [0, 1, 2]))
-        assert node.node.progress.trackers["first", "orders", 0].watermark == 3
+        assert opened_of(node.node).progress.trackers["first", "orders", 0].watermark == 3
 
 
 def test_queue_id_is_one_text_everywhere(tmp_path: Path) -> None:

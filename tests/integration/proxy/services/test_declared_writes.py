@@ -47,7 +47,7 @@ def test_damaged_file_of_writes_is_counted_and_all_are_new(tmp_path: Path) -> No
     (tmp_path / "data" / "pyddmq" / "writes.json").write_bytes(b"{")
     with RunningNode(YAML, tmp_path / "data") as node, Peer(node.producer) as peer:
         assert declare(peer, rows=2).code == 0
-        assert node.node.metrics.value("pyddmq_store_files_damaged_total", "pyddmq/writes.json") == 1
+        assert node.node.runtime.metrics.value("pyddmq_store_files_damaged_total", "pyddmq/writes.json") == 1
 
 
 @pytest.mark.parametrize(

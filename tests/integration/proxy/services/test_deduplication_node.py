@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pyddmq.codes import Repeat, ResultCode
+from tests.insides import opened_of
 from tests.integration.ddmq_tools import NODE, Peer
 from tests.integration.keyed_tools import NAME, key
 from tests.running_node import RunningNode
@@ -63,7 +64,7 @@ def stored(node: RunningNode) -> int:
     """Messages of all topics, those that wait included."""
     return node.call(
         lambda: sum(
-            queue.max_offset for topic in node.node.store.topics.values() for queue in topic.queues
+            queue.max_offset for topic in opened_of(node.node).store.topics.values() for queue in topic.queues
         )
     )  # fmt: skip
 
@@ -85,8 +86,8 @@ def test_message_that_comes_again_gets_its_first_receipt(node: RunningNode) -> N
         following = send(peer, 1, key="k")
         assert (following.code, following.repeat, following.offset) == (0, None, first.offset + 1)
     assert stored(node) == 2
-    assert node.node.metrics.value("pyddmq_sends_repeated_total", "first_receipt") == 2
-    assert node.node.metrics.value("pyddmq_messages_published_total", "orders") == 2
+    assert node.node.runtime.metrics.value("pyddmq_sends_repeated_total", "first_receipt") == 2
+    assert node.node.runtime.metrics.value("pyddmq_messages_published_total", "orders") == 2
 
 
 def test_two_that_come_in_one_turn_are_one_message(node: RunningNode) -> None:
@@ -193,7 +194,7 @@ def test_message_above_a_gap_is_refused_until_the_ones_before_it_came(node: Runn
         refused_delay = peer.call("sendDelaySync", delayMessage=delayed, timeout=1000).value
         assert (refused_delay.code, refused_delay.repeat) == (ResultCode.FAIL_GAP, Repeat.GAP)
     assert stored(node) == 4
-    assert node.node.metrics.value("pyddmq_sends_gaps_total") == 5
+    assert node.node.runtime.metrics.value("pyddmq_sends_gaps_total") == 5
 
 
 def test_refused_message_leaves_its_number_free(node: RunningNode) -> None:
@@ -308,8 +309,8 @@ def test_window_ends_with_so_many_messages(data: Path) -> None:
         for digit in b"12":
             assert send(peer, 0, name=NAME[:-1] + bytes([digit])).code == 0
         assert send(peer, 19).code == ResultCode.FAIL_GAP
-        assert node.node.metrics.value("pyddmq_producers_forgotten_total", "producers") == 1
-        assert node.node.metrics.value("pyddmq_producers_known") == 2
+        assert node.node.runtime.metrics.value("pyddmq_producers_forgotten_total", "producers") == 1
+        assert node.node.runtime.metrics.value("pyddmq_producers_known") == 2
 
 
 def test_repeat_is_answered_while_the_node_drains(data: Path) -> None:

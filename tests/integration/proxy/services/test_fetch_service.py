@@ -28,6 +28,7 @@ from tests.apache_structs import (
     ddmqs,
 )
 from tests.console_page import fragment
+from tests.insides import opened_of
 from tests.integration.proxy.services.test_apache_client import ApacheClient
 from tests.patient import until
 from tests.running_node import RunningNode
@@ -139,7 +140,7 @@ def test_fetch_waits_for_an_arrival(tmp_path: Path) -> None:
 
 def waiting(node: RunningNode) -> int:
     """Fetches that wait at the node."""
-    fetching = node.node.groups["low"].fetch_hooks.arrived
+    fetching = node.node.in_force.groups["low"].fetch_hooks.arrived
     return (
         sum(each.waiting for each in fetching.__self__.fetchers.by_id.values()) if hasattr(fetching, "__self__") else 0
     )
@@ -170,7 +171,7 @@ def test_calls_that_cannot_be_served_say_why(tmp_path: Path) -> None:
             client.call("submit", result=of_low)
         told: Any = submitted.value
         assert told.code == PullCode.LOW_LEVEL
-        assert node.call(lambda: node.node.progress.trackers["low", "orders", 1].watermark) == 0
+        assert node.call(lambda: opened_of(node.node).progress.trackers["low", "orders", 1].watermark) == 0
 
 
 def test_clients_share_queues_and_take_over(tmp_path: Path) -> None:

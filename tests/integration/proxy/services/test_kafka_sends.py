@@ -16,6 +16,7 @@ from pyddmq.codes import Repeat, ResultCode
 from pyddmq.testing import SimDisk, VirtualLoop
 from tests.fakes.memory.producer import Answer, MemoryProducer, murmur2
 from tests.hostile.sim import HostileWorld, Raw
+from tests.insides import opened_of
 from tests.integration.keyed_tools import NAME
 from tests.integration.keyed_tools import key as unique_key
 from tests.simulation.wire import producer_idl
@@ -56,7 +57,7 @@ class World(HostileWorld):
 
     def producer(self, cluster: str) -> MemoryProducer:
         """That of a cluster, as the node has it."""
-        self.node.kafka.producer_of(cluster)
+        self.node.parts.kafka.producer_of(cluster)
         return self.clusters[cluster]
 
     def write(self, method: str, client: Raw | None = None, **arguments: Any) -> None:
@@ -87,11 +88,11 @@ class World(HostileWorld):
 
     def count(self, name: str, *labels: str) -> int:
         """What a series counts."""
-        return self.node.metrics.counter(name, *labels).value
+        return self.node.runtime.metrics.counter(name, *labels).value
 
     def stored(self, queue_id: int = 0) -> int:
         """Messages of a queue of the store."""
-        return self.node.store.topics["orders"].queues[queue_id].max_offset
+        return opened_of(self.node).store.topics["orders"].queues[queue_id].max_offset
 
 
 def message(topic: str, body: bytes = b"x", **more: Any) -> Any:
@@ -364,7 +365,7 @@ def test_bytes_for_a_hanging_cluster_are_bounded() -> None:
     world.main.release()
     world.run(0.2)
     assert [each.code for client in clients for each in world.answers(client)] == [OK] * (len(clients) - len(codes))
-    assert world.node.budget.used < 1_000_000
+    assert world.node.parts.memory.budget.used < 1_000_000
 
 
 def test_stop_waits_for_what_is_under_way() -> None:
@@ -431,7 +432,7 @@ def test_each_message_of_a_batch_has_one_outcome(plan: list[tuple[str, Answer]],
         assert in_kafka == world.stored() + world.stored(1) == 0
     if result.code == OK:
         assert len(told) == sum(topic != "orders" for topic, _ in plan)
-    assert world.node.kafka.unsettled is False
+    assert world.node.parts.kafka.unsettled is False
     assert all(world.count(KAFKA_WAITING, cluster) == 0 for cluster in ("main", "other"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyddmq import Consumer, Producer, RateLimited
+from tests.insides import opened_of
 from tests.patient import PATIENCE_MS
 from tests.running_node import RunningNode
 
@@ -36,5 +37,5 @@ def test_producer_and_consumer_keep_to_their_rate(tmp_path: Path) -> None:
                     got.append(bytes(message.body))
                     consumer.ack(message)
         assert got == [b"%d" % number for number in range(100)]
-        tracker = running.node.progress.trackers["billing", "orders", 0]
+        tracker = opened_of(running.node).progress.trackers["billing", "orders", 0]
         assert running.call(lambda: tracker.watermark) == 100

@@ -8,6 +8,7 @@ import pytest
 
 from pyddmq.codes import ResultCode
 from tests.hostile.sim import HostileWorld, Raw
+from tests.insides import opened_of
 from tests.simulation.wire import Codec, consumer_idl, producer_idl
 
 YAML = """
@@ -83,7 +84,7 @@ def test_send_above_its_rate_is_tried_once_more(interval: str, timeout_ms: int, 
         here.run(0.005)
     # A token comes every 100 ms.
     assert codes(client) == [0 if answered_after >= 0.1 else REFUSED]
-    assert here.node.metrics.value("pyddmq_sends_waited_total") == bool(answered_after)
+    assert here.node.runtime.metrics.value("pyddmq_sends_waited_total") == bool(answered_after)
     assert stored(here) == [b"limited"] * (answered_after >= 0.1)
 
 
@@ -97,7 +98,7 @@ def test_second_try_is_the_last() -> None:
     second.transport.write(send(second, b"one"))
     here.run(0.3)
     assert sorted(codes(first) + codes(second)) == [0, REFUSED]
-    assert here.node.metrics.value("pyddmq_sends_refused_total", str(int(REFUSED))) == 1
+    assert here.node.runtime.metrics.value("pyddmq_sends_refused_total", str(int(REFUSED))) == 1
     assert [each.held_bytes for _, each in here.node.connections()] == held
     assert stored(here) == [b"one"]
 
@@ -109,7 +110,7 @@ def test_messages_behind_one_that_waits_keep_their_order() -> None:
     spend(here, client)
     one, two, three = (send(client, b"%d" % number) for number in range(3))
     late: dict[str, Any] = {"topic": "notes", "body": b"x", "action": 1, "dmsgtype": 2, "uuid": UUID}
-    late["timestamp"] = here.node.seams.clock.wall_ms() // 1000
+    late["timestamp"] = here.node.parts.seams.clock.wall_ms() // 1000
     delayed = client.codec.call("sendDelaySync", 1, delayMessage=producer_idl.DelayMessage(**late), timeout=100)
     note = producer_idl.Message(topic="notes", body=b"note", hashId=0, partitionId=0)
     batch = client.codec.call("sendBatchSync", 1, messages=[note, note])
@@ -134,7 +135,7 @@ def test_client_that_has_gone_stores_nothing_later() -> None:
     gone.transport.abort()
     here.run(0.5)
     assert stored(here) == []
-    assert here.node.metrics.value("pyddmq_sends_refused_total", str(int(REFUSED))) == 0
+    assert here.node.runtime.metrics.value("pyddmq_sends_refused_total", str(int(REFUSED))) == 0
 
 
 def test_as_many_wait_as_are_allowed() -> None:
@@ -184,7 +185,7 @@ def test_other_sends_are_tried_once_more_too(method: str) -> None:
         arguments = {"message": message, "producerGroup": "shop", "timeout": 100}
     else:
         fields = {"topic": "orders", "body": b"later", "action": 1, "dmsgtype": 2, "uuid": UUID}
-        fields["timestamp"] = here.node.seams.clock.wall_ms() // 1000
+        fields["timestamp"] = here.node.parts.seams.clock.wall_ms() // 1000
         arguments = {"delayMessage": producer_idl.DelayMessage(**fields), "timeout": 100}
     codec = Codec(producer_idl.TransactionProducerService)
     client.codec = codec
@@ -208,7 +209,7 @@ def test_second_try_that_fails_by_a_fault_is_answered(method: str, monkeypatch: 
         arguments["producerGroup"] = "shop"
     elif method == "sendDelaySync":
         fields = {"topic": "orders", "body": b"later", "action": 1, "dmsgtype": 2, "uuid": UUID}
-        fields["timestamp"] = here.node.seams.clock.wall_ms() // 1000
+        fields["timestamp"] = here.node.parts.seams.clock.wall_ms() // 1000
         arguments = {"delayMessage": producer_idl.DelayMessage(**fields), "timeout": 100}
     client.transport.write(codec.call(method, 1, **arguments))
     here.run(0.1)
@@ -243,8 +244,8 @@ def test_half_behind_a_send_that_waits_keeps_its_place() -> None:
     client.transport.write(half)
     here.run(0.05)
     assert codes(client) == []
-    assert "RMQ_SYS_TRANS_HALF_TOPIC" not in here.node.store.topics
+    assert "RMQ_SYS_TRANS_HALF_TOPIC" not in opened_of(here.node).store.topics
     here.run(0.1)
     # A token came every 100 ms, so the half found one when its turn came.
     assert codes(client) == [0, 0]
-    assert here.node.store.topics["RMQ_SYS_TRANS_HALF_TOPIC"].queues[0].max_offset == 1
+    assert opened_of(here.node).store.topics["RMQ_SYS_TRANS_HALF_TOPIC"].queues[0].max_offset == 1

@@ -15,6 +15,7 @@ from proxy.operate.changes.desk import ChangeRefused
 from proxy.operate.changes.topics import TopicAlteration, TopicBody
 from pyddmq import OutgoingMessage, SendRefused
 from pyddmq.codes import ResultCode
+from tests.insides import opened_of
 from tests.integration.broker.store.test_topic_changes import run
 from tests.patient import Producer
 from tests.running_node import RunningNode
@@ -48,7 +49,7 @@ def stored(node: RunningNode, topic: str) -> int:
     """How many messages a topic has."""
 
     def count() -> int:
-        found = node.node.store.topics.get(topic)
+        found = opened_of(node.node).store.topics.get(topic)
         return 0 if found is None else sum(queue.max_offset for queue in found.queues)
 
     return node.call(count)
@@ -85,7 +86,7 @@ def test_publish_of_another_kind_is_refused_with_its_code(
         waiting = SCHEDULE_TOPIC if message.get("delay_level") else topic
         assert (found, stored(node, waiting)) == (code, 0 if code else 1)
         assert text in said
-        assert node.node.metrics.value("pyddmq_sends_refused_total", str(code)) == (1 if code else 0)
+        assert node.node.runtime.metrics.value("pyddmq_sends_refused_total", str(code)) == (1 if code else 0)
 
 
 def test_batch_with_one_message_of_another_kind_is_refused_whole(tmp_path: Path) -> None:
@@ -152,7 +153,7 @@ def test_type_by_hand_counts_at_once_and_the_configuration_comes_first(tmp_path:
         alter(node, "made", MessageType.MIXED)
         assert code_of(node, "made")[0] == 0
         alter(node, "made", MessageType.NORMAL, 3)
-        assert len(node.node.store.topics["made"].queues) == 3
+        assert len(opened_of(node.node).store.topics["made"].queues) == 3
         assert code_of(node, "made", hash_id=1)[0] == 11
         alter(node, "fifo", MessageType.FIFO)
         for topic, message_type, status, text in (

@@ -8,6 +8,7 @@ from random import Random
 
 from broker.format.properties import encode_properties
 from broker.log.put import Put
+from tests.insides import opened_of
 from tests.integration.ddmq_tools import NODE, Peer, result
 from tests.patient import until
 from tests.running_node import RunningNode
@@ -25,7 +26,7 @@ def put(node: RunningNode, *bodies: tuple[bytes, int]) -> None:
     """Append one message per (stored body, sysFlag) at once, as RocketMQ's producers would have had them stored."""
 
     def append() -> None:
-        store = node.node.store
+        store = opened_of(node.node).store
         block = encode_properties({"KEYS": "k", "TAGS": "t", "color": "red"})
         puts = [Put(store.topics["orders"], 0, body, block, b"t", sys_flag=flags) for body, flags in bodies]
         store.append(puts, born_ms=1, born_host=b"\x7f\x00\x00\x01\x00\x00\x00\x00")
@@ -48,9 +49,9 @@ def test_clients_get_unpacked_bodies_and_what_cannot_be_unpacked_is_dead_lettere
         assert [(each.offset, each.value) for each in messages] == [(0, b"plain"), (1, b"packed" * 50), (4, b"last")]
         assert {(each.key, each.tag, each.properties["color"]) for each in messages} == {("k", "t", "red")}
         assert consumer.submit(result("first", "orders", QID, [0, 1, 4]))
-        tracker = node.node.progress.trackers["first", "orders", 0]
+        tracker = opened_of(node.node).progress.trackers["first", "orders", 0]
         until(lambda: tracker.watermark == 5, "the dead letters of the other two")
-        count = node.node.metrics.value
+        count = node.node.runtime.metrics.value
         for reason in ("damaged", "inner_batch"):
             assert count("pyddmq_bodies_unusable_total", "first", "orders", reason) == 1
         assert count("pyddmq_dead_letters_total", "first", "orders", "unprocessable") == 2
@@ -68,4 +69,4 @@ def test_reply_of_unpacked_bodies_stays_bounded(tmp_path: Path) -> None:
             found.append([each.offset for each in messages])
             assert consumer.submit(result("first", "orders", QID, found[-1]))
         assert found == [[0, 1], [2, 3], [4]]
-        assert node.node.metrics.value("pyddmq_timeout_attempts_total", "first", "orders") == 0
+        assert node.node.runtime.metrics.value("pyddmq_timeout_attempts_total", "first", "orders") == 0

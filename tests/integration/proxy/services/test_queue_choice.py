@@ -17,6 +17,7 @@ from broker.queues.message_queue import queue_names
 from broker.selectors import SelectedMessage, select_by_hash
 from pyddmq import LocalState, OutgoingMessage
 from pyddmq.testing import SimDisk
+from tests.insides import opened_of
 from tests.integration.redrive_tools import dead_lettered, opened, redrive, redrives
 from tests.patient import Consumer, Producer, TransactionProducer
 from tests.running_node import RunningNode
@@ -83,7 +84,7 @@ def test_every_way_in_sends_a_key_to_its_queue(tmp_path: Path, queues: int) -> N
             for key in KEYS:
                 transactional.send_in_transaction(OutgoingMessage(topic="orders", body=b"half", key=key))
         for key in KEYS:
-            running.call(lambda key=key: running.node.store.put("orders", b"put", key=key))
+            running.call(lambda key=key: opened_of(running.node).store.put("orders", b"put", key=key))
         with Consumer(running.consumer, "billing") as consumer:
             left = 6 * len(KEYS)
             while left:
@@ -141,7 +142,7 @@ def test_key_that_another_rule_stored_elsewhere_keeps_its_order(tmp_path: Path) 
             consumer.ack(message)
 
     with RunningNode(YAML.replace("QUEUES", "4"), tmp_path / "data") as running:
-        store = running.node.store
+        store = opened_of(running.node).store
         for key in keys * 3:
             old = (string_hash(key) & 0x7FFF_FFFF) % 4
             running.call(lambda key=key, old=old: store.put("orders", note(key, "old"), key=key, queue_id=old))

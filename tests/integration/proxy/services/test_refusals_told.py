@@ -115,7 +115,7 @@ def test_flood_of_calls_that_fail_inside_is_a_line_for_each_cause(tmp_path: Path
         assert [(line["count"], line["log_level"], line["method"]) for line in failed] == [(1, "error", "sendSync")] * 2
         assert [type(line["exc_info"]) for line in failed] == [ValueError, KeyError]
         assert all(line["exc_info"].__traceback__ for line in failed)
-        assert node.node.metrics.value("pyddmq_calls_failed_total", "producer", "6") == 2 * TRIES
+        assert node.node.runtime.metrics.value("pyddmq_calls_failed_total", "producer", "6") == 2 * TRIES
     rest = lines_of(lines, "call_failed")[2:]
     assert [(line["count"], line["fault"]) for line in rest] == [
         (TRIES - 1, "ValueError: sendSync"),

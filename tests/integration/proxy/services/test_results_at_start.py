@@ -16,11 +16,13 @@ import pytest
 from actions.registry import Registry
 from conf.loader import loads
 from proxy.node.node import Node
+from proxy.node.opened import Opened
 from proxy.node.parts import Seams
 from proxy.services.results import held_calls
 from pyddmq.codes import PullCode
 from pyddmq.testing import NetworkFaults, SimDisk, SimNetwork, VirtualClock, VirtualLoop
 from tests.hostile.sim import Raw
+from tests.insides import opened_of
 from tests.simulation.wire import consumer_codec, consumer_idl, producer_codec, producer_idl
 
 YAML = """
@@ -43,9 +45,9 @@ class World:
         self.network = SimNetwork(self.loop, Random(1), NetworkFaults(delay_ms_max=0.1, fragment_share=0.0))
         self.disk = SimDisk()
         self.node: Node
-        self.starting: asyncio.Task[None]
+        self.starting: asyncio.Task[Opened]
 
-    def begin(self, *, step_seconds: float = 0.0) -> asyncio.Task[None]:
+    def begin(self, *, step_seconds: float = 0.0) -> asyncio.Task[Opened]:
         """Begin to start a node; its start waits so long after each step."""
         seams = Seams(
             loop=self.loop,
@@ -88,7 +90,7 @@ class World:
 
     def watermark(self) -> int:
         """Committed offset."""
-        return self.node.progress.trackers["billing", "orders", 0].watermark
+        return opened_of(self.node).progress.trackers["billing", "orders", 0].watermark
 
 
 def result_of(offsets: list[int]) -> Any:
@@ -145,12 +147,12 @@ def test_results_wait_for_the_start_and_count_first(world: World) -> None:
     assert world.ask(asking, pull(asking)).error.code == PullCode.STARTING
     leaving = world.connect()
     assert world.ask(leaving, submit(leaving, [2])) is None
-    assert world.node.metrics.value("pyddmq_held_calls") == 2
+    assert world.node.runtime.metrics.value("pyddmq_held_calls") == 2
     finish(world)
     assert messages(early.replies[0]) == [4, 5, 6, 7], "results of all that waited come before the first delivery"
     assert leaving.replies[0].value is True
     assert world.watermark() == 4
-    assert world.node.metrics.value("pyddmq_held_calls") == 0
+    assert world.node.runtime.metrics.value("pyddmq_held_calls") == 0
 
 
 def test_result_of_a_client_that_has_gone_counts(world: World) -> None:
@@ -193,7 +195,7 @@ def test_beyond_the_bound_connections_end_unanswered(world: World, monkeypatch: 
     world.ask(second, submit(second, [1]))
     assert world.ask(third, submit(third, [2])) is None
     assert (first.lost, second.lost, third.lost) == (False, False, True)
-    assert world.node.metrics.value("pyddmq_results_unanswered_total", "starting") == 1
+    assert world.node.runtime.metrics.value("pyddmq_results_unanswered_total", "starting") == 1
     first.transport.write_eof()
     world.run(0.1)
     again = world.connect()
@@ -222,7 +224,7 @@ def test_results_that_cannot_be_recorded_get_no_answer(errno_of: str, code: Pull
         frame = pull(later, [0]) if number else submit(later, [0])
         assert world.ask(later, frame + pull(later)) is None
         assert later.lost
-    assert world.node.metrics.value("pyddmq_results_unanswered_total", code.name.lower()) == 2
+    assert world.node.runtime.metrics.value("pyddmq_results_unanswered_total", code.name.lower()) == 2
     asking = world.connect()
     assert world.ask(asking, pull(asking)).error.code == code
     assert world.ask(asking, pull(asking, [])).error.code == code

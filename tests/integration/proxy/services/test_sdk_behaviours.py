@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from pyddmq.codes import PullCode, ResultCode
+from tests.insides import opened_of
 from tests.integration.ddmq_tools import NODE, Peer, chain, result
 from tests.patient import until
 from tests.running_node import RunningNode
@@ -63,7 +64,7 @@ def done(offset: int | list[int], topic: str = "orders") -> Any:
 
 def watermark(node: RunningNode) -> int:
     """Committed offset of the group."""
-    return node.call(lambda: node.node.progress.trackers["billing", "orders", 0].watermark)
+    return node.call(lambda: opened_of(node.node).progress.trackers["billing", "orders", 0].watermark)
 
 
 def wait_until(node: RunningNode, condition: Callable[[], bool]) -> None:
@@ -73,7 +74,7 @@ def wait_until(node: RunningNode, condition: Callable[[], bool]) -> None:
 
 def count(node: RunningNode, name: str, *labels: str) -> int:
     """A counter of the group on `orders`."""
-    return node.call(lambda: node.node.metrics.value(name, "billing", "orders", *labels))
+    return node.call(lambda: node.node.runtime.metrics.value(name, "billing", "orders", *labels))
 
 
 def test_s1_a_pool_of_connections_shares_the_messages(tmp_path: Path) -> None:
@@ -99,7 +100,9 @@ def test_s2_results_are_sent_again_after_a_reconnect(tmp_path: Path) -> None:
         with Peer(node.consumer) as first:
             assert offsets(first.pull("billing", maxBatchSize=2)) == [0, 1]
             first.socket.sendall(first.pull_frame("billing", linger_ms=JAVA_LINGER_MS, result=done([0, 1])))
-        wait_until(node, lambda: watermark_now(node) == 2 and not node.node.groups["billing"].stats().parked_pulls)
+        wait_until(
+            node, lambda: watermark_now(node) == 2 and not node.node.in_force.groups["billing"].stats().parked_pulls
+        )
         publish(node, 1)
         with Peer(node.consumer) as second:
             assert offsets(second.pull("billing", result=done([0, 1]))) == [2]
@@ -111,7 +114,7 @@ def test_s2_results_are_sent_again_after_a_reconnect(tmp_path: Path) -> None:
 
 def watermark_now(node: RunningNode) -> int:
     """As `watermark`, on the node's own thread."""
-    return node.node.progress.trackers["billing", "orders", 0].watermark
+    return opened_of(node.node).progress.trackers["billing", "orders", 0].watermark
 
 
 def test_s2_pull_with_bad_results_may_be_sent_for_ever(tmp_path: Path) -> None:
@@ -141,7 +144,9 @@ def test_s2_chain_of_many_batches_counts_whole(tmp_path: Path) -> None:
         results = chain(done(0), done(2), done(1), done([0, 1], "notes"))
         assert offsets(consumer.pull("billing", linger_ms=20, result=results)) == []
         finished = node.call(
-            lambda: [node.node.progress.trackers["billing", topic, 0].watermark for topic in ("orders", "notes")]
+            lambda: [
+                opened_of(node.node).progress.trackers["billing", topic, 0].watermark for topic in ("orders", "notes")
+            ]
         )
         assert finished == [3, 2]
 
@@ -260,8 +265,8 @@ def test_s6_client_that_gives_up_a_waiting_pull_takes_no_message_with_it(tmp_pat
     with run(tmp_path) as node:
         with Peer(node.consumer) as gone:
             gone.socket.sendall(gone.pull_frame("billing", linger_ms=LONG))
-            wait_until(node, lambda: node.node.groups["billing"].stats().parked_pulls == 1)
-        wait_until(node, lambda: node.node.groups["billing"].stats().parked_pulls == 0)
+            wait_until(node, lambda: node.node.in_force.groups["billing"].stats().parked_pulls == 1)
+        wait_until(node, lambda: node.node.in_force.groups["billing"].stats().parked_pulls == 0)
         publish(node, 1)
         with Peer(node.consumer) as again:
             assert offsets(again.pull("billing")) == [0]
@@ -300,7 +305,7 @@ def test_s8_last_result_counts_though_nobody_reads_its_answer(tmp_path: Path) ->
             with Peer(node.consumer) as leaving:
                 assert offsets(leaving.pull("billing")) == [0, 1, 2]
                 leaving.socket.sendall(leaving.frame("submit", result=done(0)))
-            counter = partial(node.node.metrics.value, "pyddmq_requests_total", "consumer", "submit")
+            counter = partial(node.node.runtime.metrics.value, "pyddmq_requests_total", "consumer", "submit")
             until(partial(node.call, counter), "the submit")
             if watermark(node) == 0:
                 continue
@@ -321,7 +326,7 @@ def test_s9_producer_sends_again_when_its_answer_was_lost(tmp_path: Path) -> Non
         with Peer(node.producer) as impatient:
             impatient.socket.sendall(impatient.frame("sendSync", message=message, timeout=50))
         with Peer(node.producer) as patient:
-            wait_until(node, lambda: node.node.store.topics["orders"].queues[0].max_offset == 1)
+            wait_until(node, lambda: opened_of(node.node).store.topics["orders"].queues[0].max_offset == 1)
             assert patient.call("sendSync", message=message, timeout=50).value.code == ResultCode.OK
         with Peer(node.consumer) as consumer:
             copies = consumer.pull("billing").messages
@@ -337,8 +342,8 @@ def test_s9_delayed_message_that_is_sent_again_is_one(tmp_path: Path) -> None:
         with Peer(node.producer) as impatient:
             impatient.socket.sendall(impatient.frame("sendDelaySync", delayMessage=message, timeout=50))
         with Peer(node.producer) as patient:
-            topics = node.node.store.topics
-            wait_until(node, lambda: "rmq_sys_wheel_timer" in topics and node.node.timers.pending == 1)
+            topics = opened_of(node.node).store.topics
+            wait_until(node, lambda: "rmq_sys_wheel_timer" in topics and opened_of(node.node).timers.pending == 1)
             answer = patient.call("sendDelaySync", delayMessage=message, timeout=50).value
             assert answer.code == ResultCode.OK
             assert topics["rmq_sys_wheel_timer"].queues[0].max_offset == 1

@@ -17,6 +17,7 @@ import pytest
 from pyddmq.codes import PullCode, ResultCode
 from tests.accelerator_ways import WAYS, need_compiled, running
 from tests.fakes.codec import Reply, decode_reply, encode_call
+from tests.insides import opened_of
 from tests.integration.ddmq_tools import NODE
 from tests.patient import PATIENCE_SECONDS
 from tests.running_node import RunningNode
@@ -118,8 +119,8 @@ def test_other_texts_are_refused_by_name(node: RunningNode, field: str, value: A
         assert named in single["msg"]
         assert named in batch["msg"]
         assert "message 2 of 4" in batch["msg"]
-    assert node.call(lambda: node.node.metrics.value("pyddmq_sends_refused_total", "11")) == 2 * (1 + 1 + 4)
-    assert node.call(lambda: node.node.store.topics["orders"].queues[0].max_offset) == 0
+    assert node.call(lambda: node.node.runtime.metrics.value("pyddmq_sends_refused_total", "11")) == 2 * (1 + 1 + 4)
+    assert node.call(lambda: opened_of(node.node).store.topics["orders"].queues[0].max_offset) == 0
 
 
 @pytest.mark.parametrize("field", ["topic", "tags", "uuid", "properties", "uniqDelayMsgId"])

@@ -10,6 +10,7 @@ from broker.format.message import message_of
 from broker.scheduled.timer.handle import RecallHandle
 from broker.scheduled.timer.names import TIMER_TOPIC
 from pyddmq import OutgoingMessage, SendRefused, WireProtocol
+from tests.insides import opened_of
 from tests.patient import Producer
 from tests.running_node import RunningNode
 
@@ -42,7 +43,7 @@ def producer(request: pytest.FixtureRequest, node: RunningNode) -> Iterator[Prod
 
 def waiting(node: RunningNode) -> list[dict[str, str]]:
     """Properties of the records of the timer topic."""
-    store = node.node.store
+    store = opened_of(node.node).store
     topic = store.topics.get(TIMER_TOPIC)
     if topic is None:
         return []
@@ -53,12 +54,12 @@ def waiting(node: RunningNode) -> list[dict[str, str]]:
 
 def now_ms(node: RunningNode) -> int:
     """The node's wall clock."""
-    return node.node.seams.clock.wall_ms()
+    return node.node.parts.seams.clock.wall_ms()
 
 
 def stored(node: RunningNode, topic: str) -> int:
     """Messages of a topic."""
-    return sum(queue.max_offset for queue in node.node.store.topics[topic].queues)
+    return sum(queue.max_offset for queue in opened_of(node.node).store.topics[topic].queues)
 
 
 def test_timer_waits_in_the_timer_topic_until_its_moment(node: RunningNode, producer: Producer) -> None:
@@ -74,7 +75,7 @@ def test_timer_waits_in_the_timer_topic_until_its_moment(node: RunningNode, prod
         "1",
     )
     assert RecallHandle.parse(receipt.handle) == (
-        "orders", node.node.config.node.broker_name, int(found["TIMER_OUT_MS"]) + 1, receipt.message_id,
+        "orders", node.node.in_force.config.node.broker_name, int(found["TIMER_OUT_MS"]) + 1, receipt.message_id,
     )  # fmt: skip
     assert found["UNIQ_KEY"] == receipt.message_id
 
@@ -164,8 +165,12 @@ def test_types_of_topics_know_timers(node: RunningNode, producer: Producer) -> N
 
 def test_refused_timers_are_counted(node: RunningNode, producer: Producer) -> None:
     """By their code."""
-    counted = {labels: value for spec, labels, value in node.node.metrics if spec.name == "pyddmq_sends_refused_total"}
+    counted = {
+        labels: value for spec, labels, value in node.node.runtime.metrics if spec.name == "pyddmq_sends_refused_total"
+    }
     with pytest.raises(SendRefused):
         producer.send("orders", b"x", delay_ms=-1)
-    after = {labels: value for spec, labels, value in node.node.metrics if spec.name == "pyddmq_sends_refused_total"}
+    after = {
+        labels: value for spec, labels, value in node.node.runtime.metrics if spec.name == "pyddmq_sends_refused_total"
+    }
     assert after[("11",)] == counted.get(("11",), 0) + 1

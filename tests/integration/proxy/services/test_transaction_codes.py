@@ -16,6 +16,7 @@ from broker.transaction.outcomes import EndOutcome
 from broker.transaction.transactions import Transactions
 from pyddmq.codes import ResultCode
 from tests.apache_structs import EndTransaction
+from tests.insides import opened_of
 from tests.integration.proxy.services.test_transaction_service import COMMIT, ROLLBACK, Side
 from tests.integration.store_tools import HOST
 from tests.patient import until
@@ -64,11 +65,11 @@ def immune_half(side: Side) -> str:
 
     def store() -> str:
         node = side.node.node
-        put = node.transactions.half(
-            Put(node.store.topics["orders"], 0, b"immune", b""), group="shop", immunity_seconds=0
+        put = opened_of(node).transactions.half(
+            Put(opened_of(node).store.topics["orders"], 0, b"immune", b""), group="shop", immunity_seconds=0
         )
-        [position] = node.store.append([put], born_ms=node.seams.clock.wall_ms(), born_host=HOST)
-        node.store.flush()
+        [position] = opened_of(node).store.append([put], born_ms=node.parts.seams.clock.wall_ms(), born_host=HOST)
+        opened_of(node).store.flush()
         return Transactions.handle_of(position)
 
     return side.node.call(store)
@@ -104,7 +105,7 @@ def test_discarded_half_waits_for_an_operator(with_side: Callable[..., Any]) -> 
             code, text = side.end(half.handle, state)
             assert (code, "pyddmq transactions resume" in text) == (ResultCode.FAIL_DISCARDED, True), text
         resumed: list[EndOutcome] = []
-        side.node.call(lambda: side.node.node.transactions.resume(0, resumed.append))
+        side.node.call(lambda: opened_of(side.node.node).transactions.resume(0, resumed.append))
         until(lambda: resumed, "the resumption")
         assert side.end(half.handle, COMMIT)[0] == ResultCode.OK
         assert side.pulled(1) == [(b"\x00order", None)]
@@ -117,7 +118,7 @@ def test_commit_for_a_topic_that_is_gone_stays_undecided(with_side: Callable[...
 
     def body(side: Side) -> None:
         half = side.half(topic="short-lived", body=b"kept")
-        store = side.node.node.store
+        store = opened_of(side.node.node).store
         side.node.call(store.topic_changes.delete, "short-lived")
         for _ in range(2):
             code, text = side.end(half.handle, COMMIT)

@@ -14,6 +14,7 @@ from thrift.Thrift import TApplicationException
 
 from pyddmq.codes import ResultCode
 from tests.apache_structs import CheckRequest, EndTransaction, ProducedMessage
+from tests.insides import opened_of
 from tests.integration.proxy.services.test_apache_client import ApacheClient
 from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer
 from tests.running_node import RunningNode
@@ -78,7 +79,7 @@ class Side:
 
     def counter(self, name: str, *labels: str) -> float:
         """A counter of the node."""
-        return self.node.call(self.node.node.metrics.value, name, *labels)
+        return self.node.call(self.node.node.runtime.metrics.value, name, *labels)
 
     def pulled(self, count: int) -> list[tuple[bytes, str | None]]:
         """Bodies and keys that a consumer gets until it has so many, and whatever comes at once after them."""
@@ -129,7 +130,7 @@ def test_message_counts_as_published_when_it_is_committed(side: Side) -> None:
 
     def counts() -> list[float]:
         names = ("messages_published", "bytes_published", "transactions_halves")
-        return [side.node.node.metrics.value(f"pyddmq_{name}_total", "orders") for name in names]
+        return [side.node.node.runtime.metrics.value(f"pyddmq_{name}_total", "orders") for name in names]
 
     handles = [side.half(body=b"12345").handle for _ in range(3)]
     assert counts() == [0, 0, 3]
@@ -189,7 +190,7 @@ def test_half_is_refused_by_the_rules_of_every_message(
     """With the code of a send, a sentence, and nothing stored (D34)."""
     reply = side.half(**fields)
     assert (reply.code, text in reply.msg, reply.handle) == (code, True, None)
-    assert side.node.call(lambda: "RMQ_SYS_TRANS_HALF_TOPIC" not in side.node.node.store.topics)
+    assert side.node.call(lambda: "RMQ_SYS_TRANS_HALF_TOPIC" not in opened_of(side.node.node).store.topics)
 
 
 def test_topic_of_transactions_takes_halves_only(side: Side) -> None:
@@ -198,16 +199,16 @@ def test_topic_of_transactions_takes_halves_only(side: Side) -> None:
     assert refused.code == ResultCode.FAIL_ILLEGAL_MSG
     half = side.half(topic="halves")
     assert side.end(half.handle, COMMIT)[0] == 0
-    assert side.node.call(lambda: side.node.node.store.topics["halves"].queues[0].max_offset) == 1
+    assert side.node.call(lambda: opened_of(side.node.node).store.topics["halves"].queues[0].max_offset) == 1
 
 
 def test_delay_of_a_half_begins_with_its_commit(side: Side) -> None:
     """The message waits in its level from the commit on."""
     half = side.half(delayLevel=18)
     assert half.code == 0
-    assert side.node.call(lambda: "SCHEDULE_TOPIC_XXXX" not in side.node.node.store.topics)
+    assert side.node.call(lambda: "SCHEDULE_TOPIC_XXXX" not in opened_of(side.node.node).store.topics)
     assert side.end(half.handle, COMMIT)[0] == 0
-    levels = side.node.call(lambda: side.node.node.delays.levels[18].pending)
+    levels = side.node.call(lambda: opened_of(side.node.node).delays.levels[18].pending)
     assert levels == 1
 
 
@@ -218,7 +219,7 @@ def test_moment_of_a_half_counts_from_its_commit(side: Side) -> None:
     assert (later.code, past.code, far.code) == (0, 0, ResultCode.FAIL_ILLEGAL_MSG)
 
     def waiting() -> int:
-        topic = side.node.node.store.topics.get("rmq_sys_wheel_timer")
+        topic = opened_of(side.node.node).store.topics.get("rmq_sys_wheel_timer")
         return 0 if topic is None else topic.queues[0].max_offset
 
     assert side.node.call(waiting) == 0

@@ -11,10 +11,12 @@ import msgspec
 import pytest
 
 from broker.runtime.steps import run_now
+from conf import loads
 from lag.rules.limits import LagLimits
 from lag.samples import QueueKey, QueueSample
 from lag.verdicts.windows import JudgedQueue, NodeWindows, Place
 from proxy.operate.lookups.lag import lag_queues
+from proxy.recording.in_force import InForce
 from proxy.recording.judging import LEISURELY_SHARE, QUIET_MS, REUSE_MS, SECONDS_MAX, SHARE, QueueJudge
 from pyddmq.testing import ManualClock
 
@@ -162,14 +164,12 @@ def test_views_of_queues_are_made_once_and_keep_up_with_their_samples() -> None:
     """Of idle queues with new samples only the moment changes."""
     fleet = Fleet()
     fleet.round(30)
-    config = SimpleNamespace(lag=SimpleNamespace(enabled=True, every_ms=EVERY_MS))
-    recorder = SimpleNamespace(judge=fleet.judge, trouble=None, waiting=lambda: ())
-    clock = SimpleNamespace(wall_ms=lambda: fleet.now_ms)
-    node: Any = SimpleNamespace(recorder=recorder, config=config, seams=SimpleNamespace(clock=clock), groups=())
-    first, second = (run_now(lag_queues(node)).queues for _ in range(2))
+    in_force = InForce(loads("").config)
+    recorder: Any = SimpleNamespace(judge=fleet.judge, trouble=None, waiting=lambda: ())
+    first, second = (run_now(lag_queues(recorder, in_force, fleet.now_ms)).queues for _ in range(2))
     assert [id(each) for each in first] == [id(each) for each in second]
     fleet.round()
-    third = run_now(lag_queues(node)).queues
+    third = run_now(lag_queues(recorder, in_force, fleet.now_ms)).queues
     assert {each.time_ms for each in third} == {fleet.now_ms}
     assert [msgspec.structs.replace(each, time_ms=first[0].time_ms) for each in third] == list(first)
 

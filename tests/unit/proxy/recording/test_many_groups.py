@@ -10,6 +10,7 @@ from broker.runtime.metrics import Metrics
 from proxy.recording.queue_samples import QueueSampler
 from proxy.recording.recorder import ROUNDS
 from pyddmq.testing import ManualClock
+from tests.insides import opened_of
 from tests.simulation.test_queue_samples import ward_of
 from upstream.budget import Budget
 
@@ -53,12 +54,12 @@ def test_idle_subscriptions_are_not_visited_by_the_count_of_memory() -> None:
 def test_round_of_samples_passes_each_tracker_once() -> None:
     """Whatever the number of groups: each looked through those of all others."""
     ward = ward_of()
-    [group] = ward.node.groups.values()
+    [group] = ward.node.in_force.groups.values()
     groups = {f"g{number}": group for number in range(50)}
-    trackers = CountedTrackers(ward.node.progress.trackers)
-    ward.node.progress.trackers = trackers
-    ward.node.groups.update(groups)
-    sampler = QueueSampler(ward.node, ManualClock())
+    trackers = CountedTrackers(opened_of(ward.node).progress.trackers)
+    opened_of(ward.node).progress.trackers = trackers
+    ward.node.in_force.groups.update(groups)
+    sampler = QueueSampler(ward.node.in_force, opened_of(ward.node).store, opened_of(ward.node).pauses, ManualClock())
     CountedTrackers.passed = 0
     for _ in sampler.round():
         pass
@@ -76,23 +77,23 @@ def test_series_of_other_metrics_are_not_visited() -> None:
 def test_start_of_a_group_passes_no_tracker_of_another() -> None:
     """The trackers of a new group are looked up, and those of all others left alone."""
     ward = ward_of()
-    trackers = CountedTrackers(ward.node.progress.trackers)
-    ward.node.progress.trackers = ward.node.progress._table.by_key = trackers
+    trackers = CountedTrackers(opened_of(ward.node).progress.trackers)
+    opened_of(ward.node).progress.trackers = opened_of(ward.node).progress._table.by_key = trackers
     CountedTrackers.passed = 0
     ward.edit_group(lambda groups: groups.append({**groups[0], "group": "new"}))
-    assert "new" in ward.node.groups
+    assert "new" in ward.node.in_force.groups
     assert CountedTrackers.passed == 0
 
 
 def test_rounds_take_a_tenth_of_the_loop_at_most() -> None:
     """After one that took 12 s of it the next comes two minutes later, and not after ten seconds."""
     ward = ward_of()
-    recorder = ward.node.recorder
+    recorder = ward.node.recording.recorder
     ward.run(30)
-    before = ward.node.metrics.value(ROUNDS)
+    before = ward.node.runtime.metrics.value(ROUNDS)
     recorder._sampled = 12.0
     recorder._over()
     ward.run(118)
-    assert ward.node.metrics.value(ROUNDS) == before
+    assert ward.node.runtime.metrics.value(ROUNDS) == before
     ward.run(5)
-    assert ward.node.metrics.value(ROUNDS) == before + 1
+    assert ward.node.runtime.metrics.value(ROUNDS) == before + 1
