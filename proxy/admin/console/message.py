@@ -137,14 +137,13 @@ def _continued(view: MessagesView, call: PageCall, answer: MessagesAnswer, curso
     return replace(view, more=urlencode(query), share=share, first=begun)
 
 
-async def _detail(call: PageCall, store: Searchable, found: MessageView) -> MessageDetail:
+async def _detail(call: PageCall, store: Searchable | None, found: MessageView) -> MessageDetail:
     topic = found.properties.get("REAL_TOPIC", found.topic)
     groups = call.node.in_groups(topic=found.topic, queue=found.queue, offset=found.offset)
     seen = [each for each in groups if call.may_view(each.group)]
     if found.cluster:
         steps = way_in_kafka(found, seen)
     else:
-        store = call.node.searchable()
         assert store is not None, "the message was found in it"
         steps = await call.search(way(store, at_physical(store, found.physical), seen))
     may_read = call.may_read_bodies(found.topic)

@@ -75,7 +75,7 @@ def test_other_programs_and_partitions_without_a_member_are_named() -> None:
     members = KafkaMembers(lambda _: client, ManualClock(NOW_MS))
     owner = PartitionStatus(5, "broker-7", "serving", 0, 0, 0, 0, [], [])
     world = World()
-    [found] = nodes_in_kafka(world.node.config, members, {"main": [owner]}, NOW_MS).clusters
+    [found] = nodes_in_kafka(world.node.in_force.config, members, {"main": [owner]}, NOW_MS).clusters
     assert [(each.node, each.host, each.other, list(each.waiting)) for each in found.nodes] == [
         ("their-app", "10.0.0.9", True, []),
         ("broker-7", "", False, [5]),

@@ -26,6 +26,7 @@ from proxy.operate.views.lag import LagWaiting
 from pyddmq.codes import ResultCode
 from tests.contract.test_time import UUID
 from tests.contract.time_grounds import BareKafkaGround, KafkaTimeGround
+from tests.insides import opened_of
 from upstream.kafka.link import KafkaPartition
 from upstream.kafka.waiting.statuses import OWNED, PENDING, UNDECIDED_OLDEST
 
@@ -68,7 +69,7 @@ class Desk:
 
     def delays(self, **given: str) -> Any:
         """Delay levels, and what waits in them."""
-        levels = self.ground.node.delays
+        levels = opened_of(self.ground.node).delays
         return run_now(self.waiting.delays(levels, given, limit=2, now_ms=self.ground.now_ms))
 
     def cancel_delays(self, *names: str) -> list[str]:
@@ -227,7 +228,7 @@ def test_lag_has_what_waits_on_kafka() -> None:
     assert {each.topic for each in rows().values()} == {"main:__pyddmq_waiting"}
     assert (rows()["timer"].scheduled, rows()["timer"].overdue) == (1, 1)
     assert (rows()["half"].scheduled, rows()["half"].status) == (1, "IN_TIME")
-    assert 29 <= ground.node.metrics.counter(UNDECIDED_OLDEST, "main").value <= 33
+    assert 29 <= ground.node.parts.runtime.metrics.counter(UNDECIDED_OLDEST, "main").value <= 33
     ground.wait(600)
     assert (rows()["timer"].status, rows()["half"].status) == ("LATE", "UNDECIDED")
 

@@ -26,6 +26,9 @@ class SlowProducer:
         if self.failures:
             raise KafkaException(self.failures.pop(0))
 
+    def list_topics(self, topic: str, timeout: float) -> None:
+        """Connect."""
+
     def purge(self) -> None:
         """Nothing is written."""
 
@@ -63,7 +66,7 @@ def test_slow_cluster_gets_more_time_for_the_same_producer(
     loop = Loop()
     asking: Any = None
     writer = LibrdkafkaTransactions(
-        "id", "client", settings=settings, loop=loop, clock=ManualClock(), asking=asking, asker=lambda: None
+        "id", "client", settings=settings, loop=loop, clock=ManualClock(), asking=asking, asker=lambda: None, known={}
     )
     ended: list[KafkaFailure | None] = []
     writer.begin(ended.append)
