@@ -11,7 +11,7 @@ import os
 import sys
 
 PYTHON_MIN = (3, 11)
-_EXIT_WRONG_PYTHON = 8
+EXIT_WRONG_PYTHON = 8
 
 
 def python_problem(version: tuple[int, ...]) -> str | None:
@@ -37,14 +37,14 @@ def main() -> None:
     problem = python_problem(sys.version_info[:3])
     if problem is not None:
         sys.stderr.write(problem + "\n")
-        raise SystemExit(_EXIT_WRONG_PYTHON)
+        raise SystemExit(EXIT_WRONG_PYTHON)
     from pyddmq.rooms import ClientAlone, pin
 
     try:
         pin("the command `pyddmq`")
     except ClientAlone as missing:
         sys.stderr.write(f"pyddmq: {missing}\n")
-        raise SystemExit(_EXIT_WRONG_PYTHON) from None
+        raise SystemExit(EXIT_WRONG_PYTHON) from None
     from proxy.cli.app import run
 
     raise SystemExit(run(sys.argv[1:], leave=os._exit))

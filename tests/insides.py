@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sized
 from typing import Any
 
+from broker.consumer.concurrent import ConcurrentWork
 from proxy.node.node import Node
 from proxy.node.opened import Opened
 from upstream.delivery.group import ConsumerGroup
@@ -41,6 +42,31 @@ def place_of(group: ConsumerGroup, topic: str = "t") -> Any:
 def buffer_of(group: ConsumerGroup) -> Any:
     """The bodies that a group keeps."""
     return group._buffer
+
+
+def is_writing_files(store: Any) -> bool:
+    """Whether a file write beside the loop is under way."""
+    return store.file_writes._writing is not None
+
+
+def stream_of(client: Any) -> Any:
+    """What a blocking client reads and writes."""
+    return client._connection._stream
+
+
+def leaving_of(work: ConcurrentWork) -> Any:
+    """Messages of a queue that are on their way to a retry or the dead letters, by offset."""
+    return work._leaving
+
+
+def unfinished_of(work: ConcurrentWork) -> Any:
+    """Offsets of a queue that were read and are not finished."""
+    return work._unfinished
+
+
+def journal_of(node: Any) -> Any:
+    """What a node's acks are written to."""
+    return ack_writer_of(node)._journal
 
 
 def ack_writer_of(node: Any) -> Any:

@@ -139,7 +139,7 @@ class NodeConnection(Receiving):
         self._held: list[Pulled] = []
 
     def request(self, number: int) -> bytes:
-        return _node_request(self._topic, self._batch, number % _round(self._batch))
+        return _node_request(self._topic, self._batch, number % rounded(self._batch))
 
     def one(self, body: bytes, number: int) -> bytes:
         return publish_frame([Message(self._topic, key_of(number), body, TAG, PROPERTIES)])
@@ -194,7 +194,7 @@ class RedisConnection(Receiving):
         self._reply()
 
     def request(self, number: int) -> bytes:
-        return _redis_request(self._stream, self._batch, number % _round(self._batch))
+        return _redis_request(self._stream, self._batch, number % rounded(self._batch))
 
     def one(self, body: bytes, number: int) -> bytes:
         return _xadd(self._stream, body, number)
@@ -282,7 +282,7 @@ def _bodies(reply: bytearray) -> list[bytes]:
     return found
 
 
-def _round(batch: int) -> int:
+def rounded(batch: int) -> int:
     """Return how many messages a whole number of batches needs to go over every key equally often."""
     total = batch
     while total % KEYS:

@@ -164,7 +164,7 @@ class SimTransport(asyncio.Transport):
         self._mark_ends.append(self._written)
         self._marks.append(self._network.mark(late=self._resuming))
         self._unsent += data
-        self._pump()
+        self.pump()
         if len(self._unsent) > self._high and not self._paused_writing:
             self._paused_writing = True
             self._network.counts["writer_paused"] += 1
@@ -173,7 +173,7 @@ class SimTransport(asyncio.Transport):
     def write_eof(self) -> None:
         """Send no more; what comes from the peer is still read."""
         self._eof_wanted = True
-        self._pump()
+        self.pump()
 
     def close(self) -> None:
         """Send what is buffered and then the end of file; nothing more is read."""
@@ -182,9 +182,9 @@ class SimTransport(asyncio.Transport):
         self._closing = True
         self._eof_wanted = True
         self._reading = False
-        self._pump()
+        self.pump()
         if not self._unsent:
-            self._end(None)
+            self.end(None)
 
     def abort(self) -> None:
         """Drop what is buffered and reset the connection."""
@@ -193,7 +193,7 @@ class SimTransport(asyncio.Transport):
         self._unsent.clear()
         self._cut_pipe()
         self._peer._lose_later(ConnectionResetError("reset by the peer"))
-        self._end(None)
+        self.end(None)
 
     # What checkers ask.
 
@@ -226,7 +226,7 @@ class SimTransport(asyncio.Transport):
 
     # The pipe towards the peer.
 
-    def _pump(self) -> None:
+    def pump(self) -> None:
         """Move bytes from the buffer into the pipe as far as its window goes."""
         pipe, faults, random = self._pipe, self._network.faults, self._network.random
         if pipe.cut:
@@ -293,9 +293,9 @@ class SimTransport(asyncio.Transport):
                 self._arrivals.popleft()[1](mark)
         self._peer._call("data_received", piece)
         if self._unsent or self._eof_wanted:
-            self._pump()
+            self.pump()
             if self._closing and not self._unsent:
-                self._end(None)
+                self.end(None)
         if self._paused_writing and len(self._unsent) <= self._low:
             self._paused_writing = False
             self._resuming = True
@@ -339,7 +339,7 @@ class SimTransport(asyncio.Transport):
         elif self._peer._gone and self._unsent:
             self._lose_later(ConnectionResetError("the peer has closed"))
 
-    def _end(self, error: Exception | None) -> None:
+    def end(self, error: Exception | None) -> None:
         """Close this end: notify its protocol in the next turn, and the peer if it still writes."""
         if self._gone:
             return
@@ -352,11 +352,11 @@ class SimTransport(asyncio.Transport):
 
     def _lose_if_open(self) -> None:
         if not self._gone and not self._pipe.ended:
-            self._end(ConnectionResetError("the peer has closed"))
+            self.end(ConnectionResetError("the peer has closed"))
 
     def _lose_later(self, error: Exception) -> None:
         delay = self._network.random.random() * self._network.faults.delay_ms_max / 1000
-        self._loop.call_later(delay, self._end, error, context=self._network.context)
+        self._loop.call_later(delay, self.end, error, context=self._network.context)
 
 
 class SimPeer:
@@ -521,7 +521,7 @@ class SimNetwork:
         if self.listeners.get(listener.address) is not listener or client.gone:
             server._gone = True
             self.forget(server)
-            client._end(ConnectionResetError("refused"))
+            client.end(ConnectionResetError("refused"))
             return
         if listener.process is not None and listener.process.still:
             listener.process.wait(lambda: self.context.copy().run(self._accept, listener, server))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from proxy.access.access import DENIED
-from pyddmq.testing import ManualClock
+from pyddmq.testing import ManualClock, SimDisk
 from tests.access.world import AccessWorld, Client, delay, message, pull
 from tests.insides import opened_of
 from tests.simulation.wire import producer_idl
@@ -83,10 +83,13 @@ def test_names_are_their_principals_after_a_restore() -> None:
     data = world.node.in_force.config.node.data
     Backup(data, "/copy", source=world.disk, disk=world.disk, clock=ManualClock()).make()
     world.node.kill()
-    world.disk._files = {path: file for path, file in world.disk._files.items() if path.startswith("/copy/")}
-    world.disk._folders = {path for path in world.disk._folders if not path.startswith(data)}
-    restore("/copy", data, disk=world.disk, clock=ManualClock())
-    world = AccessWorld(RULES, disk=world.disk)
+    disk = SimDisk()
+    for path, content in world.disk.contents().items():
+        if path.startswith("/copy/"):
+            disk.make_folder(path.rpartition("/")[0])
+            disk.open(path, create=True).write(0, [content])
+    restore("/copy", data, disk=disk, clock=ManualClock())
+    world = AccessWorld(RULES, disk=disk)
     first, second = producers(world)
     assert send(second, 1) == 48
     assert send(first, 1) == 0

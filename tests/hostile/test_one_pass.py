@@ -351,7 +351,8 @@ def test_pass_is_cut_by_calls_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None
     run = CallsPass.run
 
     def noted(calls_pass: CallsPass) -> None:
-        lengths.append((len(calls_pass._slots), sum(len(slot.call.frame) for slot in calls_pass._slots)))
+        slots = calls_pass._slots
+        lengths.append((len(slots), sum(len(slot.call.frame) for slot in slots)))
         run(calls_pass)
 
     monkeypatch.setattr(CallsPass, "run", noted)

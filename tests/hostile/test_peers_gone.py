@@ -85,7 +85,7 @@ def test_reset_gives_back_what_the_peer_acknowledged_nothing_of(arrived: bool) -
     opened_of(world.node).store.put("orders", b"x" * 1000)
     world.run(0.001)
     assert delivered(world) == 1
-    transport_of(world)._end(ConnectionResetError("reset by the peer"))
+    transport_of(world).end(ConnectionResetError("reset by the peer"))
     world.run(0.5)
     world.network.faults = NetworkFaults(delay_ms_max=0.1, window_bytes=MIB)
     healthy = world.connect("consumer")

@@ -76,7 +76,7 @@ def test_peer_that_reads_a_little_at_a_time_is_closed_all_the_same() -> None:
         )
         connection_end = transport_behind(connection)
         if connection_end is not None:
-            connection_end._pump()
+            connection_end.pump()
     assert client.lost
     assert world.node.runtime.metrics.value(CONNECTIONS_REFUSED, "consumer", "slow_reader") == 1
 
@@ -93,7 +93,7 @@ def test_slow_peer_that_reads_enough_lives_and_gets_everything() -> None:
             delay_ms_max=0.1, fragment_share=0.0, window_bytes=pipe.size + 2 * READ_BYTES_MIN
         )
         assert transport_behind(connection) is not None
-        transport_behind(connection)._pump()
+        transport_behind(connection).pump()
     assert not client.lost
     client.transport.resume_reading()
     world.run(1.0)

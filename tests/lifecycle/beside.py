@@ -12,6 +12,7 @@ from random import Random
 from broker.log.group_commit import CommitDriver
 from broker.store import Store
 from pyddmq.testing import ManualScheduler, SimDisk, SimSyncs
+from tests.insides import is_writing_files
 from tests.integration.turns import take_over
 from tests.integration.waiting_tools import let_pass
 
@@ -75,5 +76,4 @@ class Beside(CommitDriver):
 
     def saved(self) -> None:
         """Let time pass until no file write is under way."""
-        file_writes = self._store.file_writes
-        let_pass(self._scheduler, lambda: file_writes._writing is None)
+        let_pass(self._scheduler, lambda: not is_writing_files(self._store))

@@ -230,7 +230,8 @@ class OrderlyRetries(Listening):
         if isinstance(work, OrderlyWork):
             if body in self._running():
                 return "running"
-            if work._to_dead_letter and work._to_dead_letter[0][0].offset == offset:
+            to_dead_letter = work._to_dead_letter
+            if to_dead_letter and to_dead_letter[0][0].offset == offset:
                 return "burying" if self._world.store.failed is None else "undecided"
         return "finished" if offset < (self._world.committed() or 0) else "unfinished"
 

@@ -8,6 +8,7 @@ from broker.consumer.dead_lettering import DeadLettering
 from broker.format.properties import PROPERTIES_BYTES_MAX, encode_properties
 from broker.queues.topics import dead_letter_topic, retry_topic
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
+from tests.insides import leaving_of, unfinished_of
 from tests.lifecycle.listening import GROUP, Listening, Program, read
 from tests.lifecycle.scenario import DERIVED, MADE_ANEW
 from tests.lifecycle.walk import Walk
@@ -120,7 +121,7 @@ class Retries(Listening):
         world = self._world
         world.answers["c"] = [ConcurrentStatus.RECONSUME_LATER]
         world.delay_level = WANTED_NONE
-        mourner = world.consumers.concurrent("mourner", {dead_letter_topic(GROUP): "*"}, world._listener("m"))
+        mourner = world.consumers.concurrent("mourner", {dead_letter_topic(GROUP): "*"}, world.listener("m"))
         mourner.start()
         world.scheduler.run_until_idle()
         letter = ("letter", b"c")
@@ -129,7 +130,7 @@ class Retries(Listening):
         world.end(self._running().index(b"c"))
         [work] = [each for each in mourner.works.values() if each.name.topic == dead_letter_topic(GROUP)]
         assert isinstance(work, ConcurrentWork)
-        state = "burying" if work._leaving else "unfinished" if 0 in work._unfinished else "lost"
+        state = "burying" if leaving_of(work) else "unfinished" if 0 in unfinished_of(work) else "lost"
         self._walk.went(letter, state, LAST_FAILURE, "it is a dead letter itself")
 
     def _fail_syncs(self) -> None:
@@ -234,14 +235,14 @@ class Retries(Listening):
             return "dead"
         work = self._consumer.works.get((name, queue_id)) if self._consumer else None
         if isinstance(work, ConcurrentWork):
-            leaving = work._leaving.get(offset)
+            leaving = leaving_of(work).get(offset)
             if leaving is not None and self._world.store.failed is not None:
                 return "undecided"
             if leaving is not None:
                 return "burying" if isinstance(leaving, DeadLettering) else "sending back"
             if body in self._running():
                 return "running"
-            if offset < work.reader.next and offset not in work._unfinished:
+            if offset < work.reader.next and offset not in unfinished_of(work):
                 return "finished" if ("success", body) in self.account.visible else "lost"
         return "unfinished"
 

@@ -63,45 +63,45 @@ class Silence:
 class NumberedProducer(Producer):
     """Sends each message until the node says what became of it."""
 
-    _sequence = 0
+    sequence = 0
     _name = ""
-    _open: tuple[str, list[Publish], dict[str, Any]] | None = None
+    on_its_way: tuple[str, list[Publish], dict[str, Any]] | None = None
     """The call that is not answered."""
     _attempts = 0
     _silence: Silence
 
     def call(self, method: str, about: Any, arrived: Any = None, **arguments: Any) -> None:
         """Send a call for the first time."""
-        assert self._open is None
+        assert self.on_its_way is None
         if not self._name:
             self._take_name()
         messages = arguments.get("messages") or [arguments["message"]]
-        for number, message in enumerate(messages, self._sequence):
+        for number, message in enumerate(messages, self.sequence):
             message.uniqKey = f"{self._name}{number:012X}"
-        self._open, self._attempts = (method, about, arguments), 0
-        self._again()
+        self.on_its_way, self._attempts = (method, about, arguments), 0
+        self.send_again()
 
     def _take_name(self) -> None:
         start = self.around.wall_ms() & 0xFFFF_FFFF
         self._name = f"FE{self.around.random.getrandbits(40):010X}{start:08X}"
-        self._sequence = start << 16
+        self.sequence = start << 16
         self._silence = Silence(self.around.walls)
 
-    def _again(self) -> None:
-        if self._open is None or self.link is None or self.stopped:
+    def send_again(self) -> None:
+        if self.on_its_way is None or self.link is None or self.stopped:
             return
-        method, about, arguments = self._open
+        method, about, arguments = self.on_its_way
         self._attempts += 1
         if self._attempts > 1:
             self.around.counts["sent_again"] += 1
         super().call(method, about, **arguments)
 
     def on_connected(self) -> None:
-        self._again()
+        self.send_again()
         super().on_connected()
 
     def _work(self, link: Link | None) -> None:
-        if self._open is None:
+        if self.on_its_way is None:
             super()._work(link)
         elif link is not None and link is self.link and not self.stopped:
             self.later(self.habits.pause_seconds, self._work, link)
@@ -109,12 +109,12 @@ class NumberedProducer(Producer):
     def on_reply(self, link: Link, about: list[Publish], reply: Reply, stamp: Stamp) -> None:
         code = reply.value.code if reply.error is None else None
         # Not so where another attempt was answered before: each that arrived has an answer of its own.
-        is_open = self._open is not None and self._open[1] is about
+        is_open = self.on_its_way is not None and self.on_its_way[1] is about
         if code == ResultCode.OK:
             self._silence.ended(about[0].sent.time, stamp.time)
             if is_open:
-                self._sequence += len(about)
-                self._open = None
+                self.sequence += len(about)
+                self.on_its_way = None
             if reply.value.repeat:
                 self.around.counts["repeat_answered"] += 1
             if reply.value.repeat == Repeat.OLDER:
@@ -125,15 +125,15 @@ class NumberedProducer(Producer):
         elif code is not None and not is_open:
             return
         elif code in REFUSED_CODES and self._attempts == 1:
-            self._open = None
+            self.on_its_way = None
         elif code in REFUSED_CODES or code == ResultCode.FAIL_GAP:
             self.around.counts["sent_under_new_name"] += 1
             # An attempt that was lost on the way may come still: then nobody knows. What follows has another name.
-            self._open, self._name = None, ""
+            self.on_its_way, self._name = None, ""
             self._settle(about, "unknown" if self._attempts > 1 else "refused", stamp)
             return
         elif code is not None:
-            self.later(_AGAIN_SECONDS, self._again)
+            self.later(_AGAIN_SECONDS, self.send_again)
             return
         super().on_reply(link, about, reply, stamp)
 
@@ -146,8 +146,8 @@ class NumberedProducer(Producer):
             self.around.ledger.settled(publish.uid, outcome, stamp)
 
     def on_lost(self, link: Link) -> None:
-        if self.stopped and self._open is not None:
-            self._settle(self._open[1], "unknown", link.stamp(self.around.edge.now()))
+        if self.stopped and self.on_its_way is not None:
+            self._settle(self.on_its_way[1], "unknown", link.stamp(self.around.edge.now()))
         Client.on_lost(self, link)
 
 

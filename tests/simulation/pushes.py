@@ -115,7 +115,7 @@ class Habits:
         try:
             account.take(key, uid)
         except PromiseBroken as broken:
-            self._world._errors.append(broken)
+            self._world.errors.append(broken)
         account.did["taken"] += 1
         # Slow behind the taking: what a request of a dead node does later than its successor's nobody could prevent.
         if draw < 0.3:
@@ -143,7 +143,7 @@ class Pushing:
         self.habits = Habits(self.world, self.account)
         self.sent: dict[str, list[int]] = {}
         self.random = Random(f"story {seed}")
-        self._caller = Caller(self.world, "10.9.0.1")
+        self.caller = Caller(self.world, "10.9.0.1")
         self._uid = 0
         receiver = Process("receiver")
         for host in HOSTS:
@@ -158,7 +158,7 @@ class Pushing:
             key = f"k{self.random.randrange(KEYS)}"
             self._uid += 1
             faults, self.world.network.faults = self.world.network.faults, NetworkFaults()
-            place = self._caller.send("orders", key, uid=self._uid)
+            place = self.caller.send("orders", key, uid=self._uid)
             self.world.network.faults = faults
             self.sent.setdefault(key, []).append(place.offset)
 
@@ -166,7 +166,7 @@ class Pushing:
         """Kill the node, and start it anew."""
         self.world.kill()
         self.world.start()
-        self._caller = self._caller.other()
+        self.caller = self.caller.other()
 
     def settle(self) -> None:
         """Let the receiver take everything that is left; raises PromiseBroken when it does not get it."""

@@ -166,12 +166,12 @@ def test_second_attempt_that_is_answered_too_counts_once() -> None:
     world = make_world()
     producer = world.clients[0]
     assert isinstance(producer, NumberedProducer)
-    while producer._open is None:
+    while producer.on_its_way is None:
         world.run(seconds=0.001)
-    number, count = producer._sequence, len(producer._open[1])
-    producer._again()
+    number, count = producer.sequence, len(producer.on_its_way[1])
+    producer.send_again()
     world.run(seconds=1)
-    assert producer._sequence == number + count
+    assert producer.sequence == number + count
     assert world.report.events["repeat_answered"] == 1
     world.run(seconds=10)
     assert world.report.events["sent_under_new_name"] == 0

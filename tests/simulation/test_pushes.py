@@ -65,7 +65,7 @@ def test_push_drains_on_stop() -> None:
     story.send(30)
     world.stop()
     world.start()
-    story._caller = story._caller.other()
+    story.caller = story.caller.other()
     story.settle()
     assert story.account.repeats == 0
 

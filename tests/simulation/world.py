@@ -240,7 +240,7 @@ class World:
         self.halves = HalfAccount()
         self.cutting = False
         self._make_node = make_node
-        self._errors: list[Exception] = []
+        self.errors: list[Exception] = []
         self._graveyard: list[Any] = []
 
     # The node's life.
@@ -377,7 +377,7 @@ class World:
             counts=self.report.events,
             consumer_address=lambda: ("127.0.0.1", 9713),
             producer_address=lambda: ("127.0.0.1", 9613),
-            failed=self._errors.append,
+            failed=self.errors.append,
             wall_ms=self.clock.wall_ms,
             walls=self.walls,
         )
@@ -470,15 +470,15 @@ class World:
     def run(self, *, seconds: float, until: Callable[[], bool] | None = None) -> bool:
         """Let virtual time pass; a broken promise or an unhandled exception ends the run here."""
         done = self.loop.run(until, seconds=seconds, turns_max=400_000)
-        if self._errors:
-            raise self._errors[0]
+        if self.errors:
+            raise self.errors[0]
         if self.loop.errors and not self.cutting:
             raise self.loop.errors[0].get("exception") or PromiseBroken(0, str(self.loop.errors[0]))
         return done
 
     def report_broken(self, error: PromiseBroken) -> None:
         """End the run with what something that looks on has found."""
-        self._errors.append(error)
+        self.errors.append(error)
 
     # The end.
 

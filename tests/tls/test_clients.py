@@ -24,6 +24,7 @@ from pyddmq import (
     Tls,
     TlsFailed,
 )
+from tests.insides import stream_of
 from tests.patient import PATIENCE_MS
 from tests.running_node import RunningNode
 from tests.tls.authority import HOUR
@@ -187,7 +188,7 @@ def test_connection_that_the_node_closed_is_opened_anew(node: RunningNode, certi
             producer.send("orders", b"z", key="again")
         for connection in node.call(lambda: list(node.node.producer.connections)):
             node.call(connection.close)
-        stream = producer._connection._stream
+        stream = stream_of(producer)
         while not stream.has_ended():
             threading.Event().wait(0.002)
         assert producer.send("orders", b"z", key="again").attempts == 1

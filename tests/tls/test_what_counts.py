@@ -71,7 +71,7 @@ def test_reset_gives_back_what_the_peer_acknowledged_nothing_of(certificates: Ce
     opened_of(world.node).store.put("orders", b"x" * 1000)
     world.run(0.001)
     assert delivered(world) == 2
-    below(world)._end(ConnectionResetError("reset by the peer"))
+    below(world).end(ConnectionResetError("reset by the peer"))
     world.run(0.5)
     world.network.faults = NetworkFaults(delay_ms_max=0.1, window_bytes=MIB)
     messages = world.pull(world.connect("consumer")).value.messages
@@ -95,7 +95,7 @@ def test_reply_that_the_kernel_did_not_take_whole_stays_ours(certificates: Certi
     assert stuck > 1_000_000, "ciphertext that waits is in the account"
     assert connection.held_bytes >= stuck
     assert delivered(world) == 3
-    below(world)._end(ConnectionResetError("reset by the peer"))
+    below(world).end(ConnectionResetError("reset by the peer"))
     world.run(0.5)
     # The first had begun to arrive, so that its timeout decides; of the others not a byte has left.
     assert delivered(world) == 1

@@ -159,7 +159,7 @@ class World:
     def concurrent(self, client: str = "a", *, group: str = "g", **options: Any) -> ConcurrentConsumer:
         """Start a concurrent consumer whose listener answers as `answers` says."""
         consumer = self.consumers.concurrent(
-            group, {"t": "*"}, self._listener(client), client_id=client, options=ConsumerOptions(**options)
+            group, {"t": "*"}, self.listener(client), client_id=client, options=ConsumerOptions(**options)
         )
         consumer.start()
         self.scheduler.run_until_idle()
@@ -168,13 +168,13 @@ class World:
     def broadcasting(self, client: str = "a", *, group: str = "g", **options: Any) -> BroadcastConsumer:
         """Start a broadcasting consumer whose listener answers as `answers` says."""
         consumer = self.consumers.broadcasting(
-            group, {"t": "*"}, self._listener(client), client_id=client, options=ConsumerOptions(**options)
+            group, {"t": "*"}, self.listener(client), client_id=client, options=ConsumerOptions(**options)
         )
         consumer.start()
         self.scheduler.run_until_idle()
         return consumer
 
-    def _listener(self, client: str) -> Any:
+    def listener(self, client: str) -> Any:
         def listener(batch: Sequence[ConsumedMessage], context: ConcurrentContext) -> Any:
             self.seen += [(client, each.queue_id, each.offset, each.reconsume_times) for each in batch]
             self.got += [(each.topic, each.body.decode(), each.reconsume_times) for each in batch]

@@ -141,7 +141,7 @@ def lag_lines(
         _name_marks(above, marks, (from_ms, to_ms))
         if target_seconds > 0:
             below.axhline(target_seconds, color=_STAND_INS["warn"], linewidth=1, linestyle=(0, (4, 3)))
-        below.yaxis.set_major_locator(FixedLocator(_round_durations(below.get_ylim()[1])))
+        below.yaxis.set_major_locator(FixedLocator(round_durations(below.get_ylim()[1])))
         for axes in (above, rates):
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: texts.short_count(value)))
         below.yaxis.set_major_formatter(FuncFormatter(lambda value, _: texts.duration(value)))
@@ -201,7 +201,7 @@ def _canvas_of_three(height: float, window: tuple[int, int], timezone: str) -> t
     return figure, (above, below, rates)
 
 
-def _round_durations(longest: float) -> list[float]:
+def round_durations(longest: float) -> list[float]:
     """Return at most five durations from 0 to the longest, such as people count in; seconds."""
     step = next(
         (each for each in _STEPS if each * 4.5 >= longest), _STEPS[-1] * max(1, round(longest / _STEPS[-1] / 4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -28,6 +29,7 @@ from upstream.kafka.link import (
 from upstream.kafka.scan import ScanProgress, partitions_of_scan
 
 _AGAIN_SECONDS = 0.1
+_NAMES = itertools.count(1)
 
 
 class SimClient:
@@ -198,13 +200,10 @@ class SimProducer:
         dead: Its process is none any more.
     """
 
-    _count = 0
-
     def __init__(self, cluster: SimKafka, link: SimLink, broken: Broken = lambda _: None) -> None:
-        SimProducer._count += 1
         self._broken = broken
         self._context = contextvars.copy_context()
-        self._name = SimProducer._count
+        self._name = next(_NAMES)
         self._cluster = cluster
         self._link = link
         self._waiting: deque[_Sent] = deque()

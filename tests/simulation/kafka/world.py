@@ -172,7 +172,7 @@ class KafkaWorld:
         self.plain = Random(f"plain {way.seed}")
         self._open: dict[str, list[int]] = {}
         self._make_node = make_node
-        self._errors: list[Exception] = []
+        self.errors: list[Exception] = []
         self._away: Trouble | None = None
         self._graveyard: list[Any] = []
         self._lives: Counter[str] = Counter()
@@ -364,7 +364,7 @@ class KafkaWorld:
             counts=self.report.events,
             consumer_address=lambda: ("127.0.0.1", 9713 + port),
             producer_address=lambda: ("127.0.0.1", 9613 + port),
-            failed=self._errors.append,
+            failed=self.errors.append,
             wall_ms=self.clock.wall_ms,
         )
 
@@ -446,8 +446,8 @@ class KafkaWorld:
     def run(self, *, seconds: float, until: Any = None) -> bool:
         """Let virtual time pass; a broken promise or an unhandled exception ends the run here."""
         done = self.loop.run(until, seconds=seconds, turns_max=_TURNS_MAX)
-        if self._errors:
-            raise self._errors[0]
+        if self.errors:
+            raise self.errors[0]
         if self.loop.errors:
             raise self.loop.errors[0].get("exception") or PromiseBroken(0, str(self.loop.errors[0]))
         return done

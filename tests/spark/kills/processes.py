@@ -15,8 +15,8 @@ from tests.crash.sdk_campaign import FixedNode
 from tests.patient import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[3]
-QUICK = "-XX:TieredStopAtLevel=1"
-"""Of a JVM that lives for some seconds: its second compiler costs as much as all else of such a life."""
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Of a JVM that lives for some seconds: its second compiler, and threads that collect garbage, cost as much again."""
 DRIVER, JVM, BOTH = "driver", "JVM", "driver and JVM"
 
 

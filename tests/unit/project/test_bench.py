@@ -166,7 +166,7 @@ def test_redis_replies_end_where_they_end() -> None:
 def test_requests_go_over_every_key_equally_often() -> None:
     """Prepared batches hold 1,000 keys in turn, so that order per key is neither absent nor all there is."""
     for batch in (1, 8, 32):
-        starts = range(0, load._round(batch), batch)
+        starts = range(0, load.rounded(batch), batch)
         keys = [load.key_of(number) for start in starts for number in range(start, start + batch)]
         assert len(keys[0]) == 12
         assert {keys.count(key) for key in set(keys)} == {len(keys) // load.KEYS}

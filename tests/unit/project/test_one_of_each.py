@@ -52,8 +52,9 @@ def test_work_in_steps_has_one_driver() -> None:
         for path in sorted((ROOT / folder).rglob("*.py")):
             file = path.relative_to(ROOT).as_posix()
             if file not in (DRIVER, *ABOUT_USERS, CLIENT, "tests/unit/project/test_one_of_each.py"):
-                module = ast.parse(path.read_text(encoding="utf-8"))
-                found += [f"{file}:{line}" for line in _drivers(module, in_test=folder in ("tests", "bench"))]
+                text, in_test = path.read_text(encoding="utf-8"), folder in ("tests", "bench")
+                if not in_test or "StopIteration" in text:
+                    found += [f"{file}:{line}" for line in _drivers(ast.parse(text), in_test=in_test)]
     assert not found, f"drive it by broker.runtime.steps: {found}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +25,7 @@ from pyddmq import (
     parse_address,
 )
 from pyddmq.testing.client import HANG_UP, SILENCE, ScriptedNode, application_exception
+from tests.insides import stream_of
 from tests.patient import nobody_there, until
 
 WIRE: Any = idl.load("producer")
@@ -148,9 +148,7 @@ def test_connection_closed_while_idle_is_replaced_before_sending() -> None:
     ):
         producer.send("orders", b"1")
         node.hang_up()
-        connection = producer._connection._stream._socket
-        assert connection is not None
-        select.select([connection], [], [])  # Until the end has arrived.
+        until(stream_of(producer).has_ended, "the end to arrive")
         assert producer.send("orders", b"2").attempts == 1
     assert len(node.calls) == 2
 

@@ -9,6 +9,7 @@ import pytest
 
 from broker.transaction.names import State
 from pyddmq.testing import PowerCut, SimDisk, SimSyncs
+from tests.insides import is_writing_files
 from tests.integration.transaction_tools import GROUP, Broker, broker
 from tests.integration.waiting_tools import flush_in_background, let_pass
 
@@ -34,7 +35,7 @@ def saved_until(disk: SimDisk, made: Broker, changes: int) -> bool:
     disk.stop_after(changes)
     try:
         made.transactions._state_writer.begin()
-        let_pass(made.scheduler, lambda: made.store.file_writes._writing is None)
+        let_pass(made.scheduler, lambda: not is_writing_files(made.store))
     except PowerCut:
         return False
     return True

@@ -85,13 +85,15 @@ def test_queue_file_deleted_beneath_a_running_store_costs_nothing() -> None:
 )
 def test_block_sums_agree_with_what_was_written_in_any_steps(start: int, steps: list[int], flip: int) -> None:
     """However the units were written, a changed bit in a whole block that has a sum is seen; other blocks are told."""
-    sums = UnitSums()
-    sums.start_at(start)
+    sums, fresh = UnitSums(), UnitSums()
+    for each in (sums, fresh):
+        each.start_at(start)
     content = bytearray(start * 20)
     random = Random(7)
     for step in steps:
         data = random.randbytes(step * 20)
-        sums.add(data, minimum=0)
+        for each in (sums, fresh):
+            each.add(data, minimum=0)
         content += data
 
     def read(first: int, end: int) -> bytes:
@@ -105,6 +107,4 @@ def test_block_sums_agree_with_what_was_written_in_any_steps(start: int, steps: 
     if whole:
         place = whole[flip % len(whole)]
         content[place * 20 + 3] ^= 4
-        fresh = UnitSums()
-        fresh._sums, fresh._next = sums._sums, sums._next
         assert not fresh.right(place, place + 1, read)

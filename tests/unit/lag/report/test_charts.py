@@ -25,7 +25,7 @@ def test_a_gap_is_not_bridged() -> None:
 @pytest.mark.parametrize("longest", [0.05, 0.4, 1, 7, 59, 61, 400, 3_599, 40_000, 100_000, 2_000_000, 30_000_000])
 def test_ages_have_few_round_ticks(longest: float) -> None:
     """Such as people count in: half an hour, never 16 min 40 s."""
-    ticks = charts._round_durations(longest)
+    ticks = charts.round_durations(longest)
     assert 1 <= len(ticks) <= 6
     assert ticks[0] == 0
     assert ticks[-1] <= longest

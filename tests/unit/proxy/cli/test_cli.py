@@ -423,7 +423,7 @@ def test_main_is_read_by_an_old_python_and_says_so() -> None:
 
 def test_wrong_python_has_its_exit_code() -> None:
     """The entry point, which imports nothing of ours, ends with the code of the table."""
-    assert int(main_module._EXIT_WRONG_PYTHON) == ExitCode.WRONG_PYTHON
+    assert int(main_module.EXIT_WRONG_PYTHON) == ExitCode.WRONG_PYTHON
 
 
 def test_send_refusals_have_known_codes() -> None:

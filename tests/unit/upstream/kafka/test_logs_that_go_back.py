@@ -185,13 +185,14 @@ def test_gap_under_dropped_bodies_is_seen_in_one_read(by: str) -> None:
     """All messages in it end at once, by what took them; what is lost to retention is counted as lost."""
     ground, client, out = _dropped_bodies(2_000)
     asked: list[int] = []
-    read_again = ground.member._ways.reader.fetch
+    reader = ground.member._ways.reader
+    read_again = reader.fetch
 
     def fetch(place: KafkaPartition, offsets: Sequence[int], there: Any) -> None:
         asked.extend(each for each in offsets if each < 1_900)
         read_again(place, offsets, there)
 
-    vars(ground.member._ways.reader)["fetch"] = fetch
+    vars(reader)["fetch"] = fetch
     if by == "expired":
         ground.cluster().expire(T, 1_900)
     else:

@@ -221,9 +221,9 @@ def test_thread_polls_briefly_while_somebody_waits_for_commits(world: World) -> 
         choice=ProtocolChoice("consumer", 6000, ClusterFacts),
     )
     asked = CommitRequest([Commit("t", 0, 1, "")], [1], lambda said: None)
-    for soon, seconds in ((False, 0.0), (True, 0.5), (False, SOON_FOR_SECONDS)):
-        thread.commit(asked, soon=soon)
+    for soon, seconds in ((False, 0.0), (True, 0.5), (False, SOON_FOR_SECONDS), (None, 0.0)):
+        if soon is not None:
+            thread.commit(asked, soon=soon)
         thread._poll()
         world.clock.advance(seconds)
-    thread._poll()
     assert waits == [POLL_SECONDS, SOON_SECONDS, SOON_SECONDS, POLL_SECONDS]

@@ -9,7 +9,7 @@ import pytest
 
 from broker.runtime.steps import run_now
 from pyddmq.testing import PowerCut, SimDisk
-from tests.insides import ack_writer_of
+from tests.insides import ack_writer_of, journal_of
 from tests.unit.progress_world import ACKS, GROUP, SYNC_TAKES, TOPIC, Node, cut, finished, killed, roll
 from upstream.progress import ack_writer, reconcile
 from upstream.progress.journal import AckJournal
@@ -49,7 +49,7 @@ def full(disk: SimDisk | None = None, *, fails: int = 0, seed: int = 2) -> Node:
     node.ack(7)
     node.progress.sync()
     begun = segments(node)
-    journal = ack_writer_of(node)._journal
+    journal = journal_of(node)
     while journal.position + 100 < journal.capacity:
         fill(node)
     node.progress.sync()

@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from pyddmq.testing import SimDisk
-from tests.insides import ack_writer_of
+from tests.insides import ack_writer_of, journal_of
 from tests.unit.progress_world import ACKS, SYNC_TAKES, Node, finished, killed
 from tests.unit.upstream.progress.test_ack_roll import fill, rolling, segments
 from upstream.progress.progress import ProgressFailed, ProgressFull
@@ -17,7 +17,7 @@ def staged_at_the_end_of_a_roll() -> Node:
     """A segment is made durable, it is full already, a sync is to follow, and an ack of 11 waits for its flush."""
     node = rolling()
     begun = segments(node)
-    journal = ack_writer_of(node)._journal
+    journal = journal_of(node)
     while journal.position + 40 < journal.capacity:
         fill(node)
     assert segments(node) == begun
