@@ -1,4 +1,4 @@
-"""What is handed to whoever works on an open store by itself: delays, timers, transactions."""
+"""What a store hands to what works on it while it is open: delays, timers, transactions."""
 
 from __future__ import annotations
 

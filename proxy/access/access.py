@@ -53,11 +53,9 @@ class Files(Protocol):
 
     def read(self, config: AccessConfig) -> AccessFiles:
         """Read all. Raises AccessUnreadable."""
-        ...
 
     def signature(self, config: AccessConfig) -> Signature:
         """Return what tells whether a file has changed."""
-        ...
 
 
 class Policy:

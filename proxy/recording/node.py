@@ -23,49 +23,39 @@ class Observed(Protocol):
     @property
     def config(self) -> Config:
         """The configuration in force."""
-        ...
 
     @property
     def groups(self) -> Mapping[str, ConsumerGroup]:
         """The configured groups."""
-        ...
 
     @property
     def store(self) -> Store:
         """The store."""
-        ...
 
     @property
     def progress(self) -> Progress:
         """Trackers of all groups."""
-        ...
 
     @property
     def pauses(self) -> Pauses:
         """Which groups are paused."""
-        ...
 
     @property
     def delays(self) -> Delays:
         """Delivers delayed messages."""
-        ...
 
     @property
     def timers(self) -> Timers:
         """Delivers timed ones."""
-        ...
 
     @property
     def waiting_on_kafka(self) -> Mapping[str, KafkaWaiting]:
         """What waits on Kafka, by cluster."""
-        ...
 
     @property
     def deduplication(self) -> Deduplication:
         """Messages of deduplicating producers."""
-        ...
 
     @property
     def transactions(self) -> Transactions:
         """Halves and their decisions."""
-        ...
