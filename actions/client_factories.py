@@ -17,8 +17,7 @@ from pyddmq.actions import Action, Job
 if TYPE_CHECKING:
     from aiohttp import BaseConnector
 
-    from actions.sinks.files.folder_options import FolderWish
-    from actions.sinks.files.folders import Folders
+    from actions.sinks.files.folders import Folders, FolderWish
     from actions.sinks.hbase.link import HBaseLink, HBaseWish
     from actions.sinks.local_state import Keep
     from actions.sinks.redis.link import RedisLink, RedisMap, RedisWish

@@ -58,7 +58,6 @@ class WaitingPuts(Protocol):
         Raises:
             MessageRefused, DiskFull, StoreFailed: It cannot wait so.
         """
-        ...
 
 
 class MakeWaiting(Protocol):
@@ -66,7 +65,6 @@ class MakeWaiting(Protocol):
 
     def __call__(self, home: Home, runtime: Runtime) -> WaitingPuts:
         """Return it for a store that is about to be opened."""
-        ...
 
 
 class NoteMarked(Protocol):
@@ -74,7 +72,6 @@ class NoteMarked(Protocol):
 
     def __call__(self, root: str, physicals: Sequence[int], *, disk: Disk) -> None:
         """Keep their commit-log offsets, durably. Raises OSError."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

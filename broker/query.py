@@ -53,11 +53,9 @@ class Searchable(Protocol):
     @property
     def topics(self) -> Mapping[str, Topic]:
         """All topics by name."""
-        ...
 
     def read(self, physical: int, size: int) -> memoryview:
         """Return a whole record. Raises DamagedRecord, RecordGone."""
-        ...
 
 
 # One message

@@ -122,18 +122,15 @@ class RetentionHold(Protocol):
 
     def needs(self, expiring: ExpiringSegment) -> bool:
         """Whether anything in the file is still needed, pending or only unread."""
-        ...
 
     def relocate(self, expiring: ExpiringSegment, count_max: int) -> AwaitedSteps[Relocation]:
         """Put what is pending in the file elsewhere, durably, at most `count_max` messages of it.
 
         It is called again, and the file waits, until it is DONE (or LOSES) without having waited for anything.
         """
-        ...
 
     def dropped(self, expiring: ExpiringSegment) -> None:
         """Take notice that the file is gone and that queues begin at `expiring.minimums`."""
-        ...
 
 
 class Retention:

@@ -89,59 +89,45 @@ class Generation(Protocol):
 
     def stored_ms(self, job: UpstreamJob) -> int | None:
         """Return when a job's message was stored, ms since the epoch; None when it cannot be read."""
-        ...
 
     def refused(self, unit: Unit) -> None:
         """Take note of a message that the group does not get: its tags, or the stress flag, rule it out."""
-        ...
 
     def body(self, job: UpstreamJob) -> memoryview:
         """Read a job's body; raises MessageUnreadable."""
-        ...
 
     def load(self, job: UpstreamJob) -> Message:
         """Read a job's message; raises MessageUnreadable."""
-        ...
 
     def slices(self, jobs: Sequence[UpstreamJob]) -> list[tuple[int, Slices]] | None:
         """Return offsets and slices of a batch for its reply; None where `sort_out` has to look at each."""
-        ...
 
     def sort_out(self, jobs: Sequence[UpstreamJob], bytes_max: int) -> PartialBatch:
         """Look at the jobs of a batch one by one; those sent take at most `bytes_max` together, but for the first."""
-        ...
 
     def offer(self, jobs: Sequence[UpstreamJob]) -> None:
         """Put RUNNING jobs into the pull buffer."""
-        ...
 
     def keep_body(self, job: UpstreamJob, body: bytes) -> None:
         """Have clients given this body of a job that is about to be offered."""
-        ...
 
     def answered(self, job: UpstreamJob, answer: Status | Exception) -> bool:
         """Carry out the answer for a job that an action kept; whether this call decided it."""
-        ...
 
     def earlier_call_ended(self, job: UpstreamJob) -> None:
         """Go on with a job that an action of an earlier generation had until now."""
-        ...
 
     def complete_undecided(self, job: UpstreamJob) -> None:
         """End an UNDECIDED job whose offset is finished by now."""
-        ...
 
     def expire(self, job: UpstreamJob) -> None:
         """End a job without a holder, since its log file is deleted."""
-        ...
 
     def handed_out(self, delivery: DeliveredBatch) -> None:
         """Watch a batch that was given to a client."""
-        ...
 
     def pump(self) -> None:
         """Go on, as far as permits, rate and caps allow."""
-        ...
 
 
 class ActionCall:

@@ -22,12 +22,10 @@ class Holder(Protocol):
     @property
     def address(self) -> str:
         """`ip:port` of the client."""
-        ...
 
     @property
     def closed(self) -> bool:
         """Whether the connection is gone."""
-        ...
 
 
 BODY_BYTES = 160

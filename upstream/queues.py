@@ -23,36 +23,29 @@ class QueueView(Protocol):
     @property
     def topic(self) -> str:
         """Name of its topic."""
-        ...
 
     @property
     def queue_id(self) -> int:
         """Its number there."""
-        ...
 
     @property
     def min_offset(self) -> int:
         """First offset that is kept."""
-        ...
 
     @property
     def max_offset(self) -> int:
         """Offset that the next message gets at the earliest: the end of what may be read."""
-        ...
 
     @property
     def base_offset(self) -> int:
         """End of the offsets that begin at `void_from`."""
-        ...
 
     @property
     def void_from(self) -> int:
         """First of the offsets up to `base_offset` of which it is known that none ever held a message."""
-        ...
 
     def void_above(self, offset: int) -> int:
         """Return how many offsets from `offset` on are known never to have held a message."""
-        ...
 
     def identity(self, offset: int, *, checked: bool = True) -> int:
         """Return what distinguishes the message at an offset from another that gets the offset later; else UNKNOWN.
@@ -63,7 +56,6 @@ class QueueView(Protocol):
             offset: Any.
             checked: Compare it with the message itself; for one that is only written down that is too dear.
         """
-        ...
 
 
 class NodeTopic(Protocol):
@@ -78,12 +70,10 @@ class NodeTopic(Protocol):
     @property
     def name(self) -> str:
         """Its name."""
-        ...
 
     @property
     def queues(self) -> Sequence[QueueView]:
         """The queues that this node may read, by number; one that is taken and given again is another object."""
-        ...
 
 
 class CommittedOffsets(Protocol):
@@ -99,15 +89,12 @@ class CommittedOffsets(Protocol):
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return what is committed; None when nothing ever was."""
-        ...
 
     def set(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Change it in memory; it may go back (a reset)."""
-        ...
 
     def items(self) -> Iterator[tuple[str, str, int, int]]:
         """Yield group, topic, queue number and offset of all."""
-        ...
 
     def writing(self) -> Steps[bool]:
         """Save what was set, in steps, each of which is waited for beside the loop or at once; whether there was any.
@@ -115,7 +102,6 @@ class CommittedOffsets(Protocol):
         Raises:
             OSError: It was not saved; what was set is saved by the next call.
         """
-        ...
 
 
 TrackerOf = Callable[[str, str, int], OffsetTracker]
@@ -129,16 +115,12 @@ class Queues(Protocol):
     @property
     def truncated_to(self) -> int:
         """The identity from which on the last start lost messages; UNKNOWN when it lost none."""
-        ...
 
     def queue(self, topic: str, queue_id: int) -> QueueView | None:
         """Return a queue; None when there is none of that name and number."""
-        ...
 
     def opening_offsets(self, root: str, runtime: Runtime, *, finish_writes: Callable[[], None]) -> CommittedOffsets:
         """Read the committed offsets; `finish_writes` as there. Raises OSError, StoreUnreadable."""
-        ...
 
     def taking_over(self, offsets: CommittedOffsets) -> Generator[None, None, TakeOver]:
         """Find, in steps, what an earlier owner had in hand below the committed offsets. Raises OSError."""
-        ...

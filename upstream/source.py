@@ -48,7 +48,6 @@ class MessageTimeLeft(Protocol):
     @property
     def share(self) -> float | None:
         """The smaller of the two as a part of its limit, from 1.0 to 0.0."""
-        ...
 
 
 class Stored(NamedTuple):
@@ -94,7 +93,6 @@ class SourceCounts(Protocol):
 
     def skipped(self, reason: str) -> Counter:
         """Messages that are finished without a delivery."""
-        ...
 
 
 class Source(Protocol):
@@ -117,24 +115,19 @@ class Source(Protocol):
         than `count`, even none, may come although there is more: see `caught_up`. So are offsets that never held one,
         uncounted.
         """
-        ...
 
     @property
     def caught_up(self) -> bool:
         """Whether `read` has nothing to give until something arrives or an offset finishes."""
-        ...
 
     def arrived(self) -> None:
         """Tell that something may be there to read: messages arrived, or a limit moved."""
-        ...
 
     def add_group_queue(self, group_queue: GroupQueue) -> None:
         """Read another queue too: the topic got more of them."""
-        ...
 
     def close(self) -> None:
         """Read nothing more, and forget what is under way."""
-        ...
 
     def fetch(self, jobs: Sequence[UpstreamJob], there: Callable[[list[UpstreamJob]], None]) -> list[UpstreamJob]:
         """Have the bodies of jobs in memory until these have ended; asked only where `bodies_come_later`.
@@ -147,7 +140,6 @@ class Source(Protocol):
         Returns:
             Those whose bodies are in memory.
         """
-        ...
 
     def body(self, job: UpstreamJob) -> memoryview:
         """Read a job's body alone.
@@ -156,7 +148,6 @@ class Source(Protocol):
             MessageUnreadable: It is damaged or gone.
             BodyUnprocessable: It cannot be unpacked.
         """
-        ...
 
     def load(self, job: UpstreamJob) -> Message:
         """Read a job's message.
@@ -165,23 +156,18 @@ class Source(Protocol):
             MessageUnreadable: It is damaged or gone.
             BodyUnprocessable: It cannot be unpacked.
         """
-        ...
 
     def stored_ms(self, job: UpstreamJob) -> int | None:
         """Return when a job's message was stored, ms since the epoch; None when it cannot be read."""
-        ...
 
     def message_id(self, job: UpstreamJob) -> str | None:
         """Return the id by which its producer knows a message; None for one without, or that cannot be read."""
-        ...
 
     def slices(self, jobs: Sequence[UpstreamJob]) -> list[tuple[int, Slices]] | None:
         """Return offsets and slices of a batch for its reply; None where one of its jobs needs a look: `located`."""
-        ...
 
     def located(self, job: UpstreamJob) -> Slices:
         """Return the slices of one message for a reply; raises as `body`."""
-        ...
 
 
 class Claims(Protocol):
@@ -193,11 +179,9 @@ class Claims(Protocol):
         Raises:
             QueuesOwned: Somebody else consumes one of them; nothing was taken.
         """
-        ...
 
     def release(self, topic: str | None = None) -> None:
         """Give up one topic, with the committed offsets written down before, or all of them without that."""
-        ...
 
 
 class Times(Queues, Protocol):
@@ -205,11 +189,9 @@ class Times(Queues, Protocol):
 
     def offset_at(self, queue: QueueView, time_ms: int) -> int:
         """Return the first offset of a queue stored at or after a moment (wall clock); its end when there is none."""
-        ...
 
     def stored(self, queue: QueueView, offset: int) -> Stored | None:
         """Tell when the message at an offset was stored, or the first that is kept; None where it cannot be read."""
-        ...
 
 
 class Broker(Times, Protocol):
@@ -217,23 +199,18 @@ class Broker(Times, Protocol):
 
     def topic(self, name: str) -> NodeTopic | None:
         """Return a topic; None when there is none of that name."""
-        ...
 
     def make_topic(self, name: str) -> NodeTopic:
         """Return a topic of a group's own, made where it is missing. Raises StoreError."""
-        ...
 
     def dead_letter_topic(self, group: str) -> str:
         """Name of the topic in which a group's dead letters stand."""
-        ...
 
     def is_dead_letter_topic(self, topic: str) -> bool:
         """Whether a topic holds dead letters, of any group."""
-        ...
 
     def unknown(self, topic: str) -> str | None:
         """Return why it is not known yet where a group is in a topic; None: it is known."""
-        ...
 
     def claims(self, group: str, client_id: str, *, progress: Progress, lost: Callable[[str], None]) -> Claims:
         """Claim queues for a group.
@@ -244,7 +221,6 @@ class Broker(Times, Protocol):
             progress: Committed before queues are released.
             lost: Called with a topic whose queues another consumer got meanwhile.
         """
-        ...
 
     def open(
         self,
@@ -263,7 +239,6 @@ class Broker(Times, Protocol):
             counters: Series of the subscription.
             keeps_bodies: Bodies are read at once, before the order gate: leave them with the jobs.
         """
-        ...
 
     def append_dead_letter(self, group: str, job: UpstreamJob, reason: str, done: Appended) -> None:
         """Append the dead letter of a job (D16), which names the message that it replaces.
@@ -272,19 +247,15 @@ class Broker(Times, Protocol):
             StoreError: It is refused; nothing was written, and `done` is not called.
             MessageUnreadable: The message is damaged or gone; likewise.
         """
-        ...
 
     def is_dead_letter_refused(self, job: UpstreamJob) -> bool:
         """Whether the dead letter of a job was refused after it was taken, and is tried again."""
-        ...
 
     def withdraw_dead_letter(self, job: UpstreamJob) -> bool:
         """Give such a dead letter up: its `done` is not called. False: it is under way, or done."""
-        ...
 
     def replaced_by_dead_letters(self, queue: QueueView, start: int) -> Iterator[DeadLetterOrigin]:
         """Yield what the dead letters of a queue replace from an offset on; unreadable ones are left out."""
-        ...
 
 
 class StretchSource(Protocol):
@@ -305,7 +276,6 @@ class StretchSource(Protocol):
             wanted: Which of them.
             times: Whether their times are wanted, too.
         """
-        ...
 
 
 class RetryQueues(Protocol):
@@ -313,7 +283,6 @@ class RetryQueues(Protocol):
 
     def retry_topic(self, group: str) -> str:
         """Name of the topic in which what a group failed comes again (D37)."""
-        ...
 
     def append_retry(self, group: str, job: UpstreamJob, wait_ms: int, done: Appended) -> None:
         """Append a failed job's message, with its counts: after a wait it comes again (D37).
@@ -322,12 +291,9 @@ class RetryQueues(Protocol):
             StoreError: It is refused; nothing was written, and `done` is not called.
             MessageUnreadable: The message is damaged or gone; likewise.
         """
-        ...
 
     def retry_queues(self, group: str) -> Sequence[QueueView]:
         """Return the queues where `append_retry` leaves records; those of other topics than the group's are shared."""
-        ...
 
     def replaced_by_retries(self, queue: QueueView, start: int) -> Iterator[DeadLetterOrigin]:
         """Yield what the records of `append_retry` in a queue replace, likewise."""
-        ...

@@ -16,7 +16,6 @@ side in three languages.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 
 SIGNATURE, TIME, KEY_ID, TOPIC = "Pyddmq-Signature", "Pyddmq-Time", "Pyddmq-Key-Id", "Pyddmq-Topic"
@@ -26,9 +25,3 @@ def sign(secret: bytes, *, time_s: int, key_id: str, topic: str, query: str, bod
     """Return the value of `Pyddmq-Signature`."""
     head = f"v1\n{time_s}\n{key_id}\n{topic}\n{query}\n".encode()
     return "v1=" + hmac.digest(secret, head + body, "sha256").hex()
-
-
-def ddmq_token(key: str | None, token_key: str) -> str:
-    """Return DDMQ's `carrera_token`: it is the same for every message of a key and says nothing of the body (W63)."""
-    text = f"{'null' if key is None else key}{token_key}"
-    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()

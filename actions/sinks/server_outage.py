@@ -36,11 +36,6 @@ class Away:
         self._alone: tuple[int, float, str] | None = None
         """Since when messages wait alone, until when the last one does, and why."""
 
-    @property
-    def is_away(self) -> bool:
-        """Whether the last try failed."""
-        return self._wait_ms > 0
-
     def refusal(self) -> RetryLater | None:
         """Return what a message is answered without a try; None when it is time for one."""
         left_ms = round((self._until - self._context().monotonic()) * 1000)

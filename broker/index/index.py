@@ -19,11 +19,10 @@ from collections.abc import Callable, Generator
 from broker.errors import NO_SPACE
 from broker.index.file import IndexDamaged, IndexFile
 from broker.index.keys import KeyHasher
-from broker.index.names import file_name
 from broker.index.parts import IndexGap, IndexParts
 from broker.index.recent_records import IndexFeed
 from broker.index.rows import RowMaker, Rows
-from broker.index.state import IndexState
+from broker.index.state import IndexState, file_name
 from broker.log.commit_log import CommitLog
 from broker.log.walk import walk
 from broker.options import StoreOptions
@@ -358,11 +357,6 @@ class Index:
             self._parts.names_changed |= names_changed
             raise
         self.saved_ms = last.end_ms if last is not None else 0
-
-    def drop_before(self, physical: int) -> int:
-        """`dropping_before` at once, after what is under way."""
-        self._finish_writes()
-        return at_once(self._disk, self.dropping_before(physical))
 
     def dropping_before(self, physical: int) -> Steps[int]:
         """Delete files whose last entry is before a commit-log offset; the last file stays. Returns their number."""

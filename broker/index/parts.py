@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from broker.index.file import IndexDamaged, IndexFile
-from broker.index.names import is_file_name
-from broker.index.state import SavedIndex
+from broker.index.state import SavedIndex, is_file_name
 from broker.log.commit_log import CommitLog
 from broker.options import StoreOptions
 from broker.runtime.bundle import Runtime

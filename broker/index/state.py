@@ -5,11 +5,15 @@ sums are kept apart, in sealed JSON: `{"position": offset, "files": {name: [head
 [name]}`. A file that is not what is there is rebuilt from the log; one that is missing, too. Without this file
 (a store of RocketMQ's) RocketMQ's own rule decides: after an abnormal stop a file newer than the checkpoint's index
 time is not believed.
+
+Names of index files are yyyyMMddHHmmssSSS of their creation, in the machine's time zone, as RocketMQ makes them.
+Files are put in order by name, so a new one never has a name before the last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from broker.errors import StoreUnreadable
@@ -17,6 +21,35 @@ from broker.index.file import IndexFileHeader, Sums
 from broker.runtime.file_writes import FileWrite
 from broker.runtime.sealed_file import SealedFile
 from broker.runtime.seams import Disk
+
+_DIGITS = 17
+_FORMAT = "%Y%m%d%H%M%S%f"
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a file of that name can be an index file."""
+    if len(name) != _DIGITS or not name.isdigit() or not name.isascii():
+        return False
+    try:
+        datetime.strptime(name, _FORMAT)
+    except ValueError:
+        return False
+    return True
+
+
+def file_name(wall_ms: int, *, after: str) -> str:
+    """Return the name of a file that is made now.
+
+    Args:
+        wall_ms: The moment, ms since the epoch.
+        after: Name of the last file, "" for none. Where the clock stands still or went back, the millisecond after it.
+    """
+    name = _name(datetime.fromtimestamp(wall_ms / 1000))
+    return name if name > after else _name(datetime.strptime(after, _FORMAT) + timedelta(milliseconds=1))
+
+
+def _name(moment: datetime) -> str:
+    return f"{moment:%Y%m%d%H%M%S}{moment.microsecond // 1000:03d}"
 
 
 class SavedIndex(NamedTuple):

@@ -40,8 +40,7 @@ from broker.format.record import (
     locate,
     sum_matches,
 )
-from broker.log.log_pages import NOT_GIVEN, LogPages
-from broker.log.segment import Segment
+from broker.log.log_pages import NOT_GIVEN, LogPages, Segment
 from broker.runtime.disks.unreadable import BadStretch, good_parts
 from broker.runtime.file_writes import FileWrite, at_once
 from broker.runtime.names import is_number

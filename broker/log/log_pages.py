@@ -12,8 +12,23 @@ from collections.abc import Callable, Mapping, Sequence
 from broker.errors import DamagedRecord
 from broker.format.locating import Place
 from broker.format.record import CLAIM, RECORD_OVERHEAD_BYTES
-from broker.log.segment import Segment
 from broker.runtime.disks.unreadable import BadStretch, MappedWindows, read_around
+from broker.runtime.seams import Buffer, DiskFile
+
+
+class Segment:
+    """One segment file and what is staged for it."""
+
+    __slots__ = ("base", "file", "staged", "staged_at", "staged_bytes", "unsynced")
+
+    def __init__(self, base: int, file: DiskFile) -> None:
+        self.base = base
+        self.file = file
+        self.staged: list[Buffer] = []
+        self.staged_at = 0
+        self.staged_bytes = 0
+        self.unsynced = False
+
 
 NOT_GIVEN = "the disk cannot read it"
 _SPAN_BYTES_MAX = 4 << 20

@@ -34,7 +34,6 @@ class Log(Protocol):
 
     def decisions(self, start: int) -> Generator[Decided, None, None]:
         """Walk the log, in steps of bounded work."""
-        ...
 
 
 def decided(start: int, take: Callable[[DecisionRecord], object]) -> Reading[None]:

@@ -9,7 +9,7 @@ from typing import Any
 from broker.errors import RecordGone, StoreUnreadable
 from broker.index.file import ENTRIES_PER_SLOT, ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES
 from broker.log.commit_log import SEGMENT_NAME_DIGITS, CommitLog
-from broker.log.segment import Segment
+from broker.log.log_pages import Segment
 from broker.opening.store_json import Geometry, sizes_of
 from broker.options import StoreOptions
 from broker.queues.consume_queue import UNIT_BYTES

@@ -22,7 +22,6 @@ class Records(Protocol):
 
     def read(self, physical: int, size: int) -> memoryview:
         """Return a whole record. Raises DamagedRecord, RecordGone."""
-        ...
 
 
 def offset_at(records: Records, queue: ConsumeQueue, wall_ms: int) -> int:

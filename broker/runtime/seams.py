@@ -25,26 +25,21 @@ class Clock(Protocol):
 
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch; may jump either way."""
-        ...
 
     def wall_us(self) -> int:
         """Likewise in microseconds: the same clock, for how long it is until `wall_ms` says something."""
-        ...
 
     def monotonic(self) -> float:
         """Seconds on a clock that never goes back; equal to the scheduler's `time()`."""
-        ...
 
     def since_boot(self) -> float:
         """Seconds on a clock that never goes back, and also runs while the machine is suspended; `monotonic` may not.
 
         For durations that others also count, such as a lease; never compare it with `monotonic`.
         """
-        ...
 
     def sleep(self, seconds: float) -> None:
         """Block the calling thread for this time."""
-        ...
 
 
 class SystemClock:
@@ -75,7 +70,6 @@ class ScheduledCall(Protocol):
 
     def cancel(self) -> None:
         """Withdraw the call; harmless after it ran."""
-        ...
 
 
 class Scheduler(Protocol):
@@ -83,11 +77,9 @@ class Scheduler(Protocol):
 
     def call_soon(self, callback: Callable[..., Any], /, *args: Any) -> ScheduledCall:
         """Run `callback(*args)` in the next turn of the loop."""
-        ...
 
     def call_later(self, delay: float, callback: Callable[..., Any], /, *args: Any) -> ScheduledCall:
         """Run `callback(*args)` after `delay` seconds."""
-        ...
 
 
 class DiskFile(Protocol):
@@ -95,38 +87,30 @@ class DiskFile(Protocol):
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write all buffers one after the other from byte `offset` on, whole or not at all as far as errors show."""
-        ...
 
     def read(self, offset: int, size: int) -> bytes:
         """Return up to `size` bytes from `offset` on; shorter only at the end of the file."""
-        ...
 
     def view(self) -> memoryview:
         """Return a read-only view over the whole file as it is now (its size must not change afterwards).
 
         Later writes through this object are visible in the view.
         """
-        ...
 
     def sync(self) -> None:
         """Make all earlier writes durable (fdatasync)."""
-        ...
 
     def truncate(self, size: int) -> None:
         """Set the file's size in bytes; new bytes read as zero."""
-        ...
 
     def allocate(self, size: int) -> None:
         """Grow the file to `size` bytes with the space claimed, or raise OSError(ENOSPC) and leave it as it was."""
-        ...
 
     def size(self) -> int:
         """Size of the file in bytes."""
-        ...
 
     def close(self) -> None:
         """Close the file; views handed out stay readable."""
-        ...
 
 
 class Lock(Protocol):
@@ -134,7 +118,6 @@ class Lock(Protocol):
 
     def release(self) -> None:
         """Give the lock back."""
-        ...
 
 
 class Disk(Protocol):
@@ -142,42 +125,33 @@ class Disk(Protocol):
 
     def open(self, path: str, *, create: bool = False) -> DiskFile:
         """Open a file for reading and writing; with `create`, make it (empty) when it is not there."""
-        ...
 
     def exists(self, path: str) -> bool:
         """Whether a file or folder of that name is there."""
-        ...
 
     def is_link(self, path: str) -> bool:
         """Whether the path is a symbolic link; every other method follows links."""
-        ...
 
     def open_to_others(self, path: str) -> bool:
         """Whether other users than its owner may enter or read a folder."""
-        ...
 
     def list(self, path: str) -> list[str]:
         """Names in a folder, sorted; empty when the folder is not there."""
-        ...
 
     def make_folder(self, path: str, *, durable: bool = True) -> None:
         """Create a folder with its parents; harmless when it is there.
 
         Without `durable`, the caller syncs the parent of each folder that may be new.
         """
-        ...
 
     def replace(self, source: str, target: str) -> None:
         """Rename a file over another in one step; durable after `sync_folder`."""
-        ...
 
     def remove(self, path: str) -> None:
         """Delete a file."""
-        ...
 
     def sync_folder(self, path: str) -> None:
         """Make creations, renames and deletions in a folder durable."""
-        ...
 
     def lock(self, path: str) -> Lock:
         """Take a POSIX byte-range lock on byte 0 of a file (Java's FileLock sees it), creating it when needed.
@@ -185,19 +159,15 @@ class Disk(Protocol):
         Raises:
             BlockingIOError: Another process, or another store of this process, holds it.
         """
-        ...
 
     def locked(self, path: str) -> bool:
         """Whether the lock of that file is held; nothing is locked or created."""
-        ...
 
     def free_bytes(self, path: str) -> int:
         """Bytes free for this process on the file system that holds `path`."""
-        ...
 
     def total_bytes(self, path: str) -> int:
         """Bytes of that file system that are in use or free for this process: use is 1 - free / total, as df shows."""
-        ...
 
 
 class Syncing(Protocol):
@@ -208,7 +178,6 @@ class Syncing(Protocol):
 
         A caller that syncs at once what may be on its way waits first: the system reports a failure to one of the two.
         """
-        ...
 
 
 class Syncs(Protocol):
@@ -224,8 +193,6 @@ class Syncs(Protocol):
             file: What is synced; it may be closed meanwhile.
             done: Told when it has ended, in a later turn of the loop.
         """
-        ...
 
     def begin_folder(self, path: str, done: Told) -> Syncing:
         """Begin to make creations, renames and deletions in a folder durable, as `Disk.sync_folder` does; likewise."""
-        ...

@@ -28,11 +28,9 @@ class StepWait(Protocol):
 
     def now(self) -> None:
         """Have it happen at once; the calling thread waits for the disk."""
-        ...
 
     def then(self, callback: Callable[[], object]) -> None:
         """Have a callback called when it happened; at once when it has."""
-        ...
 
 
 class StepsEnd(Generic[Result_co]):

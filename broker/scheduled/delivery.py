@@ -41,7 +41,6 @@ class Waiter(Protocol[M]):
 
     def release_plain(self, messages: list[M]) -> Plain:
         """Make what to append for those that need no second look; `release` gets the others."""
-        ...
 
     def release(self, message: M) -> Due | None:
         """Make what to append; None when it needs nothing any more.
@@ -50,27 +49,21 @@ class Waiter(Protocol[M]):
             MessageRefused: It cannot be delivered now.
             DamagedRecord, RecordGone: It never can.
         """
-        ...
 
     def refuse(self, message: M, reason: str) -> None:
         """Keep it apart, as refused."""
-        ...
 
     def lose(self, message: M, error: StoreError) -> None:
         """Give it up."""
-        ...
 
     def wait(self, messages: Sequence[M], error: StoreError) -> None:
         """Take these back: the store takes nothing now."""
-        ...
 
     def give_back(self, messages: Sequence[M]) -> None:
         """Take these back: others made the step long enough."""
-        ...
 
     def done(self, messages: list[M], error: StoreError | None) -> None:
         """They are stored, or the store has failed."""
-        ...
 
 
 class ScheduledDelivery(Generic[M]):

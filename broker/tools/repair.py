@@ -32,7 +32,7 @@ from broker.format.record import (
     crc_property,
 )
 from broker.log.commit_log import CommitLog, segment_name
-from broker.log.segment import Segment
+from broker.log.log_pages import Segment
 from broker.opening.opening import take_lock
 from broker.opening.reading import geometry_of_files, has_queue_files
 from broker.opening.store_json import FORMAT_VERSION

@@ -17,16 +17,14 @@ from broker.errors import DiskFull, StoreError
 from broker.format.body import BODY_BYTES_MAX, SYS_PACKED, unpack
 from broker.format.properties import find_property
 from broker.format.record import sys_flag
-from broker.log.owner import is_foreign
-from broker.log.put import LogPosition
+from broker.log.put import LogPosition, is_foreign
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Earliest
 from broker.runtime.step_size import StepSize
 from broker.transaction import metrics as counted
 from broker.transaction.half import Half, discard_of, message_block
 from broker.transaction.halves import Halves
-from broker.transaction.handles import TransactionHandle
-from broker.transaction.names import DISCARD_TOPIC, Fate
+from broker.transaction.names import DISCARD_TOPIC, Fate, TransactionHandle
 from broker.transaction.ops import OpWriter
 from broker.transaction.settings import CheckSettings
 from broker.transaction.states import HalfState

@@ -23,8 +23,7 @@ from typing import NamedTuple
 
 from broker.errors import DamagedRecord, DiskFull, MessageRefused, RecordGone, StoreError
 from broker.format.record import split
-from broker.log.owner import OWNER_NAME, is_foreign
-from broker.log.put import Put
+from broker.log.put import OWNER_NAME, Put, is_foreign
 from broker.query import NotFound, by_unique_key
 from broker.queues.consume_queue import FILLER_SIZE
 from broker.queues.topics import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system
@@ -35,8 +34,16 @@ from broker.scheduled.timer.puts import TimedPuts
 from broker.transaction import metrics as counted
 from broker.transaction.half import Half, commit_of, resumed_of
 from broker.transaction.halves import Halves
-from broker.transaction.handles import TransactionHandle, parse_handle
-from broker.transaction.names import DISCARD_TOPIC, FATES, HALF_TOPIC, STATES, Fate, State
+from broker.transaction.names import (
+    DISCARD_TOPIC,
+    FATES,
+    HALF_TOPIC,
+    STATES,
+    Fate,
+    State,
+    TransactionHandle,
+    parse_handle,
+)
 from broker.transaction.ops import OpWriter, members_of
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.states import HalfState

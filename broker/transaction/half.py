@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from broker.format.numbers import whole_number
 from broker.format.record import SYS_TRANSACTION_MASK, born_timestamp, physical_offset, split, store_timestamp
-from broker.log.owner import OWNER_NAME
+from broker.log.put import OWNER_NAME
 from broker.queues.topics import Topic
 from broker.scheduled.release import Released, moved, without
 from broker.transaction import names

@@ -11,8 +11,7 @@ from broker.query import NotFound, by_unique_key
 from broker.queues.consume_queue import ConsumeQueue
 from broker.transaction.half import Half
 from broker.transaction.halves import Halves
-from broker.transaction.handles import TransactionHandle, parse_handle
-from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC
+from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC, TransactionHandle, parse_handle
 from broker.transaction.states import HalfState
 from broker.views import TransactionView
 

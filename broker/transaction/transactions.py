@@ -18,8 +18,7 @@ from typing import Any, Unpack
 
 from broker.errors import MessageRefused
 from broker.format.properties import PROPERTIES_BYTES_MAX, find_property
-from broker.log.owner import OWNER_NAME
-from broker.log.put import LogPosition, Put
+from broker.log.put import OWNER_NAME, LogPosition, Put
 from broker.log.shared_walk import Reading, alone
 from broker.queues.offsets import ConsumerOffsets
 from broker.runtime.bundle import Runtime, runtime_of

@@ -25,7 +25,6 @@ class Gatherer(Protocol):
 
     def add(self, block: Block) -> Iterator[None]:
         """Take a block in, in steps."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import lru_cache
-from itertools import pairwise
 from operator import attrgetter, gt, lt, sub
 from typing import Any, Final, NamedTuple
 
@@ -102,20 +101,6 @@ def row_of(sample: QueueSample) -> WindowRow:
         sample.expired,
         sample.paused,
     )
-
-
-def rows_of(samples: Sequence[QueueSample]) -> list[WindowRow]:
-    """Return the rows of samples, oldest first.
-
-    Raises:
-        ValueError: There is no sample, or they are not in the order of their times.
-    """
-    if not samples:
-        raise ValueError("no samples: a queue is judged by one at least")
-    for before, after in pairwise(samples):
-        if after.time_ms <= before.time_ms:
-            raise ValueError(f"sample at {after.time_ms} comes after one at {before.time_ms}; pass the oldest first")
-    return [row_of(sample) for sample in samples]
 
 
 def facts_of(

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from lag.rules import causes, quantities, statuses
 from lag.rules.expression import Value
-from lag.rules.facts import WindowRow, facts_of, rows_of
+from lag.rules.facts import WindowRow, facts_of
 from lag.rules.limits import LagLimits
-from lag.rules.topic_rules import ALONE, beside
+from lag.rules.topic_rules import beside
 from lag.samples import QueueSample
 
 DEFAULTS: Final = LagLimits()
@@ -41,56 +41,13 @@ class QueueVerdict:
     advice: str
 
 
-def judge(
-    samples: Sequence[QueueSample], now_ms: int, limits: LagLimits = DEFAULTS, reset_ms: int | None = None
-) -> QueueVerdict:
-    """Judge one queue without its topic's others: it is never hot, and has no skew.
-
-    Args:
-        samples: Its samples, oldest first; one before the window shows what was lost since.
-        now_ms: The moment that is judged, in Unix ms.
-        limits: Thresholds.
-        reset_ms: When an operator last reset the group's offset on this queue (`EventKind.RESET`); null: never.
-
-    Raises:
-        ValueError: There is no sample, or they are not in the order of their times.
-    """
-    return _judged(figures_of(rows_of(samples), samples[-1], now_ms, limits, reset_ms) | dict(ALONE))
-
-
-def judge_topic(
-    queues: Mapping[int, Sequence[QueueSample]],
-    now_ms: int,
-    limits: LagLimits = DEFAULTS,
-    resets_ms: Mapping[int, int] | None = None,
-) -> dict[int, QueueVerdict]:
-    """Judge all queues of a group's topic beside each other.
-
-    Args:
-        queues: The samples of each queue by its number, oldest first.
-        now_ms: The moment that is judged, in Unix ms.
-        limits: Thresholds.
-        resets_ms: When an operator last reset the group's offset, by queue; queues that are not named never were.
-
-    Raises:
-        ValueError: As `judge`.
-    """
-    found = {}
-    windows = {queue: (rows_of(samples), samples[-1]) for queue, samples in queues.items()}
-    for each in judging_topic(windows, now_ms, limits, resets_ms):
-        if each is not None:
-            queue, verdict = each
-            found[queue] = verdict
-    return found
-
-
 def judging_topic(
     windows: Mapping[int, tuple[Sequence[WindowRow], QueueSample]],
     now_ms: int,
     limits: LagLimits = DEFAULTS,
     resets_ms: Mapping[int, int] | None = None,
 ) -> Iterator[tuple[int, QueueVerdict] | None]:
-    """Judge as `judge_topic`, by the rows and the newest sample of each queue, in steps of some tenths of a ms.
+    """Judge all queues of a topic by the rows, oldest first, and the newest sample of each, in steps of tenths of a ms.
 
     Yields None, then each queue with its verdict.
     """

@@ -15,43 +15,14 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import types as t
 
 from lag.rules import causes, statuses
 from lag.rules.expression import RuleExpression, Value, names_in
 from lag.rules.facts import WINDOW_FACTS
 from lag.rules.limits import LagLimits
-from lag.rules.quantities import ALL, QUANTITIES, TOPIC_QUANTITIES, Quantity
+from lag.rules.quantities import QUANTITIES, TOPIC_QUANTITIES, Quantity
 from lag.rules.topic_rules import ALONE
-from lag.rules.waiting_rules import WAITING, WAITING_RULE
-from lag.samples import SAMPLE_FIELDS
 
-KEY_FIELDS: Final = ("cluster", "node", "group", "topic", "queue")
-_WORDS = frozenset({"cluster", "node", "group", "topic", "held_key", "held_reason"}) | {
-    "out_client",
-    "sink_server",
-    "sink_reason",
-}
-_FLAGS = frozenset({"paused", "limited", "pushing"})
-
-SAMPLES: Final = t.StructType(
-    [
-        t.StructField(
-            name,
-            t.StringType()
-            if name in _WORDS
-            else t.BooleanType()
-            if name in _FLAGS
-            else t.DoubleType()
-            if name == "matched"
-            else t.LongType(),
-        )
-        for name in (*KEY_FIELDS, *SAMPLE_FIELDS)
-    ]
-)
-"""Columns of samples: the fields of `QueueKey` and `QueueSample`."""
-
-DEFAULTS: Final = LagLimits()
 BUCKET_MS: Final = 10_000
 """Samples of a topic's queues within one such stretch of time are of one moment."""
 
@@ -131,38 +102,13 @@ class Names:
 BY_NAME: Final = Names()
 
 
-def judged(samples: DataFrame, limits: LagLimits = DEFAULTS, *, keep_facts: bool = False) -> DataFrame:
-    """Judge every row as the newest sample of its queue.
-
-    Args:
-        samples: The columns of `SAMPLES`; besides, if it has them, `now_ms`, the moment that is judged (else that of
-            the sample), and `reset_ms`, when an operator last reset the group's offset on the queue by then.
-        limits: Thresholds.
-        keep_facts: Whether what the rules looked at stays, under its name, as `lag.rules.causes.evidence` takes it.
-
-    Returns:
-        The columns of `samples` with every quantity, `status`, `level` and `cause`.
-
-    Raises:
-        ValueError: A column of `SAMPLES` is missing.
-    """
-    missing = [name for name in SAMPLES.names if name not in samples.columns]
-    if missing:
-        raise ValueError(f"samples have no column {', '.join(missing)}")
-    frame = with_cause(with_neighbours(with_status(samples, limits)), limits)
-    cases = " ".join(f"WHEN '{each.name}' THEN '{each.level.name}'" for each in statuses.STATUSES)
-    frame = frame.selectExpr("*", f"CASE status {cases} END AS level")
-    if keep_facts:
-        return frame
-    given = [name for name in samples.columns if name not in ALL]
-    return frame.select(*(f"`{name}`" for name in (*given, *ALL, "status", "level", "cause")))
-
-
 def with_status(samples: DataFrame, limits: LagLimits, names: Names = BY_NAME) -> DataFrame:
     """Add what needs no other queue: facts, quantities, `status`. One sort, by queue and moment, serves all of it.
 
     Args:
-        samples: As `judged` takes them, but for names that `names` replaces, and fields that nothing looks at.
+        samples: The fields of `QueueKey`, under `names`, and of `QueueSample` that rules look at; besides, if it has
+            them, `now_ms`, the moment that is judged (else that of the sample), and `reset_ms`, when an operator last
+            reset the group's offset on the queue by then.
         limits: Thresholds.
         names: Whose samples rows are.
     """
@@ -176,23 +122,6 @@ def with_cause(frame: DataFrame, limits: LagLimits) -> DataFrame:
     constants: dict[str, Value] = asdict(limits)
     frame = _with_quantities(frame, TOPIC_QUANTITIES, constants)
     return frame.selectExpr("*", f"CAST({sql_of(causes.RULE, constants)} AS STRING) AS cause")
-
-
-def judged_waiting(samples: DataFrame, limits: LagLimits = DEFAULTS) -> DataFrame:
-    """Judge rows of what waits for its own time: the same as `lag.rules.waiting_rules.judge_waiting`.
-
-    Args:
-        samples: The fields of `ScheduledSample` as columns; besides, if it has it, `now_ms`.
-        limits: Thresholds.
-
-    Returns:
-        The columns of `samples` with every quantity of `WAITING` (`overdue` is one of both) and `status`.
-    """
-    constants: dict[str, Value] = asdict(limits)
-    now = "greatest(now_ms, time_ms)" if "now_ms" in samples.columns else "time_ms"
-    kept = [f"`{name}`" for name in samples.columns if name != "now_ms"]
-    frame = _with_quantities(samples.selectExpr(*kept, f"{now} AS now_ms"), WAITING, constants)
-    return frame.selectExpr("*", f"{sql_of(WAITING_RULE, constants)} AS status")
 
 
 def _with_quantities(frame: DataFrame, table: Mapping[str, Quantity], constants: Mapping[str, Value]) -> DataFrame:

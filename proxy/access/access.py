@@ -53,11 +53,9 @@ class Files(Protocol):
 
     def read(self, config: AccessConfig) -> AccessFiles:
         """Read all. Raises AccessUnreadable."""
-        ...
 
     def signature(self, config: AccessConfig) -> Signature:
         """Return the identity of a file's state."""
-        ...
 
 
 class Policy:

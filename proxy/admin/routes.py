@@ -113,7 +113,6 @@ class ListingRoute(Protocol):
 
     def __call__(self, *, limit: int, name: str | None) -> View | None:
         """Return it; None when nothing has the name."""
-        ...
 
 
 Opened = TypeVar("Opened")

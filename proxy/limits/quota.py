@@ -39,7 +39,6 @@ class Refuse(Protocol):
 
     def __call__(self, over: LimitExceeded, count: int = 1) -> None:
         """Count so much of it."""
-        ...
 
 
 class Quota:

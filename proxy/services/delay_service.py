@@ -18,8 +18,7 @@ from broker.deduplication.deduplication import NumberedRun
 from broker.errors import StoreError
 from broker.format.java import queue_of_key, string_hash
 from broker.log.durability import AwaitedSteps
-from broker.log.owner import owned
-from broker.log.put import LogPosition, Put
+from broker.log.put import LogPosition, Put, owned
 from broker.runtime.bundle import Runtime
 from broker.runtime.steps import StepRunner
 from broker.scheduled.cancelling import CancelEffect

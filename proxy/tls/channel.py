@@ -51,31 +51,24 @@ class Above(Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport; it may be closed at once."""
-        ...
 
     def secured(self, certificate: PeerCertificate | None) -> None:
         """The handshake has ended; data may come. The certificate was checked; None: the client showed none."""
-        ...
 
     def data_received(self, data: bytes) -> None:
         """Take decrypted bytes."""
-        ...
 
     def eof_received(self) -> bool | None:
         """The peer sends no more; true: keep the transport open."""
-        ...
 
     def pause_writing(self) -> None:
         """The kernel takes no more."""
-        ...
 
     def resume_writing(self) -> None:
         """It does again."""
-        ...
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is closed."""
-        ...
 
 
 class ChannelPort(Protocol):
@@ -84,31 +77,24 @@ class ChannelPort(Protocol):
     @property
     def current(self) -> TlsContext:
         """The context in force."""
-        ...
 
     def began(self, channel: TlsChannel) -> None:
         """A connection was accepted; its handshake has so long from now on."""
-        ...
 
     def ask(self, channel: TlsChannel) -> None:
         """Have its handshake continue when its turn comes."""
-        ...
 
     def finished(self, channel: TlsChannel, version: str) -> None:
         """A handshake has ended."""
-        ...
 
     def failed(self, channel: TlsChannel, failure: TlsFailure) -> None:
         """A handshake has failed."""
-        ...
 
     def refusal(self, channel: TlsChannel, context: TlsContext) -> str | None:
         """Return why a channel's certificate does not hold now, as a word; None: it does, or there is none."""
-        ...
 
     def gone(self, channel: TlsChannel) -> None:
         """A connection is closed."""
-        ...
 
 
 class TlsChannel(asyncio.Protocol):

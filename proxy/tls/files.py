@@ -70,11 +70,9 @@ class TlsLoader(Protocol):
 
     def build(self, files: TlsFiles) -> TlsContext:
         """Make a context of what the files hold now. Raises TlsFileBad."""
-        ...
 
     def signature(self, files: TlsFiles) -> Signature:
         """Return the identity of the files' state."""
-        ...
 
 
 class RealTlsFiles:

@@ -25,36 +25,28 @@ class NodeByteStream(Protocol):
     @property
     def is_open(self) -> bool:
         """Whether it is connected, as far as is known without asking the system."""
-        ...
 
     @property
     def peer(self) -> object:
         """Address of the other end, as `socket.getpeername` has it."""
-        ...
 
     def time(self) -> float:
         """Seconds on the clock of deadlines."""
-        ...
 
     def has_ended(self) -> bool:
         """Whether the other side has closed it meanwhile; it is open."""
-        ...
 
     async def connect(self, place: Endpoint, context: ssl.SSLContext | None, seconds: float) -> None:
         """Connect, by TLS where there is a context. Raises OSError."""
-        ...
 
     def write(self, data: bytes, seconds: float) -> None:
         """Send bytes, all of them. Raises OSError."""
-        ...
 
     async def read(self, size_of: Callable[[bytes], int], deadline: float) -> bytes:
         """Return the next frame without its head, which `size_of` reads. Raises OSError, TimeoutError among them."""
-        ...
 
     def close(self) -> None:
         """Close; harmless the second time."""
-        ...
 
 
 class Frames(Protocol):
@@ -62,15 +54,12 @@ class Frames(Protocol):
 
     def encode(self, method: str, arguments: Any, sequence: int, /) -> bytes:
         """Return the frame of a call. Raises ClientMisuse."""
-        ...
 
     def size_of(self, head: bytes, /) -> int:
         """Return the length of an answer that begins so. Raises NotThrift."""
-        ...
 
     def decode(self, method: str, sequence: int, reply: bytes, /) -> Any:
         """Return what a call is answered with. Raises NotThrift, and what the answer says."""
-        ...
 
 
 def run_now(call: Coroutine[Any, Any, T]) -> T:

@@ -160,7 +160,6 @@ class Submits(Protocol):
 
     def __call__(self, request: NodeRequest[T], /) -> Awaitable[T]:
         """Make it."""
-        ...
 
 
 async def run_transaction(

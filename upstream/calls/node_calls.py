@@ -84,7 +84,6 @@ class Ends(Protocol):
     @property
     def names(self) -> Sequence[str]:
         """What its actions are called."""
-        ...
 
 
 class _Once:

@@ -29,7 +29,6 @@ class Asks(Protocol):
 
     def next_work(self) -> Work | None:
         """Return the next call, or None when none is wanted any more."""
-        ...
 
 
 class CallQueue:

@@ -12,11 +12,9 @@ class Tasks(Protocol):
 
     def create_task(self, coroutine: Coroutine[Any, Any, Any], /) -> asyncio.Task[Any]:
         """Run a coroutine from the next turn of the loop on."""
-        ...
 
     def create_future(self) -> asyncio.Future[Any]:
         """Make a future of the loop."""
-        ...
 
 
 class Threads(Protocol):
@@ -24,7 +22,6 @@ class Threads(Protocol):
 
     def run(self, work: Callable[[], object], done: Callable[[object], None]) -> None:
         """Run `work`, which raises nothing, in a thread; then `done` in the loop's, with what it returned."""
-        ...
 
 
 class ThreadLoop(Protocol):
@@ -32,4 +29,3 @@ class ThreadLoop(Protocol):
 
     def call_soon_threadsafe(self, callback: Callable[..., Any], /, *args: Any) -> object:
         """Run `callback(*args)` in the loop's thread."""
-        ...

@@ -30,9 +30,8 @@ from upstream.group_parts import FetchedSource, GroupParts
 from upstream.job import DeliveredBatch, GroupQueue, PartialBatch, Slices, Unit, UpstreamJob
 from upstream.outcomes.outcomes import PAUSED_LOOK_SECONDS, Outcomes
 from upstream.running.action_context import WaitsForServers, give_contexts
-from upstream.running.admission import Admission
+from upstream.running.admission import Admission, OrderKeyGate
 from upstream.running.calling import Calling
-from upstream.running.gate import OrderKeyGate
 from upstream.running.pipeline import Pipeline
 from upstream.running.running import Running, is_in_action
 from upstream.state import JobEvent, JobState, move, next_state

@@ -31,15 +31,12 @@ class EndingListener(Protocol):
 
     def handed_out(self, delivery: DeliveredBatch) -> None:
         """Take note of a batch that goes to a client; all of its jobs are out."""
-        ...
 
     def finished(self, delivery: DeliveredBatch, offsets: Sequence[int]) -> None:
         """Take note of messages of one delivery that its client finished."""
-        ...
 
     def ended(self, job: UpstreamJob, ending: MessageEnding) -> None:
         """Take note of a message that ended in another way, its record still there where it is to be read."""
-        ...
 
 
 def ended_jobs(delivery: DeliveredBatch, offsets: Sequence[int]) -> list[UpstreamJob]:

@@ -54,30 +54,24 @@ class Survey(Protocol):
         Raises:
             KafkaFailure: It cannot be reached, or refuses.
         """
-        ...
 
     def group_names(self) -> GroupNames:
         """Return the groups of consumers that the client may see. Raises KafkaFailure: no broker lists any."""
-        ...
 
     def groups(self, names: Sequence[str]) -> dict[str, Surveyed]:
         """Return groups by name; one that cannot be told is missing. Raises KafkaFailure: none can."""
-        ...
 
     def ends(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, tuple[int, int]]:
         """Return first offsets and ends; a partition that cannot be told is missing.
 
         As kafka-consumer-groups has them: records of a transaction that is open count.
         """
-        ...
 
     def moments(self, wanted: Mapping[KafkaPartition, int], seconds: float) -> dict[KafkaPartition, int]:
         """Return the timestamps (ms) of the first records at or after an offset of partitions.
 
         What does not come within so many seconds, or has no timestamp, is missing.
         """
-        ...
 
     def close(self) -> None:
         """Ask nothing more."""
-        ...

@@ -152,34 +152,27 @@ class MemberListener(Protocol):
 
         None at all says that the group was shared out, and this member gets no further ones.
         """
-        ...
 
     def revoked(self, places: Sequence[KafkaPartition], done: Callable[[], None]) -> None:
         """Give partitions up: what is committed before `done` is called still counts.
 
         The client waits for `done`, but no longer than a bound of its own; then it is as if they were lost.
         """
-        ...
 
     def lost(self, places: Sequence[KafkaPartition]) -> None:
         """Forget partitions: others may have them already, and no commit counts."""
-        ...
 
     def records(self, records: Sequence[KafkaRecord]) -> None:
         """Take records, those of a partition by rising offset."""
-        ...
 
     def at_end(self, place: KafkaPartition, offset: int) -> None:
         """Note that all up to an offset was told: what lies between the last record and it holds nothing to read."""
-        ...
 
     def trouble_told(self, failure: KafkaFailure | None) -> None:
         """Note that the cluster cannot be reached or refuses, or with None that all is well again."""
-        ...
 
     def broken(self, failure: KafkaFailure) -> None:
         """Note that the member has ended by a fault: what it had was told lost, and it tells nothing more."""
-        ...
 
 
 class TopicSubscription(NamedTuple):
@@ -200,23 +193,18 @@ class GroupMember(Protocol):
 
     def join(self, listener: MemberListener, topics: Sequence[TopicSubscription]) -> None:
         """Join the group for these topics; once."""
-        ...
 
     def subscribe(self, topics: Sequence[TopicSubscription]) -> None:
         """Read these topics from now on, and no others."""
-        ...
 
     def read_from(self, place: KafkaPartition, offset: int) -> None:
         """Read an assigned partition from an offset on; what was under way of it is not told any more."""
-        ...
 
     def pause(self, places: Sequence[KafkaPartition]) -> None:
         """Read no further records of these, until `resume` or until they are given anew; some may still be told."""
-        ...
 
     def resume(self, places: Sequence[KafkaPartition]) -> None:
         """Read on."""
-        ...
 
     def commit(self, commits: Sequence[Commit], done: Done, *, soon: bool = False) -> None:
         """Commit offsets. That the member is fenced is told by the failure.
@@ -227,27 +215,21 @@ class GroupMember(Protocol):
             soon: Somebody waits for it: so this one and those of the next moments are sent without delay, at the cost
                 of some work.
         """
-        ...
 
     def ends(self, places: Sequence[KafkaPartition], told: Ends) -> None:
         """Ask for first offsets and ends of assigned partitions; not told while the cluster cannot be reached."""
-        ...
 
     def topics(self, names: Sequence[str], told: Topics) -> None:
         """Ask which topics of these names, or of these expressions, are there; not told while it cannot be reached."""
-        ...
 
     def offsets_at(self, places: Sequence[KafkaPartition], time_ms: int, told: OffsetsTold) -> None:
         """Ask for the first offsets whose records are of a moment (ms since the epoch) or later."""
-        ...
 
     def abandon(self) -> None:
         """End without waiting for anything, as far as possible; no more calls back."""
-        ...
 
     def leave(self, done: Callable[[], None]) -> None:
         """Leave the group; partitions are revoked first, as in a rebalance. Nothing is told after `done`."""
-        ...
 
 
 Gap = tuple[int, int]
@@ -269,11 +251,9 @@ class PartitionReader(Protocol):
             there: Called once or, where the cluster cannot be reached, later than any bound. Each gap begins at an
                 offset that was asked for, and reaches to the next record or to the end.
         """
-        ...
 
     def close(self) -> None:
         """Read nothing more."""
-        ...
 
 
 class KafkaProducer(Protocol):
@@ -300,19 +280,15 @@ class KafkaProducer(Protocol):
             KafkaFailure: It was not taken (the queue is full, the record too large): nothing was written, and `done`
                 is not called.
         """
-        ...
 
     def withdraw(self, done: Produced) -> bool:
         """Forget a record by the `done` of its `produce`; False: it may have left the node, and `done` is called."""
-        ...
 
     def partitions(self, topic: str) -> int | None:
         """Return how many partitions a topic has, as known by now; None: not known (yet), or there is none."""
-        ...
 
     def close(self, seconds: float) -> None:
         """Wait at most so long for what is under way, and end. May be called in another thread."""
-        ...
 
 
 class OutgoingRecord(NamedTuple):
@@ -340,7 +316,6 @@ class KafkaTransactions(Protocol):
 
     def begin(self, done: Done) -> None:
         """Take the id: who had it before is fenced, and its open transaction aborted, when `done` is called."""
-        ...
 
     def write(self, records: Sequence[OutgoingRecord], done: Written, *, alone: str = "") -> None:
         """Write these as one transaction.
@@ -352,11 +327,9 @@ class KafkaTransactions(Protocol):
                 acknowledged, so that nothing else waits for an open transaction. "": topics that acknowledge nothing
                 for 100 ms while others do end it; they are named as refusing.
         """
-        ...
 
     def close(self) -> None:
         """End. Waits for nothing, and `done` of a call under way is not called."""
-        ...
 
 
 class TopicScan(NamedTuple):
@@ -409,7 +382,6 @@ class KafkaClient(Protocol):
     @property
     def protocol_trouble(self) -> str:
         """Why members of `groupProtocol: auto` are classic; "": they are not."""
-        ...
 
     def member(self, group: str, client_id: str, instance_id: str = "") -> GroupMember:
         """Return a member of a group that has not joined.
@@ -420,27 +392,21 @@ class KafkaClient(Protocol):
             instance_id: Kafka's `group.instance.id`: a member that joins with that of another takes over what it has,
                 and the other is `broken` with FENCED_INSTANCE_ID; one that leaves keeps what it has for its session.
         """
-        ...
 
     def reader(self) -> PartitionReader:
         """Return a reader."""
-        ...
 
     def session_ms(self, told: Callable[[int | None], None]) -> None:
         """Ask for the brokers' session time of groups by KIP-848; told in the loop's thread, None: they do not say."""
-        ...
 
     def producer(self, broken: Broken) -> KafkaProducer:
         """Return a producer, one for all of a node; `broken` is called when it has ended by a fault."""
-        ...
 
     def transactions(self, transactional_id: str) -> KafkaTransactions:
         """Return what writes under a transactional id."""
-        ...
 
     def look(self, topics: Sequence[str], told: Callable[[ClusterFacts], None], groups: Sequence[str] = ()) -> None:
         """Ask what there is of the cluster, of these topics and of these groups; told in the loop's thread."""
-        ...
 
     def scan(self, scan: TopicScan, done: ScanDone) -> Callable[[], object]:
         """Look through a topic beside the loop, reading committed records and committing nothing.
@@ -448,4 +414,3 @@ class KafkaClient(Protocol):
         Returns:
             Ends the scan soon; `done` is called with what was found.
         """
-        ...

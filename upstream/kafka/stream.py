@@ -93,11 +93,6 @@ class PartitionStream:
         """Offset below which everything came; -1: nothing was read yet."""
         return self._told if self.position >= 0 else -1
 
-    @property
-    def is_drained(self) -> bool:
-        """Whether nothing is held and nothing known to be void lies before what is to come."""
-        return not self._records and self.position == self._told
-
     def next(self) -> KafkaRecord | None:
         """Return the next record without taking it; None when there is none, and then `pass_void` says what is void."""
         return self._records[0] if self._records else None

@@ -28,7 +28,6 @@ class JobRelease(Protocol):
 
     def __call__(self, job: UpstreamJob, *, held_permit: bool = True) -> None:
         """Do so."""
-        ...
 
 
 class DepartingJobs:

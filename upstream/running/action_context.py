@@ -27,7 +27,6 @@ class Pushes(Protocol):
 
     def view(self) -> PushView:
         """Return what an operator is shown; may be called before it is open."""
-        ...
 
 
 @runtime_checkable
@@ -36,7 +35,6 @@ class WaitsForServers(Protocol):
 
     def servers_away(self) -> Sequence[SinkView]:
         """Return the servers that it waits for now; may be called before it is open."""
-        ...
 
 
 def give_contexts(

@@ -31,7 +31,6 @@ class Chains(Protocol):
 
     def release(self, job: UpstreamJob) -> UpstreamJob | None:
         """End the first job of a key; returns its next one."""
-        ...
 
 
 def _make(

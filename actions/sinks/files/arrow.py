@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from actions.sinks.faults import ServerAway, ServerRefusedMessage, fault_of_disk
-from actions.sinks.files.folder_options import FolderWish
+from actions.sinks.files.folders import FolderWish
 from actions.sinks.local_state import Keep
 from conf.secrets import SecretUnreadable
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from actions.http.connection_options import HttpWish
-from actions.sinks.files.folder_options import FolderWish
-from actions.sinks.files.folders import Folders
+from actions.sinks.files.folders import Folders, FolderWish
 from actions.sinks.files.local import LocalFolders
 from actions.sinks.local_state import Keep
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from actions.client_factories import OutsideAction
-from actions.sinks.files.folder_options import FolderWish
-from actions.sinks.files.folders import Folders
+from actions.sinks.files.folders import Folders, FolderWish
 from actions.sinks.files.formats import Format, format_of
 from actions.sinks.files.layout import Layout, zone_of
 from actions.sinks.files.options import WHOLE_SECONDS_MAX, FileOptions, HdfsOptions

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from actions.http.connection_options import HttpWish
 from actions.sinks.faults import ServerAway, ServerRefusedMessage
-from actions.sinks.files.folder_options import FolderWish
+from actions.sinks.files.folders import FolderWish
 from actions.sinks.files.layout import aside
 from conf.secrets import SecretUnreadable
 

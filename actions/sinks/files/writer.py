@@ -21,8 +21,7 @@ from actions.sinks.faults import ServerAway, ServerRefusedMessage
 from actions.sinks.files.folders import Folders
 from actions.sinks.files.formats import Format
 from actions.sinks.files.layout import Layout, aside
-from actions.sinks.files.ledger import FORGET_SECONDS, FileLedger, OpenFile, PendingBytes
-from actions.sinks.files.ranges import ranges_of
+from actions.sinks.files.ledger import FORGET_SECONDS, FileLedger, OpenFile, PendingBytes, ranges_of
 from actions.sinks.local_state import Keep, SealedState
 from actions.sinks.server_outage import Away
 from broker.errors import StoreUnreadable

@@ -75,23 +75,18 @@ class HBaseLink(Protocol):
 
         All cells get the timestamp. Deletes take what is not newer, of a row that is also put to what is older.
         """
-        ...
 
     def append(self, table: str, row: bytes, cells: Mapping[bytes, bytes]) -> None:
         """Put bytes behind the values of a row's cells."""
-        ...
 
     def increment(self, table: str, row: bytes, amounts: Mapping[bytes, int]) -> None:
         """Add to counters of a row, one after the other."""
-        ...
 
     def read(self, table: str, row: bytes, columns: Sequence[bytes]) -> dict[bytes, tuple[bytes, int]]:
         """Return newest values of a row's cells and their timestamps; those that are missing are left out."""
-        ...
 
     def close(self) -> None:
         """End all connections; none is in use."""
-        ...
 
 
 class RealHBase:

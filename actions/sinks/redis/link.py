@@ -39,15 +39,12 @@ class RedisLink(Protocol):
             ServerAway: It cannot be reached, or did not answer in time: any number of them may have been carried out.
             ConnectionStale: It refused the connection; no command had an effect.
         """
-        ...
 
     async def renew(self) -> None:
         """Replace the connections: the next round trip looks the name up, and reads the password, again."""
-        ...
 
     async def close(self) -> None:
         """End all connections."""
-        ...
 
 
 class RedisMap(Protocol):
@@ -55,15 +52,12 @@ class RedisMap(Protocol):
 
     async def server_of(self, key: bytes) -> str:
         """Return the address of a key's server. Raises ServerAway: no server of the cluster says."""
-        ...
 
     async def renew(self) -> None:
         """Forget the map: the next call reads it again."""
-        ...
 
     async def close(self) -> None:
         """End all connections."""
-        ...
 
 
 class RealRedis:

@@ -64,11 +64,9 @@ class WatchingLoop(Scheduler, Protocol):
 
     def add_reader(self, fd: int, callback: Callable[..., Any], /, *args: Any) -> Any:
         """Run the callback whenever a descriptor can be read."""
-        ...
 
     def remove_reader(self, fd: int, /) -> bool:
         """Watch a descriptor no more."""
-        ...
 
 
 class SyncsAtOnce:

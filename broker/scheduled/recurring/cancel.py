@@ -12,12 +12,11 @@ from collections.abc import Generator
 
 from broker.format.message import LogMessage
 from broker.log.durability import AwaitedSteps, all_durable
-from broker.log.owner import OWNER_NAME, is_foreign
+from broker.log.put import OWNER_NAME, is_foreign
 from broker.query import by_key
 from broker.runtime.steps import run_now
 from broker.scheduled.cancelling import CancelEffect
-from broker.scheduled.recurring.names import LOOP_NAME
-from broker.scheduled.recurring.occurrence import Occurrence, parse_id
+from broker.scheduled.recurring.occurrence import LOOP_NAME, Occurrence, parse_id
 from broker.scheduled.timer.names import TIMER_TOPIC
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store

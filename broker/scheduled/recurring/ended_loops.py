@@ -11,7 +11,7 @@ from broker.errors import StoreUnreadable
 from broker.feature import Feature
 from broker.runtime.sealed_file import SealedFile
 from broker.runtime.seams import Disk
-from broker.scheduled.recurring.names import LOOP_NAME
+from broker.scheduled.recurring.occurrence import LOOP_NAME
 
 log = structlog.get_logger()
 

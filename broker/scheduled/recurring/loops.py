@@ -23,8 +23,7 @@ from broker.format.record import BLANK_BYTES
 from broker.log.put import Put
 from broker.runtime.bundle import Runtime
 from broker.scheduled.recurring import metrics as counted
-from broker.scheduled.recurring.names import LOOP_NAME
-from broker.scheduled.recurring.occurrence import Occurrence, parse_id
+from broker.scheduled.recurring.occurrence import LOOP_NAME, Occurrence, parse_id
 from broker.scheduled.release import Released, closed, without
 from broker.scheduled.timer.puts import TimedPuts
 from broker.store import Store

@@ -13,6 +13,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+LOOP_NAME = b"__PYDDMQ_LOOP"
+"""Holds the id of the pending occurrence; what is delivered here does not have it."""
+
+
 ONCE, LOOP, GROWING = 2, 3, 4
 """DDMQ's types (its dmsgtype)."""
 SECONDS_MIN = 1_000_000_000

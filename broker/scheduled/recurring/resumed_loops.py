@@ -20,8 +20,7 @@ from broker.query import NotFound, at_physical, by_key
 from broker.runtime.seams import Disk
 from broker.scheduled.recurring.ended_loops import Interrupted
 from broker.scheduled.recurring.loops import waiting
-from broker.scheduled.recurring.names import LOOP_NAME
-from broker.scheduled.recurring.occurrence import Occurrence, parse_id
+from broker.scheduled.recurring.occurrence import LOOP_NAME, Occurrence, parse_id
 from broker.scheduled.release import moved, without
 from broker.scheduled.timer.names import TIMER_NAMES, TIMER_TOPIC
 from broker.scheduled.timer.puts import TimedPuts

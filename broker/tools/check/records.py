@@ -12,8 +12,8 @@ from itertools import pairwise
 
 from broker.format.record import RecordSummary
 from broker.log.commit_log import SEGMENT_NAME_DIGITS, CommitLog, segment_name
+from broker.log.log_pages import Segment
 from broker.log.scan import LogScan
-from broker.log.segment import Segment
 from broker.opening.queue_build import QueueBuild
 from broker.opening.reading import open_log_for_reading
 from broker.opening.recovery import ProgressCallback, begin_at

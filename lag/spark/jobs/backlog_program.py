@@ -10,19 +10,19 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Collection, Sequence
+from functools import partial
+
+from pyspark.sql import SparkSession
 
 from broker.errors import StoreUnreadable
 from lag.report.page.backlog import FORMATS, rendered
-from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, listed
+from lag.spark.jobs.arguments import WRONG, listed
 from lag.spark.jobs.backlog import BacklogOptions, make_backlog
 from lag.spark.jobs.delivery import delivered
 from lag.spark.jobs.positions import positions, topics_of
-from lag.spark.jobs.progress import progress
-from lag.spark.session import SessionOptions, session
-from lag.spark.shipping import ship
+from lag.spark.jobs.text_program import add_text_options, run_text_job
 from lag.spark.sources.options import OptionRefused
 
 
@@ -31,19 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="pyddmq lag backlog", description="Count the messages in groups' backlogs.")
     parser.add_argument("--data", required=True, help="a store's folder, such as a node's data directory")
     parser.add_argument("--progress", default=None, help="file of the finished messages of groups (docs/cli.md)")
-    parser.add_argument("--group", default=None, help="names of groups, separated by commas; default all")
     parser.add_argument("--topic", default=None, help="names of topics, separated by commas; default all")
     parser.add_argument(
         "--order-by", default=None, help="JSON path of the order key in bodies; default the message's key"
     )
     parser.add_argument("--top", type=int, default=20, help="rows of each kind, by group")
     parser.add_argument("--no-verify", action="store_true", help="do not verify the records' checksums")
-    parser.add_argument("--format", choices=FORMATS, default="table")
-    parser.add_argument("--out", default="-", help="the file; `-` means stdout")
-    parser.add_argument("--master", default=None, help="Spark master; default local")
-    parser.add_argument(
-        "--log", default=None, help="file for Spark's log; default one in the folder for temporary files"
-    )
+    add_text_options(parser, FORMATS, "table")
     given = parser.parse_args(arguments)
     try:
         if given.top < 1:
@@ -63,22 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OptionRefused, StoreUnreadable) as error:
         print(f"pyddmq lag backlog: {error}", file=sys.stderr)
         return WRONG
-    log = given.log or f"{tempfile.mkdtemp(prefix='pyddmq-lag-')}/spark.log"
-    try:
-        spark = session(SessionOptions(name="pyddmq backlog", master=given.master, ui=False, log_file=log))
-        ship(spark)
-        with progress(spark, "backlog"):
-            text = rendered(make_backlog(spark, options), given.format)
-    except SPARK_ERRORS as error:
-        print(f"pyddmq lag backlog: {first_sentence(error)}", file=sys.stderr)
-        return FAILED
-    if given.out == "-":
-        sys.stdout.write(text)
-    else:
-        with open(given.out, "w", encoding="utf-8") as file:
-            file.write(text)
-        print(f"wrote {given.out}; Spark's log is {log}", file=sys.stderr)
-    return OK
+    return run_text_job("backlog", given, partial(_text, options, given.format))
+
+
+def _text(options: BacklogOptions, form: str, spark: SparkSession) -> str:
+    return rendered(make_backlog(spark, options), form)
 
 
 def _going_to(

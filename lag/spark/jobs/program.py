@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -31,6 +30,7 @@ from lag.spark.jobs.positions import positions
 from lag.spark.jobs.progress import progress
 from lag.spark.jobs.report import make_report
 from lag.spark.jobs.residence_program import main as residence
+from lag.spark.jobs.text_program import add_text_options, log_file, write_text
 from lag.spark.session import LONG_JVM, QUICK_JVM, SessionOptions, session
 from lag.spark.shipping import ship
 from lag.spark.sources.options import OptionRefused, moment_ms
@@ -40,6 +40,13 @@ from lag.spark.sources.options import OptionRefused, moment_ms
 # Most of the processor time of a small report is the JVM's second compiler, at code that has run when it is done. Of
 # millions of samples it pays. So it is left out where there are few, and the garbage is then collected in one thread.
 
+OTHERS: Final = {
+    "watch": watch.main,
+    "residence": residence,
+    "backlog": backlog_program.main,
+    "compact": compact_program.main,
+}
+"""Other jobs, by the first argument."""
 EXPORTED_BYTES: Final = 3
 """Of a sample, at least, in exported Parquet, as they were seen (docs/performance.md)."""
 FEW: Final = 3_000_000
@@ -78,14 +85,8 @@ def _day(time_ms: int) -> date:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make a report, or what the first word says (`watch`, ...). Exit code 0, 1 failed, 2 wrong."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words[:1] == ["watch"]:
-        return watch.main(words[1:])
-    if words[:1] == ["residence"]:
-        return residence(words[1:])
-    if words[:1] == ["backlog"]:
-        return backlog_program.main(words[1:])
-    if words[:1] == ["compact"]:
-        return compact_program.main(words[1:])
+    if words and words[0] in OTHERS:
+        return OTHERS[words[0]](words[1:])
     parser = argparse.ArgumentParser(prog="pyddmq lag report", description="Report on consumption lag over a window.")
     parser.add_argument("--journal", default="", help="folders of lag journals, separated by commas")
     parser.add_argument("--exported", default="", help="or folders of exported Parquet, separated by commas")
@@ -95,18 +96,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--from", dest="begin", required=True, help="start of the window: ISO 8601, or Unix ms")
     parser.add_argument("--to", dest="end", default=None, help="end of the window; default now")
-    parser.add_argument("--group", default=None, help="names of groups, separated by commas; default all")
     seconds = LagLimits().target_ms / 1000
     parser.add_argument("--target", type=float, default=seconds, help="maximum age of a message, in seconds")
     parser.add_argument("--title", default="Consumption lag")
     parser.add_argument("--no-compare", action="store_true", help="do not compare with the preceding period")
-    parser.add_argument("--format", choices=FORMATS, default="html")
     parser.add_argument("--parquet", default="", help="folder for figures by queue and part of the window, by date")
-    parser.add_argument("--out", default="-", help="the report's file; `-` means stdout")
-    parser.add_argument("--master", default=None, help="Spark master; default local")
-    parser.add_argument(
-        "--log", default=None, help="file for Spark's log; default one in the folder for temporary files"
-    )
+    add_text_options(parser, FORMATS, "html")
     given = parser.parse_args(words)
     now_ms = int(time.time() * 1000)
     try:
@@ -135,13 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OptionRefused, *SPARK_ERRORS) as error:
         print(f"pyddmq lag report: {first_sentence(error)}", file=sys.stderr)
         return FAILED
-    text = rendered(report, given.format)
-    if given.out == "-":
-        sys.stdout.write(text)
-    else:
-        with open(given.out, "w", encoding="utf-8") as file:
-            file.write(text)
-        print(f"wrote {given.out}", file=sys.stderr)
+    write_text(rendered(report, given.format), given.out)
     return OK
 
 
@@ -165,7 +154,7 @@ def made(
         OptionRefused: Nothing was exported to a place.
         PySparkException, Py4JError, RuntimeError: Spark cannot run, or failed.
     """
-    log = log or f"{tempfile.mkdtemp(prefix='pyddmq-lag-')}/spark.log"
+    log = log_file(log)
     spark = session(SessionOptions(master=master, ui=False, log_file=log, java_options=_java_options(options, master)))
     ship(spark)
     with progress(spark, "report"):

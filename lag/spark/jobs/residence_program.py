@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 
-from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, folders, listed
-from lag.spark.jobs.progress import progress
+from pyspark.sql import SparkSession
+
+from lag.spark.jobs.arguments import WRONG, folders, listed
 from lag.spark.jobs.residence import FORMATS, ResidenceOptions, rendered, residence
-from lag.spark.session import SessionOptions, session
-from lag.spark.shipping import ship
+from lag.spark.jobs.text_program import add_text_options, run_text_job
 from lag.spark.sources.options import OptionRefused, moment_ms
 
 
@@ -25,14 +25,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--from", dest="begin", required=True, help="start of the window: ISO 8601, or Unix ms")
     parser.add_argument("--to", dest="end", default=None, help="end of the window; default now")
     parser.add_argument("--every", type=float, default=3600.0, help="length of each row's time span, in seconds")
-    parser.add_argument("--group", default=None, help="names of groups, separated by commas; default all")
     parser.add_argument("--topic", default=None, help="names of topics, separated by commas; default all")
-    parser.add_argument("--format", choices=FORMATS, default="table")
-    parser.add_argument("--out", default="-", help="the file for the output; `-` means stdout")
-    parser.add_argument("--master", default=None, help="Spark master; default local")
-    parser.add_argument(
-        "--log", default=None, help="file for Spark's log; default one in the folder for temporary files"
-    )
+    add_text_options(parser, FORMATS, "table")
     given = parser.parse_args(arguments)
     try:
         options = ResidenceOptions(
@@ -46,19 +40,8 @@ def main(arguments: Sequence[str]) -> int:
     except (OptionRefused, ValueError) as error:
         print(f"pyddmq lag residence: {error}", file=sys.stderr)
         return WRONG
-    log = given.log or f"{tempfile.mkdtemp(prefix='pyddmq-lag-')}/spark.log"
-    try:
-        spark = session(SessionOptions(name="pyddmq lag residence", master=given.master, ui=False, log_file=log))
-        ship(spark)
-        with progress(spark, "residence"):
-            text = rendered(residence(spark, options), given.format)
-    except (OptionRefused, *SPARK_ERRORS) as error:
-        print(f"pyddmq lag residence: {first_sentence(error)}", file=sys.stderr)
-        return FAILED
-    if given.out == "-":
-        sys.stdout.write(text)
-    else:
-        with open(given.out, "w", encoding="utf-8") as file:
-            file.write(text)
-        print(f"wrote {given.out}; Spark's log is {log}", file=sys.stderr)
-    return OK
+    return run_text_job("residence", given, partial(_text, options, given.format))
+
+
+def _text(options: ResidenceOptions, form: str, spark: SparkSession) -> str:
+    return rendered(residence(spark, options), form)

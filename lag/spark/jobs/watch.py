@@ -13,7 +13,6 @@ import argparse
 import json
 import pickle
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from lag.journal.columns import queue_sample
 from lag.rules.limits import LagLimits
 from lag.samples import EventKind, LagEvent, QueueKey
 from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, folders
+from lag.spark.jobs.text_program import log_file
 from lag.spark.session import SessionOptions, session
 from lag.spark.shipping import ship
 from lag.spark.sources.journal import NAME
@@ -266,7 +266,7 @@ def sink_options(path: str | None, pairs: Sequence[str]) -> dict[str, str]:
 
 def run(options: WatchOptions, *, master: str | None, log: str | None) -> int:
     """Watch in a session of its own; returns the exit code."""
-    log = log or f"{tempfile.mkdtemp(prefix='pyddmq-lag-')}/spark.log"
+    log = log_file(log)
     try:
         spark = session(SessionOptions(name="pyddmq lag watch", master=master, ui=False, log_file=log))
         ship(spark)

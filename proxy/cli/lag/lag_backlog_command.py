@@ -14,20 +14,25 @@ import typer
 from broker.errors import StoreError
 from broker.runtime.disk import RealDisk
 from proxy.cli.errors import CliError
+from proxy.cli.lag.spark_options import (
+    Format,
+    Groups,
+    Log,
+    Master,
+    Out,
+    Topics,
+    check_format,
+    job_arguments,
+    spark_missing,
+)
 from proxy.process.exit_codes import ExitCode
 
 Data = Annotated[str, typer.Option("--data", metavar="DIR", help="A data directory; a node may have it open.")]
-Groups = Annotated[list[str] | None, typer.Option("--group", help="Only this group; repeatable.")]
-Topics = Annotated[list[str] | None, typer.Option("--topic", help="Only this topic; repeatable.")]
 OrderBy = Annotated[
     str | None, typer.Option("--order-by", metavar="PATH", help="JSON path of the order key in bodies: $.caseId.")
 ]
 Top = Annotated[int, typer.Option("--top", min=1, max=10_000, help="Maximum rows of each table, by group.")]
 Verify = Annotated[bool, typer.Option("--verify/--no-verify", help="Verify each record's checksum.")]
-Format = Annotated[str, typer.Option("--format", help="table, markdown, csv or json.")]
-Out = Annotated[str, typer.Option("--out", metavar="FILE", help="File for the output; `-` means stdout.")]
-Master = Annotated[str, typer.Option("--master", help="Spark master: local[*], spark://HOST:PORT, ...")]
-Log = Annotated[str | None, typer.Option("--log", metavar="FILE", help="File for Spark's own log.")]
 
 
 def backlog_lag(
@@ -39,18 +44,17 @@ def backlog_lag(
         from lag.report.page.backlog import FORMATS
         from lag.spark.jobs import backlog_program
     except ImportError as error:
-        raise CliError(
-            f"`pyddmq lag backlog` runs on Spark, and {error.name} is not installed: pip install "
-            "'pyddmq[server,spark]'",
-            ExitCode.WRONG_PYTHON,
-        ) from error
-    if form not in FORMATS:
-        raise CliError(f"invalid --format {form!r}; use one of {', '.join(FORMATS)}", ExitCode.USAGE)
-    arguments = ["--data", data, "--top", str(top), "--format", form, "--out", out, "--master", master]
-    for name, value in (("--group", ",".join(groups or ())), ("--topic", ",".join(topics or ())),
-                        ("--order-by", order_by), ("--log", log)):  # fmt: skip
-        if value:
-            arguments += [name, value]
+        raise spark_missing("backlog", error) from error
+    check_format(form, FORMATS)
+    arguments = [
+        "--data",
+        data,
+        "--top",
+        str(top),
+        *job_arguments(groups=groups, topics=topics, form=form, out=out, master=master, log=log),
+    ]
+    if order_by:
+        arguments += ["--order-by", order_by]
     if not verify:
         arguments.append("--no-verify")
     with progress_file(data) as path:

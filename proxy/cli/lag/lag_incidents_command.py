@@ -19,7 +19,8 @@ from lag.report.page.backlog import csv_of
 from lag.report.page.markdown import plain
 from proxy.cli.errors import CliError
 from proxy.cli.lag.lag_export_command import journal_folder
-from proxy.cli.lag.lag_report_command import Groups, Rules, Since, Target, TimeZone, Until, limits_given, timezone_of
+from proxy.cli.lag.lag_report_command import Rules, Since, Target, TimeZone, Until, limits_given, timezone_of
+from proxy.cli.lag.spark_options import Groups
 from proxy.cli.moments import moment_option
 from proxy.cli.output import print_table, print_text
 from proxy.operate.lag_texts import count

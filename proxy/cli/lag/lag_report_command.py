@@ -21,6 +21,7 @@ from lag.rules.statuses import Level
 from proxy.cli.errors import CliError
 from proxy.cli.lag.lag_backlog_command import progress_file
 from proxy.cli.lag.lag_export_command import journal_folder
+from proxy.cli.lag.spark_options import Groups, Log, check_format
 from proxy.cli.moments import moment_option
 from proxy.cli.output import print_error, print_line
 from proxy.process.exit_codes import ExitCode
@@ -50,7 +51,6 @@ Since = Annotated[
     typer.Option("--since", metavar="TIME", help="Start of the window; `2h` means two hours ago.", show_default=True),
 ]
 Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="End of the window; the default is now.")]
-Groups = Annotated[list[str] | None, typer.Option("--group", help="Only this group; repeatable.")]
 Target = Annotated[float, typer.Option("--target", help="Maximum age of an unfinished message, in seconds.")]
 Rules = Annotated[
     list[str] | None,
@@ -80,7 +80,6 @@ EngineName = Annotated[
 Master = Annotated[
     str | None, typer.Option("--master", help="Spark master: spark://HOST:PORT, ...; this machine by default.")
 ]
-Log = Annotated[str | None, typer.Option("--log", metavar="FILE", help="File for Spark's own log.")]
 
 
 def report_lag(
@@ -96,8 +95,7 @@ def report_lag(
     Ends with the worst level at the window's end: 0 OK, 1 WARN, 2 ERR, 3 unknown.
     """
     disk, clock = RealDisk(read_only=True), SystemClock()
-    if form not in FORMATS:
-        raise CliError(f"invalid --format {form!r}; use one of {', '.join(FORMATS)}", ExitCode.USAGE)
+    check_format(form, FORMATS)
     if form == "html" and not all(map(find_spec, ("jinja2", "matplotlib"))):
         raise CliError(
             "an HTML report needs Jinja2 and matplotlib: run `pip install 'pyddmq[server,report]'`, "

@@ -9,6 +9,7 @@ import typer
 from broker.runtime.disk import RealDisk
 from proxy.cli.errors import CliError
 from proxy.cli.lag.lag_export_command import journal_folder
+from proxy.cli.lag.spark_options import Log, Master, spark_missing
 from proxy.cli.moments import duration_option
 from proxy.process.exit_codes import ExitCode
 
@@ -36,8 +37,6 @@ Settled = Annotated[
 ]
 Every = Annotated[str, typer.Option("--every", metavar="SPAN", help="Time between polls of the journals.")]
 Once = Annotated[bool, typer.Option("--once", help="Process existing rounds, then exit; for cron.")]
-Master = Annotated[str, typer.Option("--master", help="Spark master: local[*], spark://HOST:PORT, ...")]
-Log = Annotated[str | None, typer.Option("--log", metavar="FILE", help="File for Spark's own log.")]
 
 
 def watch_lag(
@@ -52,10 +51,7 @@ def watch_lag(
     try:
         from lag.spark.jobs import watch
     except ImportError as error:
-        raise CliError(
-            f"`pyddmq lag watch` runs on Spark, and {error.name} is not installed: pip install 'pyddmq[server,spark]'",
-            ExitCode.WRONG_PYTHON,
-        ) from error
+        raise spark_missing("watch", error) from error
     try:
         found = None if config is None else load(config).config
         options = watch.sink_options(path, option or [])

@@ -38,7 +38,6 @@ class Ask(Protocol):
 
     def __call__(self, path: str, asked: Mapping[str, object], shape: type[T]) -> T:
         """Return the answer, which is of this shape; parameters that are None are left out."""
-        ...
 
 
 @contextlib.contextmanager

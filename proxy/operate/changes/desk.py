@@ -225,11 +225,9 @@ class ChangeGate(Protocol):
 
     def enter(self, request: web.Request, *, is_change: bool = False) -> Asker:
         """Find out who asks. Raises ChangeRefused."""
-        ...
 
     def allow_change(self, request: web.Request, asker: Asker, change: Change, body: ChangeBody) -> None:
         """Pass on who may change something. Raises ChangeRefused."""
-        ...
 
 
 class ChangeDesk:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
-from broker.transaction.handles import TransactionHandle
+from broker.transaction.names import TransactionHandle
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.transactions import State, Transactions
 from broker.views import TransactionView

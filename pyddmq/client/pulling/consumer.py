@@ -11,8 +11,7 @@ from pyddmq.client.calls import run_now
 from pyddmq.client.connection import Connection
 from pyddmq.client.errors import ClientError, ClientMisuse
 from pyddmq.client.pulling.pull_loop import Taking
-from pyddmq.client.pulling.pulls import GroupStats, PulledMessage, Pulls
-from pyddmq.client.reasons import reason_of
+from pyddmq.client.pulling.pulls import GroupStats, PulledMessage, Pulls, reason_of
 
 
 class Consumer(Taking[PulledMessage], Pulls):

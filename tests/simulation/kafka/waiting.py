@@ -172,7 +172,12 @@ class WaitingPart:
 
     def _owners(self) -> Sequence[Any]:
         nodes = [slot.node for slot in self.world.slots.values() if slot.node is not None]
-        return [owner for node in nodes for waiting in node.parts.kafka.waiting.values() for owner in waiting.owners.values()]
+        return [
+            owner
+            for node in nodes
+            for waiting in node.parts.kafka.waiting.values()
+            for owner in waiting.owners.values()
+        ]
 
     def settle(self) -> None:
         """Let all come to its end. Raises PromiseBroken: it does not."""

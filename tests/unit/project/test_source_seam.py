@@ -12,7 +12,7 @@ KNOW_THE_STORE = ("upstream.embedded", "upstream.tools")
 MAY_BE_KNOWN = (
     "broker.runtime", "broker.errors", "broker.views", "broker.opening.opening", "broker.retry.metrics",
     "broker.format.properties", "broker.format.numbers", "broker.scheduled.recurring.occurrence",
-    "broker.log.owner", "broker.transaction.outcomes", "broker.transaction.settings",
+    "broker.log.put", "broker.transaction.outcomes", "broker.transaction.settings",
 )  # fmt: skip
 """Time, disk, steps, counts and the words for what goes wrong: nothing in which a message could stand.
 

@@ -21,7 +21,6 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "proxy/wire/pull_reply.py": ("test_accelerators_pull", "test_golden_frames", "test_fetch_reply"),
     # Interfaces and sentences: there is nothing to run but what uses them.
     "broker/errors.py": ("test_store_recovery", "test_failed_disk", "test_full_disk"),
-    "broker/runtime/seams.py": ("test_disk", "test_manual_time", "test_syncs"),
     "actions/sinks/hbase/link.py": ("test_hbase",),
     "proxy/admin/server.py": ("test_admin_http", "test_admin_port"),
     # Rules over columns, each against the same rule over plain numbers.

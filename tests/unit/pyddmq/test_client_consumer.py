@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyddmq import CannotConnect, ClientMisuse, ConnectionLost, Consumer, PulledMessage, PullRefused, WireProtocol, idl
-from pyddmq.client.results import CHAIN_LENGTH_MAX, PendingResults
+from pyddmq.client.pulling.pulls import CHAIN_LENGTH_MAX, PendingResults
 from pyddmq.testing.client import HANG_UP, ScriptedNode
 from tests.patient import nobody_there
 

@@ -26,7 +26,7 @@ from pyddmq import (
     TransactionProducer,
     idl,
 )
-from pyddmq.client.results import PendingResults
+from pyddmq.client.pulling.pulls import PendingResults
 from pyddmq.testing.client import HANG_UP, SILENCE, ScriptedNode, application_exception
 from tests.patient import nobody_there, until
 

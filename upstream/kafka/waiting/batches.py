@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from broker.log.owner import is_foreign
+from broker.log.put import is_foreign
 from broker.scheduled.recurring.occurrence import Occurrence, parse_id
 from broker.transaction.outcomes import End
 from broker.transaction.settings import CheckSettings

@@ -9,8 +9,7 @@ import pytest
 
 from broker.log.put import Put
 from broker.transaction import metrics as counted
-from broker.transaction.handles import parse_handle
-from broker.transaction.names import State
+from broker.transaction.names import State, parse_handle
 from broker.transaction.outcomes import End, EndOutcome
 from pyddmq.testing import SimSyncs
 from tests.integration.store_tools import HOST

@@ -8,9 +8,8 @@ import pytest
 
 from broker.runtime.steps import run_now
 from broker.transaction import listing
-from broker.transaction.handles import parse_handle
 from broker.transaction.listing import Page
-from broker.transaction.names import State
+from broker.transaction.names import State, parse_handle
 from broker.transaction.outcomes import EndOutcome
 from broker.transaction.settings import CheckSettings
 from tests.integration.transaction_tools import GROUP, TOPIC, Broker, broker

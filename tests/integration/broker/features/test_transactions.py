@@ -14,7 +14,7 @@ from broker.format.properties import parse_properties
 from broker.log.put import Put
 from broker.query import at_offset
 from broker.transaction import metrics as counted
-from broker.transaction.checks import REMARK_CHARS_MAX, REMARKS_MAX
+from broker.transaction.halves import REMARK_CHARS_MAX, REMARKS_MAX
 from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, State
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.settings import CheckSettings

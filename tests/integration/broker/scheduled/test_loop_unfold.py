@@ -16,8 +16,7 @@ from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.scheduled.recurring import metrics as counted
 from broker.scheduled.recurring.loops import MISSED_MAX, UNFOLD_BYTES, UNFOLD_COUNT, Loops, occurrence_of
-from broker.scheduled.recurring.names import LOOP_NAME
-from broker.scheduled.recurring.occurrence import GROWING, LOOP, NUMBER_MAX, ONCE, Occurrence
+from broker.scheduled.recurring.occurrence import GROWING, LOOP, LOOP_NAME, NUMBER_MAX, ONCE, Occurrence
 from broker.scheduled.release import release
 from broker.scheduled.timer.names import TIMER_NAMES, TIMER_TOPIC
 from broker.scheduled.timer.puts import TimedPuts

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from broker.scheduled.timer import listing
 from broker.scheduled.timer.listing import KeptScan, TimerListing, timer_status
-from broker.scheduled.timer.pending import slot_walk
 from broker.scheduled.timer.stages import TimerPipelineStage
 from broker.views import TimerView, TopicTimers
 from tests.integration.store_tools import ROOT
@@ -36,7 +35,6 @@ def listed(node: Broker, **options: object) -> list[TimerView]:
 def small_timer_logs(units_max: int) -> Iterator[None]:
     """Have a timer log of more units than this be a large one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slot_walk, "UNITS_MAX", units_max)
         patch.setattr(listing, "UNITS_MAX", units_max)
         yield
 

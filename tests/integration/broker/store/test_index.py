@@ -16,7 +16,9 @@ from broker.index.rows import RowMaker
 from broker.log.put import Put
 from broker.log.walk import Walked
 from broker.retention import RetentionLimits
+from broker.runtime.file_writes import at_once
 from broker.runtime.metrics import Metrics
+from broker.store import Store
 from pyddmq.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.index_tools import FOLDER, Model, built, check, filled, found, names, opened, publish, stored
 from tests.integration.store_tools import HOST
@@ -235,22 +237,27 @@ def test_failed_store_writes_no_index_either() -> None:
     check(opened(disk, clock=clock), model)
 
 
+def dropped(disk: SimDisk, store: Store, physical: int) -> int:
+    """Delete index files below an offset at once; returns how many."""
+    return at_once(disk, store.index.dropping_before(physical))
+
+
 def test_drop_before_deletes_whole_files_and_keeps_the_last() -> None:
     """Retention's hook: files whose last entry lies below go, the newest stays, answers of the rest are the same."""
     disk, clock, model = SimDisk(), ManualClock(), Model()
     filled(disk, clock, model)
     store = opened(disk, clock=clock)
     ends = [file.header.end for file in store.index.files]
-    assert store.index.drop_before(ends[0]) == 0
-    assert store.index.drop_before(ends[1]) == 1
-    assert store.index.drop_before(ends[2] + 1) == 2
+    assert dropped(disk, store, ends[0]) == 0
+    assert dropped(disk, store, ends[1]) == 1
+    assert dropped(disk, store, ends[2] + 1) == 2
     assert [file.header.end for file in store.index.files] == ends[3:]
     for key, places in model.items():
         assert found(store, key) == [place for place in places if place > ends[2]]
     store.close()
     store = opened(disk, clock=clock)
     assert [file.header.end for file in store.index.files] == ends[3:]
-    assert store.index.drop_before(1 << 60) == len(ends) - 4
+    assert dropped(disk, store, 1 << 60) == len(ends) - 4
     assert len(names(disk)) == 1
 
 

@@ -1,28 +1,12 @@
-"""DDMQ's token, and the signature (W63)."""
+"""The signature (W63)."""
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 
 import pytest
 
-from actions.http.signature import ddmq_token, sign
-
-
-@pytest.mark.parametrize(
-    ("key", "secret", "token"),
-    [
-        ("order-1", "s3cret", hashlib.md5(b"order-1s3cret").hexdigest()),
-        (None, "s3cret", hashlib.md5(b"nulls3cret").hexdigest()),
-        ("", "", "d41d8cd98f00b204e9800998ecf8427e"),
-        ("\u8ba2\u5355", "k", hashlib.md5("\u8ba2\u5355k".encode()).hexdigest()),
-    ],
-)
-def test_token_is_ddmqs(key: str | None, secret: str, token: str) -> None:
-    """Hex MD5 of key and secret, a missing key as `null` (R27)."""
-    assert ddmq_token(key, secret) == token
-
+from actions.http.signature import sign
 
 PARTS = {"time_s": 1_700_000_000, "key_id": "2026-a", "topic": "orders", "query": "a=1&b=2", "body": b'{"n":1}'}
 

@@ -11,7 +11,7 @@ import pytest
 
 from actions.sinks.faults import ServerAway, ServerRefusedMessage, fault_of_disk
 from actions.sinks.files.arrow import ArrowFolders
-from actions.sinks.files.folder_options import FolderWish
+from actions.sinks.files.folders import FolderWish
 from conf.secrets import Secret
 from pyddmq.testing.sim_disk import SimDisk
 from tests.conftest import need_module

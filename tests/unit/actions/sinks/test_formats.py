@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from actions.sinks.files.formats import format_of
-from actions.sinks.files.sequence import header, record, variable
+from actions.sinks.files.formats import format_of, sequence_header, sequence_record, variable
 from actions.transform.exact_json import decode_exact
 from pyddmq.actions import Unprocessable
 from tests.unit.actions.sinks.surroundings import FakeJob
@@ -23,13 +22,13 @@ def test_variable_numbers_are_hadoops(number: int, raw: str) -> None:
 
 def test_sequence_file_has_the_header_and_records_of_version_6() -> None:
     """Classes, no compression, no metadata, a sync marker; then lengths, key and value."""
-    head = header("name")
+    head = sequence_header("name")
     assert head.startswith(b"SEQ\x06\x19org.apache.hadoop.io.Text\x22org.apache.hadoop.io.BytesWritable\0\0\0\0\0\0")
     assert len(head) == 4 + 26 + 35 + 2 + 4 + 16
-    assert record("k", b"body").hex() == "0000000a" + "00000002" + "016b" + "00000004" + b"body".hex()
+    assert sequence_record("k", b"body").hex() == "0000000a" + "00000002" + "016b" + "00000004" + b"body".hex()
     form = format_of("sequence", bodies_alone=False, is_intact=False)
     assert form.mark("name", 100) == b"\xff\xff\xff\xff" + head[-16:]
-    assert form.record(FakeJob(1, b"body", key="k")) == record("k", b"body")
+    assert form.record(FakeJob(1, b"body", key="k")) == sequence_record("k", b"body")
 
 
 NUMBERS = b'{"a": 1.10, "b": 1e400, "a": 0.12345678901234567890, "c": 10000000000000000000001}'

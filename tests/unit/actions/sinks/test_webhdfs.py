@@ -14,7 +14,7 @@ from aiohttp import BaseConnector
 from actions.client_factories import Outside, real_connector
 from actions.http.connection_options import HttpWish
 from actions.sinks.faults import ServerAway, ServerRefusedMessage
-from actions.sinks.files.folder_options import FolderWish
+from actions.sinks.files.folders import FolderWish
 from actions.sinks.files.sink import HdfsSink
 from actions.sinks.files.webhdfs import WebHdfs
 from conf.secrets import Secret

@@ -23,7 +23,7 @@ FIXED_FORMS = {
     "broker/format/numbers.py": "the reader",
     "conf/sentences.py": "hints about what a configuration says; nothing is read by them",
     "broker/format/record.py": "ten digits of a sum, five of a batch mark",
-    "broker/index/names.py": "the fixed digits of a file's name",
+    "broker/index/state.py": "the fixed digits of a file's name",
     "broker/runtime/names.py": "names of files, which file systems bound",
     "broker/runtime/disks/read_only_disk.py": "names of files, which file systems bound",
     "proxy/cli/output.py": "whether COLUMNS is a number, which rich reads",

@@ -12,14 +12,14 @@ from tests.unit.lag.report.examples import FROM_MS, HOUR_MS, TO_MS
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
 
-from lag.report.page import bands
+from lag.report.page.page import heat_map, status_bands
 
 
 def heat_of(*lag: int | None) -> str:
     """Draw one queue."""
     step = (TO_MS - FROM_MS) // len(lag)
     times = [FROM_MS + number * step for number in range(len(lag))]
-    return bands.heat_map(HeatMap(times_ms=times, rows=[HeatRow(label="t / 0", lag=lag)]), FROM_MS, TO_MS)
+    return heat_map(HeatMap(times_ms=times, rows=[HeatRow(label="t / 0", lag=lag)]), FROM_MS, TO_MS)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_boxes_are_at_their_moments() -> None:
         StatusSpan(from_ms=FROM_MS + begin * HOUR_MS, to_ms=FROM_MS + end * HOUR_MS, status=status)
         for begin, end, status in ((0, 6, "OK"), (6, 12, "STOP"), (12, 24, "OK"))
     ]
-    drawn = bands.status_bands([("billing", spans)], FROM_MS, TO_MS)
+    drawn = status_bands([("billing", spans)], FROM_MS, TO_MS)
     assert re.findall(r'fill:var\(--(\w+)\)" d="([^"]*)"', drawn) == [
         ("bad", "M250 8H500V92H250Z"),
         ("good", "M0 8H250V92H0ZM500 8H1000V92H500Z"),
@@ -63,7 +63,7 @@ def test_boxes_are_at_their_moments() -> None:
 
 def test_labels_are_text_beside_the_picture() -> None:
     """A picture is stretched to the page's width, and text in it would be."""
-    drawn = bands.status_bands([("billing <b> of the whole company", ())], FROM_MS, TO_MS)
+    drawn = status_bands([("billing <b> of the whole company", ())], FROM_MS, TO_MS)
     assert '<span title="billing &lt;b&gt; of the whole company">billing &lt;b&gt; …whole company</span>' in drawn
     assert "<text" not in drawn
     assert 'preserveAspectRatio="none"' in drawn
@@ -72,7 +72,7 @@ def test_labels_are_text_beside_the_picture() -> None:
 @pytest.mark.parametrize("hours", [1 / 3600, 0.01, 0.5, 1, 6, 24, 72, 720, 9_000])
 def test_axis_has_few_moments_within_the_window(hours: float) -> None:
     """Whatever its length."""
-    drawn = bands.status_bands([("a", ())], FROM_MS, FROM_MS + round(hours * HOUR_MS))
+    drawn = status_bands([("a", ())], FROM_MS, FROM_MS + round(hours * HOUR_MS))
     places = [float(place) for place in re.findall(r'<b style="left:([\d.]+)%">[^<]+</b>', drawn)]
     assert 3 <= len(places) <= 9
     assert places == sorted(set(places))

@@ -19,7 +19,7 @@ from lag.report.engine.column_samples import TEXTS, SampleColumns, Samples, orde
 from lag.report.engine.judged import JudgedSamples, listed
 from lag.report.options import ReportWindow
 from lag.rules import causes, quantities, statuses
-from lag.rules.facts import WINDOW_FACTS, rows_of
+from lag.rules.facts import WINDOW_FACTS, row_of
 from lag.rules.limits import LagLimits
 from lag.rules.queue_rules import figures_of
 from lag.rules.topic_rules import beside
@@ -68,7 +68,8 @@ def plain(queues: Queues, limits: LagLimits, resets: Mapping[tuple[str, int], in
             if reset_ms is not None and reset_ms > samples[count - 1].time_ms:
                 reset_ms = None
             newest = samples[count - 1]
-            facts: dict[str, Any] = figures_of(rows_of(samples[:count]), newest, newest.time_ms, limits, reset_ms)
+            rows = [row_of(each) for each in samples[:count]]
+            facts: dict[str, Any] = figures_of(rows, newest, newest.time_ms, limits, reset_ms)
             found.append({**facts, "status": statuses.COMPILED(facts)})
     return found
 

@@ -21,7 +21,7 @@ from lag.rules.expression import (
     names_in,
     surely,
 )
-from lag.rules.facts import WINDOW_FACTS, facts_of, rows_of
+from lag.rules.facts import WINDOW_FACTS, facts_of, row_of
 from lag.rules.limits import LagLimits
 from lag.rules.quantities import QUANTITIES
 from lag.rules.topic_rules import ALONE
@@ -110,7 +110,11 @@ def test_a_fact_that_was_not_given_is_an_error() -> None:
 def test_rules_name_nothing_but_facts_figures_and_limits() -> None:
     """And every fact of the window is looked at by one of them, or told by a cause."""
     samples = window(1, start=0, end=0)
-    facts = facts_of(rows_of(samples), samples[0], 0, LagLimits()).keys() | ALONE.keys() | QUANTITIES.keys()
+    facts = (
+        facts_of([row_of(each) for each in samples], samples[0], 0, LagLimits()).keys()
+        | ALONE.keys()
+        | QUANTITIES.keys()
+    )
     named = {name for each in QUANTITIES.values() for name in names_in(each.rule)}
     named |= names_in(statuses.RULE) | names_in(causes.RULE)
     assert named <= facts | {"hot", "status"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lag.rules.facts import facts_of, halves, median_slope, recent_slope, rows_of
+from lag.rules.facts import facts_of, halves, median_slope, recent_slope, row_of
 from lag.rules.limits import LagLimits
 from lag.samples import QueueSample
 from tests.unit.lag.rules.cases import window
@@ -14,7 +14,7 @@ from tests.unit.lag.rules.cases import window
 
 def facts(samples: tuple[QueueSample, ...], reset_ms: int | None = None) -> dict[str, Any]:
     """Return the facts at the newest sample."""
-    return facts_of(rows_of(samples), samples[-1], samples[-1].time_ms, LagLimits(), reset_ms)
+    return facts_of([row_of(each) for each in samples], samples[-1], samples[-1].time_ms, LagLimits(), reset_ms)
 
 
 def test_what_expired_or_was_skipped_is_not_finished() -> None:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lag.rules.quantities import ALL
-from lag.rules.queue_rules import judge, judge_topic
 from lag.samples import QueueSample
 from tests.unit.lag.rules.cases import BEGIN, window
+from tests.unit.lag.rules.judged import judge, judge_topic
 
 
 @st.composite

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lag.rules import causes, quantities, statuses
-from lag.rules.queue_rules import judge
-from tests.unit.lag.rules.cases import CASES, Case, window
+from tests.unit.lag.rules.cases import CASES, Case
+from tests.unit.lag.rules.judged import judge
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -27,12 +27,3 @@ def test_each_status_and_cause_has_a_case() -> None:
     """Nothing is in the tables that no case shows; a hot queue needs others beside it."""
     assert {case.status for case in CASES} == {status.name for status in statuses.STATUSES}
     assert {case.cause for case in CASES} == {cause.name for cause in causes.CAUSES} - {"hot_queue"} | {None}
-
-
-def test_samples_in_wrong_order_are_refused() -> None:
-    """The text says which."""
-    samples = window(3, start=0, end=1)
-    with pytest.raises(ValueError, match=f"sample at {samples[0].time_ms} comes after one at {samples[1].time_ms}"):
-        judge(samples[1::-1], 0)
-    with pytest.raises(ValueError, match="no samples"):
-        judge([], 0)

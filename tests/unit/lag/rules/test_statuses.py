@@ -11,10 +11,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lag.rules.limits import LagLimits
-from lag.rules.queue_rules import judge
 from lag.rules.statuses import BY_NAME, SEVERITY, STATUSES, Level, level, worst
 from lag.samples import QueueSample
 from tests.unit.lag.rules.cases import CASES, Case
+from tests.unit.lag.rules.judged import judge
 from tests.unit.lag.rules.random_windows import windows
 
 NEEDED = ("start", "end", "committed")
