@@ -56,7 +56,7 @@ class OrderKeyGate:
         passing = list(jobs)
         for each in self._steps:
             if passing:
-                passing = self._answered(passing, each.run(passing))
+                passing = self._answered(passing, each.run(passing), each.action.name)
         get, keeps = self._get, self._keeps_data
         for job in passing:
             job.key = get(job.data)
@@ -70,16 +70,17 @@ class OrderKeyGate:
         jobs, self.backlog = self.backlog, []
         return [job for job in jobs if job.state is JobState.READ]
 
-    def _answered(self, jobs: list[UpstreamJob], answers: Sequence[object]) -> list[UpstreamJob]:
+    def _answered(self, jobs: list[UpstreamJob], answers: Sequence[object], action: str) -> list[UpstreamJob]:
         onward = []
         for place, (job, answer) in enumerate(zip(jobs, answers, strict=True)):
             if answer is Status.CONTINUE:
                 onward.append(job)
                 continue
             if answer is Status.ASYNCHRONIZED:
-                self._outcomes.error(job, ActionMisbehaved("an action before the order gate returned ASYNCHRONIZED"))
+                misbehaved = ActionMisbehaved("an action before the order gate returned ASYNCHRONIZED")
+                self._outcomes.error(job, misbehaved, action)
             else:
-                carry_out(self._outcomes, job, answer)
+                carry_out(self._outcomes, job, answer, action)
             if job.state is JobState.READ:
                 # It will be tried again. Nothing that was read after it may pass it, for its key is not known; jobs
                 # held by an earlier pass of this batch come after these.

@@ -12,7 +12,7 @@ from broker.format.numbers import whole_number
 from broker.format.properties import find_property, is_system_property, parse_properties
 from broker.format.record import prepared_offset, split
 from broker.format.wait_properties import REAL_QUEUE_NAME, REAL_TOPIC_NAME
-from broker.log.owner import owner_of
+from broker.log.put import owner_of
 from broker.queues.topics import is_system
 from broker.runtime.steps import run_now
 from broker.scheduled.delay.levels import DelayLevels
