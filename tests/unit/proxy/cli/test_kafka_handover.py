@@ -14,8 +14,7 @@ import pytest
 from broker.errors import StoreError
 from broker.features import ALL
 from broker.format.properties import encode_properties
-from broker.log.put import owned
-from broker.log.put import Put
+from broker.log.put import Put, owned
 from broker.options import StoreOptions
 from broker.runtime.bundle import runtime_of
 from broker.runtime.disk import RealDisk
