@@ -28,7 +28,7 @@ groups:
 """).config
 
 
-class KafkaNode(PlainNode):
+class NodeBeforeKafka(PlainNode):
     """One with an empty store, whose topic and group are in Kafka."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class KafkaNode(PlainNode):
 
 def _get(path: str) -> tuple[int, dict[str, Any]]:
     async def ask() -> tuple[int, dict[str, Any]]:
-        server = AdminServer(KafkaNode())
+        server = AdminServer(NodeBeforeKafka())
         await server.start("127.0.0.1", 0)
         host, port = server.address
         try:
