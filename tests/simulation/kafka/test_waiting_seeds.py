@@ -14,6 +14,8 @@ from upstream.kafka.waiting import records
 from upstream.kafka.waiting.batches import Batches
 from upstream.kafka.waiting.cache import PartitionCache
 
+pytestmark = pytest.mark.long
+
 SEEDS, FAULTS = range(2), 4
 SEEDS_LONG = range(1_000, 1_040)
 HAPPENINGS = ("waited", "occurrences", "halves_visible", "half_asked", "loop_cancel_1", "loop_cancel_2")
@@ -27,7 +29,6 @@ def test_what_waits_comes_once_on_time_and_as_answered(seed: int) -> None:
     assert [name for name in HAPPENINGS if not events[name]] == [], f"replay: {COMMAND} {seed}"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS_LONG)
 def test_many_seeds_break_no_promise(seed: int) -> None:
     """The same over more of them, with all faults."""
