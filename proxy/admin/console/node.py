@@ -20,7 +20,7 @@ from proxy.operate.views.node import ConnectionView, LatencyView, State
 from upstream.views import holder_text
 
 ROWS_MAX = 300
-EACH_MAX = 100
+EACH_MAX = 20
 """Topics, and groups, of the configuration that the page shows."""
 
 
@@ -86,7 +86,7 @@ class NodeView(View, frozen=True, kw_only=True):
         in_force: The configuration in force as YAML, without defaults and secrets.
         each_max: Number of topics, and of groups, that it has at most.
         buttons: What the viewer may do.
-        latencies: Latencies of the last two minutes.
+        latencies: Latencies of the last two minutes, without those of groups.
         counters: Counters that are not 0.
     """
 
@@ -167,7 +167,7 @@ async def node(call: PageCall) -> NodeView:
         in_force=_yaml(live.settings(each_max=EACH_MAX)),
         each_max=EACH_MAX,
         buttons=[reload()] if call.may_administer() else [],
-        latencies=latencies(live.metrics)[:ROWS_MAX],
+        latencies=latencies(live.metrics, group="")[:ROWS_MAX],
         counters=counters,
     )
 
