@@ -95,9 +95,11 @@ class Metrics:
             series = self._histograms[(name, labels)] = Histogram()
         return series
 
-    def histograms(self) -> Iterator[tuple[Spec, tuple[str, ...], Histogram]]:
-        """Return all histograms, by name and labels."""
-        for (name, labels), histogram in sorted(self._histograms.items(), key=lambda item: item[0]):
+    def histograms(self, *, group: str | None = None) -> Iterator[tuple[Spec, tuple[str, ...], Histogram]]:
+        """Return histograms by name and labels: all, or those of one group; "": those without the label `group`."""
+        found = self._histograms.items()
+        kept = found if group is None else [item for item in found if _group_of(*item[0]) == group]
+        for (name, labels), histogram in sorted(kept, key=lambda item: item[0]):
             yield SPECS[name], labels, histogram
 
     def open_counter(self, name: str, label: str) -> Counter:
@@ -132,6 +134,11 @@ class Metrics:
         for name, of_name in sorted(self._series.items()):
             for labels in sorted(of_name):
                 yield SPECS[name], labels, of_name[labels].value
+
+
+def _group_of(name: str, labels: tuple[str, ...]) -> str:
+    names = SPECS[name].labels
+    return labels[names.index("group")] if "group" in names else ""
 
 
 def _check_labels(name: str, labels: tuple[str, ...]) -> None:

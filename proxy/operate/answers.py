@@ -19,13 +19,18 @@ from upstream.views import GroupView
 
 
 def latencies(metrics: Metrics, *, group: str | None = None) -> list[LatencyView]:
-    """Return those with something to report, the node's own first, then the slowest first; of one group when given."""
+    """Return those with something to report, the node's own first, then the slowest first.
+
+    Args:
+        metrics: The node's.
+        group: Those of one group; "": the node's own alone.
+    """
     found = []
-    for spec, labels, histogram in metrics.histograms():
+    for spec, labels, histogram in metrics.histograms(group=group):
         counts = histogram.recent()
         p50, p99 = quantile_seconds(counts, 0.5), quantile_seconds(counts, 0.99)
         named = dict(zip(spec.labels, labels, strict=True))
-        if p50 is None or p99 is None or (group is not None and named.get("group") != group):
+        if p50 is None or p99 is None:
             continue
         found.append(
             LatencyView(

@@ -20,7 +20,7 @@ from proxy.operate.views.node import ConnectionView, KafkaClusterNodes, LatencyV
 from upstream.views import holder_text
 
 ROWS_MAX = 300
-EACH_MAX = 100
+EACH_MAX = 20
 """Topics, and groups, of the configuration that the page shows."""
 
 
@@ -87,7 +87,7 @@ class NodeView(View, frozen=True, kw_only=True):
         each_max: Number of topics, and of groups, that it has at most.
         buttons: What the viewer may do.
         clusters: The nodes that share groups over Kafka, by cluster.
-        latencies: Latencies of the last two minutes.
+        latencies: Latencies of the last two minutes, without those of groups.
         counters: Counters that are not 0.
     """
 
@@ -170,7 +170,7 @@ async def node(call: PageCall) -> NodeView:
         each_max=EACH_MAX,
         buttons=[reload()] if call.may_administer() else [],
         clusters=live.nodes_in_kafka().clusters,
-        latencies=latencies(live.metrics)[:ROWS_MAX],
+        latencies=latencies(live.metrics, group="")[:ROWS_MAX],
         counters=counters,
     )
 

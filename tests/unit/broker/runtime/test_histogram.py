@@ -15,6 +15,7 @@ from proxy.operate.answers import latencies
 from proxy.operate.views.node import LatencyView
 from pyddmq.testing import ManualClock, ManualScheduler, SimDisk, SimSyncs
 from tests.admin_node import PlainNode
+from upstream.figures.latency import HAND_OUT_SECONDS
 
 
 def buckets(histogram: Histogram) -> dict[int, int]:
@@ -83,6 +84,17 @@ def test_the_last_minutes_are_told_and_what_was_before_is_not() -> None:
     minute()
     assert latencies(metrics) == []
     assert sum(histogram.counts) == 4
+
+
+def test_latencies_of_one_group_or_of_the_node_alone_are_shown() -> None:
+    """Others are not looked at: there may be very many groups."""
+    metrics = Metrics()
+    metrics.histogram(SYNC_SECONDS, "commit_log").observe(1_000)
+    for group in ("billing", "audit"):
+        metrics.histogram(HAND_OUT_SECONDS, group, "orders").observe(1_000)
+    assert [each.name for each in latencies(metrics, group="")] == ["sync"]
+    assert [each.labels["group"] for each in latencies(metrics, group="billing")] == ["billing"]
+    assert len(latencies(metrics)) == 3
 
 
 def test_a_scrape_shows_buckets_that_add_up() -> None:
