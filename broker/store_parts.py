@@ -77,7 +77,7 @@ class StoreParts:
             disk=disk,
             segment_bytes=options.segment_bytes,
             finish_writes=self.file_writes.finish,
-            unreadable=lambda start, end: self._told_unreadable("commitlog", f"offset {start}", 1),
+            unreadable=lambda start, end: self._report_unreadable("commitlog", f"offset {start}", 1),
         )
         self.topics = Topics(
             root,
@@ -85,7 +85,7 @@ class StoreParts:
             clock=runtime.clock,
             queue_file_units=options.queue_file_units,
             queue_files_max=options.queue_files_max,
-            unreadable=self._told_unreadable,
+            unreadable=self._report_unreadable,
             admit=lambda name: given.check(root, topics=(name,)),
         )
         self.checkpointer = Checkpointer(
@@ -130,7 +130,7 @@ class StoreParts:
             self.log, runtime=runtime, codes=given.unit_codes, fail=self.writes.fail, met=damage.met
         )
 
-    def _told_unreadable(self, kind: str, where: str, count: int) -> None:
+    def _report_unreadable(self, kind: str, where: str, count: int) -> None:
         self._metrics.counter(UNREADABLE, kind).add(count)
         self.limited_log.note("disk_gives_no_bytes", "", count, kind=kind, file=kind, where=where)
 

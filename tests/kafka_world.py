@@ -109,7 +109,7 @@ class Heard:
         self.ended[place] = offset
         self.loud.append(("at_end", (place, offset)))
 
-    def trouble_told(self, failure: KafkaFailure | None) -> None:
+    def trouble_reported(self, failure: KafkaFailure | None) -> None:
         """Remember."""
         self.troubles.append(failure)
 

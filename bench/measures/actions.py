@@ -67,7 +67,7 @@ def _measured(folder: Path, where: Cores, count: int, run: Run) -> Figures:
                 if time.monotonic() > deadline:
                     raise BenchError(f"{count} messages of {keys} keys were not done in {SECONDS_MAX:.0f} s")
                 time.sleep(0.02)
-            told = json.loads(file.read_text())
+            reported = json.loads(file.read_text())
             cost = node.process.cost().since(before)
         finally:
             node.stop()
@@ -79,8 +79,8 @@ def _measured(folder: Path, where: Cores, count: int, run: Run) -> Figures:
         messages=count,
         cpu_us=cost.process / count * 1e6,
         facts={
-            "seconds": told["seconds"],
-            "p99": told["p99"],
+            "seconds": reported["seconds"],
+            "p99": reported["p99"],
             "serial": serial,
             "ordered": float(ordered),
             "poison": float(poison),

@@ -210,7 +210,7 @@ class _Rival:
 
     def pending(self) -> int:
         """Units in the slots of the wheel that are still to be read, which is what the broker tells."""
-        return int(self._told()["timerCongestNum"])
+        return int(self._reported()["timerCongestNum"])
 
     def wait_enqueued(self, count: int) -> None:
         """Wait until so many are in the wheel.
@@ -220,7 +220,7 @@ class _Rival:
         """
         wait_for(lambda: self.pending() >= count, f"fewer than {count} timers are in RocketMQ's wheel")
 
-    def _told(self) -> dict[str, str]:
+    def _reported(self) -> dict[str, str]:
         [answer] = self.watcher.ask(do="told", broker=self._broker.address)
         table: dict[str, str] = answer["table"]
         return table

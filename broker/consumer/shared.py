@@ -142,19 +142,19 @@ class Members:
 
 
 Work = Callable[[], Any]
-Told = Callable[[Any, Exception | None], None]
+Reported = Callable[[Any, Exception | None], None]
 """Told, in the loop's thread, what the work returned (None when it raised) and what it raised."""
-Runner = Callable[[Work, Told], None]
+Runner = Callable[[Work, Reported], None]
 
 
-def run_inline(work: Work, told: Told) -> None:
+def run_inline(work: Work, reported: Reported) -> None:
     """Run a listener at once, in the caller's thread: the loop waits for it."""
     try:
         result = work()
     except Exception as error:
-        told(None, error)
+        reported(None, error)
         return
-    told(result, None)
+    reported(result, None)
 
 
 class ExecutorRunner:
@@ -169,14 +169,14 @@ class ExecutorRunner:
         self._executor = executor
         self._to_loop = to_loop
 
-    def __call__(self, work: Work, told: Told) -> None:
+    def __call__(self, work: Work, reported: Reported) -> None:
         """Run `work` in the executor and `told` in the loop's thread."""
 
         def done(future: Future[Any]) -> None:
             error = future.exception()
             if error is not None and not isinstance(error, Exception):
                 error = RuntimeError(f"the listener ended with {error!r}")
-            self._to_loop(told, None if error is not None else future.result(), error)
+            self._to_loop(reported, None if error is not None else future.result(), error)
 
         self._executor.submit(work).add_done_callback(done)
 

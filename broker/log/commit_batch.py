@@ -106,7 +106,7 @@ class CommitBatch:
         for queue, _ in self._queues:
             queue.forget_staged()
 
-    def tell(self, error: StoreError | None) -> Exception | None:
+    def report(self, error: StoreError | None) -> Exception | None:
         """Call the `done`s, then without an error the listeners; return the first exception of one of them."""
         assert (error is None) == (self.state is SHOWN), "only shown batches complete without an error"
         self.go_on(TOLD)
@@ -126,10 +126,10 @@ class CommitBatch:
         return raised
 
 
-def tell_all(batches: Iterable[CommitBatch], error: StoreError | None) -> Exception | None:
+def report_all(batches: Iterable[CommitBatch], error: StoreError | None) -> Exception | None:
     """`tell` for each of them; returns the first exception."""
     raised = None
     for batch in batches:
-        failure = batch.tell(error)
+        failure = batch.report(error)
         raised = raised or failure
     return raised

@@ -103,7 +103,7 @@ class Awaited:
 
         def now() -> None:
             make()
-            awaited.tell(None)
+            awaited.report(None)
 
         awaited._expect(now, at_once=False)
         return awaited
@@ -116,23 +116,23 @@ class Awaited:
         return awaited
 
     def _expect(self, now: Callable[[], None], *, at_once: bool) -> None:
-        self.is_told = False
+        self.is_reported = False
         self.now = now
         self._at_once = at_once
         self._error: Exception | None = None
         self._then: Callable[[], object] | None = None
 
-    def tell(self, error: Exception | None) -> None:
+    def report(self, error: Exception | None) -> None:
         """Take the first result: a `done` of the store's appends."""
-        if self.is_told:
+        if self.is_reported:
             return
-        self.is_told, self._error = True, error
+        self.is_reported, self._error = True, error
         if self._then is not None:
             self._then()
 
     def then(self, callback: Callable[[], object]) -> None:
         """Have a callback called when it is complete; at once when it is."""
-        if self.is_told:
+        if self.is_reported:
             callback()
         else:
             self._then = callback
@@ -141,7 +141,7 @@ class Awaited:
         """Wait for it. Raises its error."""
         if self._at_once:
             self.now()
-        while not self.is_told:
+        while not self.is_reported:
             yield self
         if self._error is not None:
             raise self._error
@@ -161,7 +161,7 @@ def all_durable(writes: WriteSide) -> AwaitedSteps[None]:
         raise StoreError("the store is closed; open it and query again")
     if writes.commit.unsettled:
         awaited = Awaited(writes.commit)
-        writes.commit.when_told(awaited.tell)
+        writes.commit.when_reported(awaited.report)
         yield from awaited.steps()
 
 
@@ -177,20 +177,20 @@ def saved(writes: WriteSide, writing: Steps[Result]) -> AwaitedSteps[Result]:
     awaited = Awaited.of_writes(writes.file_writes)
     results: list[Result] = []
 
-    def telling() -> FileWrite:
+    def reporting() -> FileWrite:
         try:
             results.append((yield from writing))
         except Exception as error:
-            awaited.tell(error)
+            awaited.report(error)
         else:
-            awaited.tell(None)
+            awaited.report(None)
 
     def dropped() -> None:
         # A store that was abandoned as by a kill reports nothing.
         if writes.failed is not None:
-            awaited.tell(writes.failed)
+            awaited.report(writes.failed)
 
-    writes.file_writes.add(telling(), dropped)
+    writes.file_writes.add(reporting(), dropped)
     yield from awaited.steps()
     return results[0]
 

@@ -41,7 +41,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from broker.errors import StoreError, StoreFailed
-from broker.log.commit_batch import DURABLE, STAGED, TOLD, WRITTEN, CommitBatch, tell_all
+from broker.log.commit_batch import DURABLE, STAGED, TOLD, WRITTEN, CommitBatch, report_all
 from broker.log.commit_log import CommitLog
 from broker.log.put import Done
 from broker.queues.consume_queue import ConsumeQueue
@@ -74,7 +74,7 @@ class CommitDriver:
     def on_shown(self, flushes: int) -> None:
         """What was begun is visible, and with it so many flushes wholly; the next begins, and callers are notified."""
 
-    def on_told(self, raised: Exception | None) -> None:
+    def on_reported(self, raised: Exception | None) -> None:
         """Callers were notified: the replies may leave. `raised` is the first exception of a callback."""
 
 
@@ -320,22 +320,22 @@ class GroupCommit:
             return
         driver = self.driver
         if driver is None:
-            self.tell()
+            self.report()
             return
         driver.on_shown(sum([batch.is_last for batch in self._shown]))
         self.begin()
-        raised = self._tell_shown()
+        raised = self._report_shown()
         # What came of it, where nothing was staged before.
         self.begin()
-        driver.on_told(raised)
+        driver.on_reported(raised)
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Run `done`s and topic listeners of what was shown; raises the first exception after all have run."""
-        _raise(self._tell_shown())
+        _raise(self._report_shown())
 
-    def _tell_shown(self) -> Exception | None:
+    def _report_shown(self) -> Exception | None:
         shown, self._shown = self._shown, []
-        return tell_all(shown, None)
+        return report_all(shown, None)
 
     # All of that at once
 
@@ -346,11 +346,11 @@ class GroupCommit:
         is raised after all of them ran.
         """
         try:
-            self.tell()
+            self.report()
         finally:
             batches = self._take_all()
             if batches:
-                _raise(tell_all(batches, self._complete(batches)))
+                _raise(report_all(batches, self._complete(batches)))
 
     def _complete(self, batches: Sequence[CommitBatch]) -> StoreError | None:
         """Write, sync and show what is not yet, or report why that failed."""
@@ -415,7 +415,7 @@ class GroupCommit:
         """Whether a flush is on its way to the disk."""
         return bool(self._begun)
 
-    def when_told(self, done: Done) -> None:
+    def when_reported(self, done: Done) -> None:
         """Call a `done` when what is staged or under way is durable and reported, or has failed."""
         if self.pending:
             self._dones.append(done)
@@ -434,7 +434,7 @@ class GroupCommit:
         batches = self._take_all()
         for batch in batches:
             batch.fail()
-        _raise(tell_all(batches, error))
+        _raise(report_all(batches, error))
 
     def forget(self) -> None:
         """Show and report nothing any more."""

@@ -79,9 +79,9 @@ class LogPages:
             segment = self._segments.get(number)
             if segment is None:
                 return True
-            base, told = segment.base, self._unreadable
+            base, reported = segment.base, self._unreadable
             windows = self._windows[number] = MappedWindows(
-                segment.file, self._segment_bytes, lambda bad: told(base + bad[0], base + bad[1])
+                segment.file, self._segment_bytes, lambda bad: reported(base + bad[0], base + bad[1])
             )
         return windows.can_be_read(start, min(start + max(size, RECORD_OVERHEAD_BYTES), self._segment_bytes))
 

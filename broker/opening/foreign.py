@@ -203,7 +203,7 @@ def _table(disk: Disk, path: str, name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def tell(root: str, found: Sequence[UnsupportedPart], metrics: Metrics) -> None:
+def report_foreign(root: str, found: Sequence[UnsupportedPart], metrics: Metrics) -> None:
     """Log and count what is reported."""
     for each in found:
         metrics.counter(FOREIGN, each.kind).value = each.count

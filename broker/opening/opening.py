@@ -12,7 +12,7 @@ from broker.feature import OpenedFeatures
 from broker.feature_marks import marked_files
 from broker.log.commit_log import CommitLog
 from broker.opening.accepted_content import refuse
-from broker.opening.foreign import in_layout, tell, topics_named
+from broker.opening.foreign import in_layout, report_foreign, topics_named
 from broker.opening.recovery import RecoveryFacts, RecoveryProgress, RecoverySteps, recover
 from broker.opening.store_json import (
     FORMAT_VERSION,
@@ -171,7 +171,7 @@ def raised(root: str, log: CommitLog, topics: Topics, *, disk: Disk) -> Iterator
 
 def report(root: str, facts: RecoveryFacts, options: StoreOptions, metrics: Metrics) -> None:
     """Count and log what recovery found."""
-    tell(root, facts.foreign, metrics)
+    report_foreign(root, facts.foreign, metrics)
     for path in facts.files_damaged:
         metrics.counter(FILES_DAMAGED, path).add()
     for name, amount in (

@@ -88,15 +88,15 @@ def check_sizes(root: str, geometry: Geometry, *, disk: Disk) -> None:
         for queue in disk.list(f"{root}/consumequeue/{topic}"):
             if is_number(queue):
                 queue_sizes += _sizes(disk, f"{root}/consumequeue/{topic}/{queue}")
-    told_and_found = {
+    named_and_found = {
         "commit-log": (geometry.segment_bytes, _sizes(disk, f"{root}/commitlog")),
         "queue": (geometry.queue_file_units * UNIT_BYTES, queue_sizes),
     }
-    for kind, (told, sizes) in told_and_found.items():
-        usual, count = max(sizes.items(), key=lambda item: item[1], default=(told, 0))
-        if told not in sizes and count > 1:
+    for kind, (reported, sizes) in named_and_found.items():
+        usual, count = max(sizes.items(), key=lambda item: item[1], default=(reported, 0))
+        if reported not in sizes and count > 1:
             raise StoreUnreadable(
-                f"{root}/pyddmq/store.json says that {kind} files have {told:,} bytes, but {count} existing "
+                f"{root}/pyddmq/store.json says that {kind} files have {reported:,} bytes, but {count} existing "
                 f"files have {usual:,}: restore the file that belongs to this store, or move it away and "
                 "run `pyddmq store check --repair`, which uses the sizes of the files"
             )

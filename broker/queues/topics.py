@@ -237,7 +237,7 @@ class Topics:
                 root=self._root,
                 disk=self._disk,
                 file_units=self._file_units,
-                unreadable=self._told,
+                unreadable=self._reported,
                 open_files=self._open_files,
             )
             base = self.lives.base(name, queue_id)
@@ -246,7 +246,7 @@ class Topics:
             topic.queues.append(queue)
         return topic
 
-    def _told(self, kind: str, where: str, count: int) -> None:
+    def _reported(self, kind: str, where: str, count: int) -> None:
         self._unreadable(kind, where, count)
 
     def was_deleted(self, name: str) -> bool:

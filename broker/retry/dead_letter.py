@@ -127,13 +127,13 @@ def _origin(origin: Buriable, block: bytes) -> list[tuple[str, str]]:
         place = (origin.topic, str(origin.queue_id), str(origin.offset))
         return list(zip(("DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_QUEUE", "DLQ_ORIGIN_OFFSET"), place, strict=True))
 
-    def told(name: bytes) -> str:
+    def reported(name: bytes) -> str:
         return (find_property(block, name) or b"").decode("utf-8", "replace")
 
     return [
-        ("DLQ_ORIGIN_TOPIC", told(RETRY_TOPIC_NAME)),
-        ("DLQ_ORIGIN_QUEUE", told(QUEUE_NAME)),
-        ("DLQ_ORIGIN_OFFSET", told(OFFSET_NAME)),
+        ("DLQ_ORIGIN_TOPIC", reported(RETRY_TOPIC_NAME)),
+        ("DLQ_ORIGIN_QUEUE", reported(QUEUE_NAME)),
+        ("DLQ_ORIGIN_OFFSET", reported(OFFSET_NAME)),
         ("DLQ_RETRY_OFFSET", str(origin.offset)),
     ]
 

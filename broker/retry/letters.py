@@ -41,40 +41,40 @@ class Letter:
     message: LogMessage | None
     size: int = 0
 
-    def _told(self, name: str) -> str:
+    def _reported(self, name: str) -> str:
         return "" if self.message is None else self.message.properties.get(name, "")
 
-    def _told_by_us(self, name: str) -> str:
+    def _written_by_us(self, name: str) -> str:
         """What this broker wrote: its dead letters name the record that they replace (D27), RocketMQ's name none.
 
         In those of RocketMQ's a property of this name is the producer's.
         """
-        return self._told(name) if self.message is not None and self.message.prepared_offset else ""
+        return self._reported(name) if self.message is not None and self.message.prepared_offset else ""
 
     @property
     def topic(self) -> str:
         """Topic that the message was sent to, "" when the record does not name it."""
-        return self._told_by_us("DLQ_ORIGIN_TOPIC") or self._told("RETRY_TOPIC")
+        return self._written_by_us("DLQ_ORIGIN_TOPIC") or self._reported("RETRY_TOPIC")
 
     @property
     def queue(self) -> int | None:
         """Its queue there; RocketMQ does not write it."""
-        return whole_number(self._told_by_us("DLQ_ORIGIN_QUEUE"))
+        return whole_number(self._written_by_us("DLQ_ORIGIN_QUEUE"))
 
     @property
     def offset_in_topic(self) -> int | None:
         """Its offset there; RocketMQ does not write it."""
-        return whole_number(self._told_by_us("DLQ_ORIGIN_OFFSET"))
+        return whole_number(self._written_by_us("DLQ_ORIGIN_OFFSET"))
 
     @property
     def key(self) -> str:
         """Its key, "" for none."""
-        return self._told("KEYS")
+        return self._reported("KEYS")
 
     @property
     def reason(self) -> str:
         """Why it died."""
-        return self._told_by_us("DLQ_REASON") or UNKNOWN_REASON
+        return self._written_by_us("DLQ_REASON") or UNKNOWN_REASON
 
     @property
     def shared_reason(self) -> str:
@@ -84,7 +84,7 @@ class Letter:
     @property
     def action(self) -> str:
         """Name of the action that failed last, "" when the record does not tell."""
-        return self._told_by_us("DLQ_ACTION")
+        return self._written_by_us("DLQ_ACTION")
 
     @property
     def attempts(self) -> int:

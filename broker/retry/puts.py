@@ -129,8 +129,8 @@ def read_counts(block: bytes, times: int) -> FailureCounts:
         times: Its reconsume times; those not explained by the properties were failures.
     """
     fields = (find_property(block, COUNTS_NAME) or b"").split(b",")
-    told = [count for each in fields if (count := whole_number(each)) is not None]
-    fails, errors, timeouts = told if len(told) == len(FailureCounts._fields) else (0, 0, 0)
+    reported = [count for each in fields if (count := whole_number(each)) is not None]
+    fails, errors, timeouts = reported if len(reported) == len(FailureCounts._fields) else (0, 0, 0)
     return FailureCounts(max(fails, times - errors - timeouts), errors, timeouts)
 
 

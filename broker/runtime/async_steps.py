@@ -20,15 +20,15 @@ async def run_async(steps: Generator[StepWait | None, Any, Result], *, pause_sec
     try:
         while not isinstance(made := step(steps), StepsEnd):
             if made is not None:
-                told = asyncio.get_running_loop().create_future()
-                made.then(partial(_end, told))
-                await told
+                reported = asyncio.get_running_loop().create_future()
+                made.then(partial(_end, reported))
+                await reported
             await asyncio.sleep(pause_seconds)
         return made.result
     finally:
         steps.close()
 
 
-def _end(told: asyncio.Future[None]) -> None:
-    if not told.done():
-        told.set_result(None)
+def _end(reported: asyncio.Future[None]) -> None:
+    if not reported.done():
+        reported.set_result(None)

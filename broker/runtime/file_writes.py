@@ -19,7 +19,7 @@ from functools import partial
 from typing import TypeVar
 
 from broker.errors import NO_SPACE
-from broker.runtime.seams import Disk, DiskFile, Syncing, Syncs, Told
+from broker.runtime.seams import Disk, DiskFile, Reported, Syncing, Syncs
 from broker.runtime.steps import StepsEnd, step
 
 Result = TypeVar("Result")
@@ -84,7 +84,7 @@ def _go_on(writing: Steps[Result], error: OSError | None) -> Unsynced | StepsEnd
 class _Together:
     """`broker.runtime.seams.Syncing` of several files and folders; `done` receives the first error."""
 
-    def __init__(self, syncs: Syncs, unsynced: Sequence[Single], done: Told) -> None:
+    def __init__(self, syncs: Syncs, unsynced: Sequence[Single], done: Reported) -> None:
         self._left = len(unsynced)
         self._error: OSError | None = None
         self._done = done
@@ -168,15 +168,15 @@ class FileWrites:
 
     def abandon(self) -> None:
         """Drop them where they are, as a stop would."""
-        told = [dropped for _, dropped in self._waiting]
+        reported = [dropped for _, dropped in self._waiting]
         self._waiting.clear()
         writing, self._writing = self._writing, None
         syncing, self._syncing = self._syncing, None
         if writing is not None:
-            told.insert(0, self._dropped)
+            reported.insert(0, self._dropped)
             if syncing is not None:
                 writing.close()
-        for dropped in told:
+        for dropped in reported:
             dropped()
 
     def _begin_next(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 Buffer = bytes | bytearray | memoryview
-Told = Callable[[OSError | None], None]
+Reported = Callable[[OSError | None], None]
 """Receives how something ended: None, or why it failed."""
 
 
@@ -183,7 +183,7 @@ class Syncing(Protocol):
 class Syncs(Protocol):
     """Syncs that continue while the loop does something else."""
 
-    def begin(self, file: DiskFile, done: Told) -> Syncing:
+    def begin(self, file: DiskFile, done: Reported) -> Syncing:
         """Begin to make durable what was written to a file before this, as `DiskFile.sync` does; never raises.
 
         What is written to it later is not covered, and may become durable all the same. After a failure nothing that
@@ -194,5 +194,5 @@ class Syncs(Protocol):
             done: Told when it has ended, in a later turn of the loop.
         """
 
-    def begin_folder(self, path: str, done: Told) -> Syncing:
+    def begin_folder(self, path: str, done: Reported) -> Syncing:
         """Begin to make creations, renames and deletions in a folder durable, as `Disk.sync_folder` does; likewise."""

@@ -50,7 +50,7 @@ from broker.transaction.states import HalfState
 
 LATE_SECONDS_MIN = 6.0
 STEP_UNITS = 256
-Told = Callable[[EndOutcome], None]
+Reported = Callable[[EndOutcome], None]
 Again = Callable[[], None]
 
 _DECIDED = {HalfState.COMMITTED: State.COMMIT, HalfState.ROLLED_BACK: State.ROLLBACK}
@@ -79,7 +79,7 @@ class TransactionEnder:
         self._scheduler = scheduler
         self._searches = StepRunner(scheduler.call_soon)
         self._resuming: set[int] = set()
-        self._committed_told = committed
+        self._committed_reported = committed
 
     def end(
         self,
@@ -87,7 +87,7 @@ class TransactionEnder:
         *,
         group: str | None,
         state: State,
-        done: Told,
+        done: Reported,
         transaction_id: str | None = None,
         from_check: bool = False,
         remark: str = "",
@@ -142,7 +142,7 @@ class TransactionEnder:
         else:
             self._answer_decided(handle, half, decision)
 
-    def _count(self, done: Told, outcome: EndOutcome) -> None:
+    def _count(self, done: Reported, outcome: EndOutcome) -> None:
         if not outcome.resolved:
             self._halves.metrics.counter(counted.REFUSED, outcome.end.value).add()
             end = outcome.end.value
@@ -158,7 +158,7 @@ class TransactionEnder:
 
     # Undecided
 
-    def _decide(self, offset: int, half: Half, state: State, *, late: bool, remark: str, done: Told) -> None:
+    def _decide(self, offset: int, half: Half, state: State, *, late: bool, remark: str, done: Reported) -> None:
         halves = self._halves
         if offset in halves.discarding:
             done(EndOutcome(End.DISCARDED, _DISCARDED))
@@ -182,16 +182,16 @@ class TransactionEnder:
             self._halves.deciding[offset] = (state, [])
             self._ops.add(offset, Fate.ROLLED_BACK, partial(self._decided, offset, half, state, done))
 
-    def _join(self, offset: int, state: State, done: Told) -> None:
+    def _join(self, offset: int, state: State, done: Reported) -> None:
         """Answer a half that was decided in the same turn, once that is durable."""
         first, waiters = self._halves.deciding[offset]
 
-        def told(error: StoreError | None) -> None:
+        def reported(error: StoreError | None) -> None:
             done(_already(state, first) if error is None else _failed(error))
 
-        waiters.append(told)
+        waiters.append(reported)
 
-    def _commit(self, offset: int, half: Half, done: Told) -> None:
+    def _commit(self, offset: int, half: Half, done: Reported) -> None:
         store = self._halves.store
         try:
             put, born_ms, born_host = self._committed(half)
@@ -222,7 +222,7 @@ class TransactionEnder:
         made = commit_of(half, topic)
         return _waiting(self._halves, made.put, half), made.born_ms, made.born_host
 
-    def _decided(self, offset: int, half: Half, state: State, done: Told, error: StoreError | None) -> None:
+    def _decided(self, offset: int, half: Half, state: State, done: Reported, error: StoreError | None) -> None:
         _, waiters = self._halves.deciding.pop(offset)
         if error is None:
             halves = self._halves
@@ -231,7 +231,7 @@ class TransactionEnder:
             name = counted.COMMITTED if state is State.COMMIT else counted.ROLLED_BACK
             halves.metrics.counter(name, half.topic).add()
             if state is State.COMMIT:
-                self._committed_told(half.topic, len(half.body))
+                self._committed_reported(half.topic, len(half.body))
             done(EndOutcome(End.OK, decided=state))
         else:
             done(_failed(error))
@@ -329,13 +329,13 @@ class TransactionEnder:
             )
         return EndOutcome(End.UNKNOWN_HANDLE, _UNKNOWN)
 
-    def _answer_in_steps(self, search: Generator[None, None, EndOutcome | Again], done: Told) -> None:
+    def _answer_in_steps(self, search: Generator[None, None, EndOutcome | Again], done: Reported) -> None:
         """Tell what a search finds, a piece of it in a turn."""
         self._searches.run(_answering(search, done))
 
     # Discarded ones
 
-    def resume(self, offset: int, done: Told) -> None:
+    def resume(self, offset: int, done: Reported) -> None:
         """Make a discarded half one again, with no checks counted; see `Transactions.resume`."""
         halves = self._halves
         if offset in halves.resumed:
@@ -361,7 +361,7 @@ class TransactionEnder:
         else:
             self._resuming.add(offset)
 
-    def _resumed(self, offset: int, done: Told, error: StoreError | None) -> None:
+    def _resumed(self, offset: int, done: Reported, error: StoreError | None) -> None:
         self._resuming.discard(offset)
         if error is not None:
             done(_failed(error))
@@ -389,7 +389,7 @@ class _Decision(NamedTuple):
 
     who: _Who
     state: State
-    done: Told
+    done: Reported
     again: Again
 
 
@@ -421,7 +421,7 @@ def _failed(error: StoreError) -> EndOutcome:
     return EndOutcome(End.DISK_FULL if isinstance(error, DiskFull) else End.FAILED, str(error))
 
 
-def _answering(search: Generator[None, None, EndOutcome | Again], done: Told) -> Generator[None, None, None]:
+def _answering(search: Generator[None, None, EndOutcome | Again], done: Reported) -> Generator[None, None, None]:
     try:
         outcome = yield from search
     except (StoreError, OSError) as error:

@@ -29,7 +29,7 @@ RETRY_SECONDS = 1.0
 _BLOCKS_MAX = 4096
 _LETTERS = {each.value: each for each in Fate}
 
-Told = Callable[[StoreError | None], None]
+Reported = Callable[[StoreError | None], None]
 
 
 class HalfReference(NamedTuple):
@@ -129,7 +129,7 @@ class OpWriter:
         self._clock = runtime.clock
         self._scheduler = runtime.scheduler
         self._written = runtime.metrics.counter(counted.OPS)
-        self._members: dict[int, tuple[HalfReference, Told | None]] = {}
+        self._members: dict[int, tuple[HalfReference, Reported | None]] = {}
         self._soon: ScheduledCall | None = None
         self._stopped = False
 
@@ -138,7 +138,7 @@ class OpWriter:
         if self._soon is None and not self._stopped:
             self._soon = self._scheduler.call_soon(self._run)
 
-    def add(self, offset: int, fate: Fate, done: Told | None = None) -> None:
+    def add(self, offset: int, fate: Fate, done: Reported | None = None) -> None:
         """Name a half in the next op record.
 
         Args:
@@ -189,7 +189,7 @@ class OpWriter:
         except StoreError as error:
             self._refused(members, error)
 
-    def _refused(self, members: dict[int, tuple[HalfReference, Told | None]], error: StoreError) -> None:
+    def _refused(self, members: dict[int, tuple[HalfReference, Reported | None]], error: StoreError) -> None:
         for offset, (member, done) in members.items():
             if done is None:
                 self._members.setdefault(offset, (member, None))
@@ -201,7 +201,7 @@ class OpWriter:
 
     def _done(
         self,
-        members: dict[int, tuple[HalfReference, Told | None]],
+        members: dict[int, tuple[HalfReference, Reported | None]],
         parts: Sequence[Sequence[HalfReference]],
         made: list[list[LogPosition]],
         error: StoreError | None,

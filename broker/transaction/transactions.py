@@ -32,7 +32,7 @@ from broker.store import Store
 from broker.store_seams import StoreSeams
 from broker.transaction import metrics as counted
 from broker.transaction.checker import HalfCheck, TransactionChecker, handle_of
-from broker.transaction.ending import Told, TransactionEnder
+from broker.transaction.ending import Reported, TransactionEnder
 from broker.transaction.half import PRIVATE
 from broker.transaction.halves import Halves
 from broker.transaction.listing import Page, discarded, finding, pending
@@ -150,7 +150,7 @@ class Transactions:
         self._ops = OpWriter(store, runtime, topic=lambda: self.halves.topic(OP_TOPIC))
         self._checker = TransactionChecker(self.halves, self._ops, runtime, settings=settings or CheckSettings())
         self._on_committed: list[Callable[[str, int], None]] = []
-        self._ending = TransactionEnder(self.halves, self._ops, scheduler=scheduler, committed=self._tell_commit)
+        self._ending = TransactionEnder(self.halves, self._ops, scheduler=scheduler, committed=self._report_commit)
         self._files = TransactionFiles(store.root, runtime, offsets=offsets)
         self.resumed = self.halves.resumed
         self._attached = False
@@ -381,7 +381,7 @@ class Transactions:
         """Call `callback` for every durable commit with the topic, and the bytes of the body."""
         self._on_committed.append(callback)
 
-    def _tell_commit(self, topic: str, body_bytes: int) -> None:
+    def _report_commit(self, topic: str, body_bytes: int) -> None:
         for callback in self._on_committed:
             callback(topic, body_bytes)
 
@@ -454,11 +454,11 @@ class Transactions:
         """Find the halves of a transaction by its id or a handle, in steps; the newest first. Raises OSError."""
         return finding(self.halves, text)
 
-    def decide(self, handle: str, state: State, done: Told) -> None:
+    def decide(self, handle: str, state: State, done: Reported) -> None:
         """Decide an undecided transaction in its producers' place; resume discarded ones first."""
         self._ending.end(handle, group=None, state=state, from_check=True, done=done)
 
-    def resume(self, offset: int, done: Told) -> None:
+    def resume(self, offset: int, done: Reported) -> None:
         """Make the half at an offset of the discard queue undecided again, with no checks counted.
 
         Args:

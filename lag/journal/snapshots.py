@@ -90,9 +90,9 @@ class SnapshotEncoder:
             count += 1
         if count:
             _put_section(out, _SCHEDULED, waiting.end())
-        for number, told in ((_EVENTS, encode_events(events, self._base_ms)), (_MISSING, _encode_missing(missing))):
-            if told:
-                _put_section(out, number, told)
+        for number, reported in ((_EVENTS, encode_events(events, self._base_ms)), (_MISSING, _encode_missing(missing))):
+            if reported:
+                _put_section(out, number, reported)
         return bytes(out)
 
 

@@ -66,17 +66,17 @@ class AdminGuard:
 
     def began(self, inner: object, *, body: bool = False) -> None:
         """Note that the head of a request has arrived on this inner protocol's connection, its body perhaps not."""
-        self._tell(inner, busy=True, body=body)
+        self._report(inner, busy=True, body=body)
 
     def body_read(self, inner: object) -> None:
         """Note that all of a request has arrived."""
-        self._tell(inner, busy=True)
+        self._report(inner, busy=True)
 
     def ended(self, inner: object) -> None:
         """Note that a request is answered."""
-        self._tell(inner, busy=False)
+        self._report(inner, busy=False)
 
-    def _tell(self, inner: object, *, busy: bool, body: bool = False) -> None:
+    def _report(self, inner: object, *, busy: bool, body: bool = False) -> None:
         protocol = cast("asyncio.Protocol", inner)
         connection = self.connections.get(protocol) or self.reserve.get(protocol)
         if connection is not None:

@@ -45,7 +45,7 @@ MakeKafkaClient = Callable[[str, KafkaClusterConfig], KafkaClient]
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _reported() -> Iterator[None]:
     """Say in one kind of failure why there can be no client."""
     try:
         yield
@@ -127,7 +127,7 @@ class KafkaClients:
                 update={"session_timeout": WAITING_SESSION_MS, "group_protocol": "classic", "membership": "always"}
             )
             try:
-                with _told():
+                with _reported():
                     client = self._make(name, quick)
                 made = KafkaWaiting(settings, client, self.producer_of(name), self._runtime, new_id)
             except KafkaFailure as failure:
@@ -159,14 +159,14 @@ class KafkaClients:
             KeyError: The cluster is not configured.
         """
         if cluster not in self._clients:
-            with _told():
+            with _reported():
                 self._clients[cluster] = self._make(cluster, self._clusters[cluster])
         return self._clients[cluster]
 
     def producer_of(self, cluster: str) -> KafkaProducer:
         """Return a cluster's producer; likewise."""
         if cluster not in self._producers:
-            with _told():
+            with _reported():
                 self._producers[cluster] = LastingProducer(
                     cluster, self.client(cluster).producer, self._runtime, self._tracing
                 )
@@ -231,7 +231,7 @@ class KafkaGroups:
 
         Raises what `KafkaClients.client` does.
         """
-        with _told():
+        with _reported():
             return self._broker(config, group)
 
     def _broker(self, config: Config, group: GroupConfig) -> KafkaBroker | None:

@@ -122,7 +122,7 @@ class NodeTurns(CommitDriver):
         self._was_asked, self._asked = self._asked, True
         self._budget.end(flushes)
 
-    def on_told(self, raised: Exception | None) -> None:
+    def on_reported(self, raised: Exception | None) -> None:
         """Send what it made of replies and deliveries."""
         if raised is not None:
             self._limited_log.fault("turn_callback_failed", raised, kind="settle")

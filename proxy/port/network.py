@@ -154,21 +154,21 @@ class SocketPeer:
     def unread(self) -> int | None:
         """See `Peer.unread`."""
         try:
-            told = fcntl.ioctl(self._descriptor, termios.FIONREAD, bytes(4))
+            reported = fcntl.ioctl(self._descriptor, termios.FIONREAD, bytes(4))
         except OSError:
             return None
-        return int.from_bytes(told, sys.byteorder)
+        return int.from_bytes(reported, sys.byteorder)
 
     def acknowledged(self) -> int | None:
         """See `Peer.acknowledged`."""
         try:
             with socket.fromfd(self._descriptor, socket.AF_INET, socket.SOCK_STREAM) as same:
-                told = same.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+                reported = same.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
         except (OSError, AttributeError):
             return None
-        if len(told) < _BYTES_ACKED_AT + 8:
+        if len(reported) < _BYTES_ACKED_AT + 8:
             return None
-        return int.from_bytes(told[_BYTES_ACKED_AT : _BYTES_ACKED_AT + 8], sys.byteorder)
+        return int.from_bytes(reported[_BYTES_ACKED_AT : _BYTES_ACKED_AT + 8], sys.byteorder)
 
 
 class NoPeer:

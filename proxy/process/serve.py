@@ -252,7 +252,7 @@ def _set_up_logs(config: Config, metrics: Metrics) -> None:
     logs.configure(config.node.log_format, config.node.log_level, lost=metrics.counter(logs.LOST))
 
 
-def _tell_of_descriptors(descriptors_max: int, config: Config) -> None:
+def _warn_of_descriptors(descriptors_max: int, config: Config) -> None:
     """Say at the start when the limit of open files is low for the connections or queues of the configuration."""
     connections, queues = config.node.max_connections, sum(topic.queues or 0 for topic in config.topics.values())
     files = min(StoreOptions().queue_files_max, descriptors_max // 2)
@@ -330,7 +330,7 @@ async def _serve(
         file=str(options.config),
         text=loaded.shown,
     )
-    _tell_of_descriptors(seams.descriptors_max, config)
+    _warn_of_descriptors(seams.descriptors_max, config)
     admin = AdminServer(
         LiveNode(node, reloader),
         changes=node_changes(node),

@@ -66,7 +66,7 @@ class ClusterRound:
     time_ms: int
     queues: list[tuple[QueueKey, QueueSample]] = field(default_factory=list)
     events: list[LagEvent] = field(default_factory=list)
-    untold: list[str] = field(default_factory=list)
+    unreported: list[str] = field(default_factory=list)
     incomplete: str | None = None
 
 
@@ -114,21 +114,25 @@ class ClusterSampler:
         places = {place for each in groups.values() for place in (*each.committed, *each.members)}
         places |= {place for name, place in self._seen if name in names and name not in groups}
         ends = self._survey.ends(sorted(places))
-        untold = [name for name in names if name not in groups]
-        found = ClusterRound(self._clock.wall_ms(), untold=untold, incomplete=incomplete)
+        unreported = [name for name in names if name not in groups]
+        found = ClusterRound(self._clock.wall_ms(), unreported=unreported, incomplete=incomplete)
         rows: dict[_Row, Surveyed | None] = {}
         for name in names:
-            told = groups.get(name)
-            known = (*told.committed, *told.members) if told else (place for each, place in self._seen if each == name)
-            rows |= {(name, place): told for place in sorted(set(known))}
-        moments = self._read({row: told for row, told in rows.items() if told is not None}, ends)
-        for row, told in rows.items():
+            reported = groups.get(name)
+            known = (
+                (*reported.committed, *reported.members)
+                if reported
+                else (place for each, place in self._seen if each == name)
+            )
+            rows |= {(name, place): reported for place in sorted(set(known))}
+        moments = self._read({row: reported for row, reported in rows.items() if reported is not None}, ends)
+        for row, reported in rows.items():
             name, place = row
             key = QueueKey(cluster=self._cluster, node=self._node, group=name, topic=place.topic, queue=place.partition)
-            if told is None:
+            if reported is None:
                 found.queues.append((key, QueueSample(time_ms=found.time_ms, expired=self._seen[row].expired)))
             else:
-                found.queues.append((key, self._sample(row, told, ends.get(place), moments, found.time_ms)))
+                found.queues.append((key, self._sample(row, reported, ends.get(place), moments, found.time_ms)))
         for name, place in sorted(set(self._seen) - set(rows)):
             del self._seen[name, place]
             event = LagEvent(
@@ -148,14 +152,14 @@ class ClusterSampler:
     def _sample(
         self,
         row: _Row,
-        told: Surveyed,
+        reported: Surveyed,
         bounds: tuple[int, int] | None,
         moments: Mapping[tuple[KafkaPartition, int], int | None],
         time_ms: int,
     ) -> QueueSample:
         place = row[1]
-        standing = told.committed.get(place)
-        members = len(told.members.get(place, ()))
+        standing = reported.committed.get(place)
+        members = len(reported.members.get(place, ()))
         committed = None if standing is None else standing.offset
         start, end = bounds or (None, None)
         seen = self._seen.setdefault(row, _ClusterRowState())
@@ -193,8 +197,8 @@ class ClusterSampler:
     ) -> Mapping[tuple[KafkaPartition, int], int | None]:
         """Return the moments of the records at which groups stand and of the last ones, as far as they are known."""
         wanted: dict[tuple[KafkaPartition, int], int] = {}
-        for (_, place), told in rows.items():
-            standing, bounds = told.committed.get(place), ends.get(place)
+        for (_, place), reported in rows.items():
+            standing, bounds = reported.committed.get(place), ends.get(place)
             if standing is None or bounds is None:
                 continue
             start, end = bounds

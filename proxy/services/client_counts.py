@@ -88,20 +88,20 @@ class HalfCount:
     def stored(self, encode: Stored) -> Stored:
         """Return an encoder of the answer that ends the count."""
 
-        def told(call: Call, positions: Sequence[LogPosition]) -> bytes:
+        def reported(call: Call, positions: Sequence[LogPosition]) -> bytes:
             self.end()
             return encode(call, positions)
 
-        return told
+        return reported
 
     def refused(self, encode: Refused) -> Refused:
         """Likewise of a refusal."""
 
-        def told(call: Call, code: ResultCode, text: str, *, retry_after_ms: int | None = None) -> bytes:
+        def reported(call: Call, code: ResultCode, text: str, *, retry_after_ms: int | None = None) -> bytes:
             self.end()
             return encode(call, code, text, retry_after_ms=retry_after_ms)
 
-        return told
+        return reported
 
 
 def _principal(connection: Connection) -> Meter | None:

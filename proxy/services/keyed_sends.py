@@ -124,7 +124,7 @@ class KeyedSends:
             slot.answer(encode(slot.call, *self.found(keys, places)))
 
         if max(places) >= self._store.end:
-            self._store.commit.when_told(done)
+            self._store.commit.when_reported(done)
         else:
             done(None)
 

@@ -240,8 +240,8 @@ class ProducerService:
         slot, _, timeout_ms, receipts = send
         is_batch = receipts is not None
         if stored is None:
-            is_told = receipts or not is_batch
-            stored = partial(self._stored_mixed, ports, waiting, is_batch) if is_told else _stored_untold
+            is_reported = receipts or not is_batch
+            stored = partial(self._stored_mixed, ports, waiting, is_batch) if is_reported else _stored_unreported
         return CheckedSend(slot, puts, ports, stored, judged=judged, timeout_ms=timeout_ms, atomic=is_batch)
 
     # One by one
@@ -478,5 +478,5 @@ def _of_batch(place: int, count: int, text: str) -> str:
     return f"message {place} of {count}: {text}; nothing of the batch is stored"
 
 
-def _stored_untold(call: Call, _: Sequence[LogPosition]) -> bytes:
+def _stored_unreported(call: Call, _: Sequence[LogPosition]) -> bytes:
     return encode_result_reply(call, _OK, "OK")

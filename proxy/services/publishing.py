@@ -84,7 +84,7 @@ class SendRun:
         return taken
 
 
-class _Told:
+class _Reported:
     """What is done once a run is stored, or could not be: its `Done`."""
 
     __slots__ = ("_encode", "_ports", "_publishing", "_puts", "_slots", "positions")
@@ -191,17 +191,17 @@ class Publishing:
         born_ms = self._clock.wall_ms()
         origins = [(born_ms, self.born_host(slot.connection.address)) for slot in slots]
         end = self._store.end
-        told = _Told(self, slots, puts, ports, encode)
+        reported = _Reported(self, slots, puts, ports, encode)
         try:
-            told.positions = self._store.append(
-                puts, born_ms=born_ms, born_host=origins[0][1], origins=origins, done=told, is_tentative=True
+            reported.positions = self._store.append(
+                puts, born_ms=born_ms, born_host=origins[0][1], origins=origins, done=reported, is_tentative=True
             )
         except Exception:
             if self._store.end != end:
                 raise
             return None
         self.budget.stage(sum([len(slot.call.frame) for slot in slots]))
-        return told.positions
+        return reported.positions
 
     def stored_run(self, slots: Sequence[ReplySlot], puts: Sequence[Put], ports: Sequence[TopicPort]) -> None:
         """Count what was stored."""
@@ -242,7 +242,7 @@ class Publishing:
 
     def refuse(self, slot: ReplySlot, refusal: Refusal, count: int, refused: Refused = encode_result_reply) -> None:
         """Answer a call of so many messages with why they are not taken, and count them."""
-        self.tell_refused(refusal.code, refusal.text, slot.connection.address, count)
+        self.log_refused(refusal.code, refusal.text, slot.connection.address, count)
         slot.answer(refused(slot.call, refusal.code, refusal.text, retry_after_ms=refusal.after_ms))
 
     def refuse_text(
@@ -252,7 +252,7 @@ class Publishing:
         refusal = Refusal(ResultCode.FAIL_ILLEGAL_MSG, str(error) if text is None else text)
         self.refuse(slot, refusal, error.count, refused)
 
-    def tell_refused(self, code: ResultCode, text: str, client: str | None, count: int = 1) -> None:
+    def log_refused(self, code: ResultCode, text: str, client: str | None, count: int = 1) -> None:
         """Count messages that were not taken and tell of them, once a minute for each code (D25)."""
         number = int(code)
         self._metrics.counter(SENDS_REFUSED, str(number)).add(count)

@@ -155,7 +155,7 @@ class StartingService:
         count: int = 1,
     ) -> None:
         """Answer a call of so many messages, and count them."""
-        code, text = _told(refusal, _SEND_TEXT)
+        code, text = _reported(refusal, _SEND_TEXT)
         self._metrics.counter(SENDS_REFUSED, str(int(code))).add(count)
         connection.answer(encode(call, code, text))
 
@@ -181,7 +181,7 @@ class StartingService:
             if connection.rights is not None:
                 self._guard.transact(connection, call.method, request.group)
 
-        connection.answer(encode_result_reply(call, *_told(_denial(look), _END_TEXT)))
+        connection.answer(encode_result_reply(call, *_reported(_denial(look), _END_TEXT)))
 
     def _fetch_checks(self, connection: Connection, call: Call) -> None:
         request = scan_fetch_checks(call)
@@ -191,7 +191,7 @@ class StartingService:
         connection.answer(encode_application_exception(call, APPLICATION_INTERNAL_ERROR, _FETCH_TEXT))
 
 
-def _told(refusal: Refusal | None, text: str) -> tuple[ResultCode, str]:
+def _reported(refusal: Refusal | None, text: str) -> tuple[ResultCode, str]:
     """Return code and text of an answer: that of a denial, or that the node is starting."""
     return (ResultCode.FAIL_SERVER_SHUTDOWN, text) if refusal is None else (refusal.code, refusal.text)
 

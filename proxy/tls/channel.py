@@ -290,10 +290,10 @@ class TlsChannel(asyncio.Protocol):
         self._send()
 
     def _take_certificate(self, engine: ssl.SSLObject) -> None:
-        told = engine.getpeercert()
-        if not told:
+        reported = engine.getpeercert()
+        if not reported:
             return
-        self.certificate = peer_certificate(told)
+        self.certificate = peer_certificate(reported)
         self.der = engine.getpeercert(binary_form=True) or b""
         self.anchor = _anchor(engine)
 
@@ -479,11 +479,11 @@ class TlsTransport(asyncio.Transport):
 
 def _anchor(engine: ssl.SSLObject) -> bytes | None:
     """Return the fingerprint of the last certificate of the chain that was checked."""
-    tell = getattr(engine, "get_verified_chain", None)
-    if tell is not None:
-        chain = tell()
+    report = getattr(engine, "get_verified_chain", None)
+    if report is not None:
+        chain = report()
         return fingerprint(bytes(chain[-1])) if chain else None
     # Python 3.11 and 3.12 keep it to themselves; 3.13 has the method above.
-    tell = getattr(getattr(engine, "_sslobj", None), "get_verified_chain", None)
-    chain = tell() if tell is not None else None
+    report = getattr(getattr(engine, "_sslobj", None), "get_verified_chain", None)
+    chain = report() if report is not None else None
     return fingerprint(ssl.PEM_cert_to_DER_cert(chain[-1].public_bytes())) if chain else None

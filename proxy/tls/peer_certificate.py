@@ -46,16 +46,16 @@ class PeerCertificate:
     not_after_ms: int
 
 
-def peer_certificate(told: Mapping[str, Any]) -> PeerCertificate:
+def peer_certificate(reported: Mapping[str, Any]) -> PeerCertificate:
     """Make it of what `ssl.SSLObject.getpeercert` returned of a certificate that was verified."""
-    parts = [[(_SHORT.get(kind, kind), value) for kind, value in each] for each in told.get("subject", ())]
+    parts = [[(_SHORT.get(kind, kind), value) for kind, value in each] for each in reported.get("subject", ())]
     common = [value for each in parts for kind, value in each if kind == "CN"]
     return PeerCertificate(
         subject=",".join("+".join(f"{kind}={_escaped(value)}" for kind, value in each) for each in reversed(parts)),
-        names=tuple(f"{kind}:{value}" for kind, value in told.get("subjectAltName", ()) if kind in _NAMES),
+        names=tuple(f"{kind}:{value}" for kind, value in reported.get("subjectAltName", ()) if kind in _NAMES),
         common_name=common[-1] if common else None,
-        serial=str(told["serialNumber"]),
-        not_after_ms=ssl.cert_time_to_seconds(told["notAfter"]) * 1000,
+        serial=str(reported["serialNumber"]),
+        not_after_ms=ssl.cert_time_to_seconds(reported["notAfter"]) * 1000,
     )
 
 

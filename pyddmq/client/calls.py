@@ -140,10 +140,10 @@ class Conversation:
             self._write(codec.encode(TOKEN_METHOD, {"token": token}, 1), TOKEN_METHOD, timeout_ms)
             await self.answer(TOKEN_METHOD, 1, deadline, timeout_ms, codec)
         except Exception as error:
-            told = signing_in.refused(error)
-            if told is error:
+            reported = signing_in.refused(error)
+            if reported is error:
                 raise
-            raise told from error
+            raise reported from error
 
     def write(self, method: str, arguments: Any, timeout_ms: int) -> int:
         """Send a call and return its number; its answer comes when those before it were taken by `answer`.

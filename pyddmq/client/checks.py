@@ -98,7 +98,7 @@ class ProducerGroupChecks:
             except ClientError as error:
                 if is_closing():
                     break
-                self._tell_error(error)
+                self._report_error(error)
                 await pause(self.pause_seconds())
                 continue
             for check in checks:
@@ -109,9 +109,9 @@ class ProducerGroupChecks:
         # One by one: a fetch might bring new checks that would not be answered.
         for answer in self.answers:
             try:
-                await _tell(connection, answer)
+                await _report(connection, answer)
             except ClientError as error:
-                self._tell_error(error)
+                self._report_error(error)
                 break
         connection.close()
 
@@ -123,7 +123,7 @@ class ProducerGroupChecks:
         finally:
             self.is_fetching = False
 
-    def _tell_error(self, error: ClientError) -> None:
+    def _report_error(self, error: ClientError) -> None:
         if self._on_error is not None:
             self._on_error(error)
 
@@ -202,7 +202,7 @@ async def _answer(ask: Callable[..., Awaitable[object]], *arguments: object) -> 
         return error
 
 
-async def _tell(connection: Conversation, answer: Any) -> None:
+async def _report(connection: Conversation, answer: Any) -> None:
     try:
         await connection.call("endTransaction", {"decision": answer}, _ANSWER_MARGIN_MS)
     except Unreachable:

@@ -124,8 +124,8 @@ class Resending:
     def wait_ms(self, attempts: int, error: Exception) -> int:
         """How long to wait after so many attempts, the last of which ended so."""
         doubled = min(max(0, attempts - self.resends), 10)
-        told = error.retry_after_ms if isinstance(error, Refused) else 0
-        return max(self.pause_ms, min(self.pause_ms << doubled, _PAUSE_MS_MAX), told)
+        reported = error.retry_after_ms if isinstance(error, Refused) else 0
+        return max(self.pause_ms, min(self.pause_ms << doubled, _PAUSE_MS_MAX), reported)
 
 
 def wire_message(idl: Any, message: OutgoingMessage) -> Any:
@@ -169,29 +169,31 @@ def knows_numbers(result: Any, messages: Sequence[Any]) -> bool:
     if getattr(result, "repeat", None) is not None:
         return True
     receipts = getattr(result, "receipts", None)
-    told = receipts[0].msgId if receipts else getattr(result, "msgId", None) or getattr(result, "transactionId", None)
-    return bool(messages) and told is not None and told == messages[0].uniqKey
+    reported = (
+        receipts[0].msgId if receipts else getattr(result, "msgId", None) or getattr(result, "transactionId", None)
+    )
+    return bool(messages) and reported is not None and reported == messages[0].uniqKey
 
 
-def receipt_of(told: Any, result: Any, message: Any, attempts: int) -> SendReceipt:
+def receipt_of(reported: Any, result: Any, message: Any, attempts: int) -> SendReceipt:
     """Build a receipt from the answer about the message, by the result of its call or within it."""
     return SendReceipt(
         code=0,
         msg=result.msg or "",
-        message_id=told.msgId or "",
-        qid=told.qid or "",
-        offset=-1 if told.offset is None else told.offset,
+        message_id=reported.msgId or "",
+        qid=reported.qid or "",
+        offset=-1 if reported.offset is None else reported.offset,
         attempts=attempts,
-        handle=told.handle or "",
-        numbered=told.msgId is not None and told.msgId == message.uniqKey,
+        handle=reported.handle or "",
+        numbered=reported.msgId is not None and reported.msgId == message.uniqKey,
         repeat=result.repeat or 0,
     )
 
 
 def receipts_of(idl: Any, result: Any, messages: Sequence[Any], attempts: int) -> list[SendReceipt]:
     """Build the receipts of a batch, in its order."""
-    told = result.receipts
-    if told is None or len(told) != len(messages):
+    reported = result.receipts
+    if reported is None or len(reported) != len(messages):
         # A node without the additive field stores the batch and returns no places.
-        told = [idl.Receipt()] * len(messages)
-    return [receipt_of(receipt, result, each, attempts) for receipt, each in zip(told, messages, strict=True)]
+        reported = [idl.Receipt()] * len(messages)
+    return [receipt_of(receipt, result, each, attempts) for receipt, each in zip(reported, messages, strict=True)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from broker.runtime.seams import DiskFile, Scheduler, Syncing, Told
+from broker.runtime.seams import DiskFile, Reported, Scheduler, Syncing
 from pyddmq.testing.sim_disk import SimDisk, SimFile
 
 
@@ -34,15 +34,15 @@ class SimSyncs:
         self._random = random
         self.seconds_max = seconds_max
 
-    def begin(self, file: DiskFile, done: Told) -> Syncing:
+    def begin(self, file: DiskFile, done: Reported) -> Syncing:
         """Begin to sync a file of the disk; another one is synced by itself when that ends."""
         return self._later(file.syncing() if isinstance(file, SimFile) else file.sync, done)
 
-    def begin_folder(self, path: str, done: Told) -> Syncing:
+    def begin_folder(self, path: str, done: Reported) -> Syncing:
         """Begin to sync a folder."""
         return self._later(self._disk.syncing_folder(path), done)
 
-    def _later(self, sync: Callable[[], None], done: Told) -> Syncing:
+    def _later(self, sync: Callable[[], None], done: Reported) -> Syncing:
         begun = _SimSync(self, self._disk, sync, done)
         seconds = self._random.random() * self.seconds_max if self._random.random() < 0.8 else 0.0
         self._scheduler.call_later(seconds, begun.wait)
@@ -52,12 +52,12 @@ class SimSyncs:
 class _SimSync:
     """A sync on its way."""
 
-    def __init__(self, syncs: SimSyncs, disk: SimDisk, sync: Callable[[], None], done: Told) -> None:
+    def __init__(self, syncs: SimSyncs, disk: SimDisk, sync: Callable[[], None], done: Reported) -> None:
         self._syncs = syncs
         self._disk = disk
         self._epoch = disk.epoch
         self._sync = sync
-        self._done: Told | None = done
+        self._done: Reported | None = done
 
     def wait(self) -> None:
         """End it, once; without a call when the process that began it has ended."""

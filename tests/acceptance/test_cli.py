@@ -89,8 +89,8 @@ def test_invalid_configuration_names_file_and_line(tmp_path: Path) -> None:
         assert f"{file}:2" in done.err + done.out
         assert "Traceback" not in done.err
     checked = command("config", "check", file, "--json")
-    (told,) = checked.json_lines()
-    assert (checked.code, told["valid"], told["problems"][0]["line"]) == (ExitCode.CONFIG_INVALID, False, 2)
+    (reported,) = checked.json_lines()
+    assert (checked.code, reported["valid"], reported["problems"][0]["line"]) == (ExitCode.CONFIG_INVALID, False, 2)
 
 
 def test_sample_and_reference_configurations_are_valid() -> None:
@@ -151,10 +151,10 @@ def test_unacked_messages_show_as_in_flight(node: NodeProcess) -> None:
 def test_status_commands_print_tables_and_json(node: NodeProcess) -> None:
     """topics, groups and stats work in both forms, and unknown names are refused in a sentence."""
     for name in ("topics", "groups", "stats"):
-        words, told = command(name, *node.admin()), command(name, "--json", *node.admin())
-        assert (words.code, told.code) == (ExitCode.OK, ExitCode.OK), words.err + told.err
+        words, reported = command(name, *node.admin()), command(name, "--json", *node.admin())
+        assert (words.code, reported.code) == (ExitCode.OK, ExitCode.OK), words.err + reported.err
         assert words.out
-        assert isinstance(told.json_lines()[0], dict)
+        assert isinstance(reported.json_lines()[0], dict)
     for name in ("topics", "groups"):
         assert command(name, "nonsense", *node.admin()).code == ExitCode.NOT_FOUND
 

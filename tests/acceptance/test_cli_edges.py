@@ -139,8 +139,8 @@ def test_node_outlives_the_reader_of_its_ready_line(tmp_path: Path) -> None:
     """Where stdout takes nothing the addresses are in the log, and the node serves."""
     with serving(f"--data {tmp_path}/data >/dev/full", stderr=subprocess.PIPE) as node:
         assert node.stderr is not None
-        told = next(json.loads(line) for line in node.stderr if "ready_line_not_written" in line)
-        with Producer(told["producer"]) as producer:
+        reported = next(json.loads(line) for line in node.stderr if "ready_line_not_written" in line)
+        with Producer(reported["producer"]) as producer:
             producer.send("orders", b"x")
 
 

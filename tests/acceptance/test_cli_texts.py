@@ -16,8 +16,8 @@ from tests.acceptance.test_cli_edges import shell
 def test_output_in_another_encoding_loses_nothing(node: NodeProcess, encoding: str) -> None:
     """Where stdout cannot take a character, JSON has its escape and a table is drawn in ASCII."""
     assert shell("pyddmq send orders 'ü 数 😀' --key k", node=node).returncode == ExitCode.OK
-    told = shell(f"PYTHONIOENCODING={encoding} pyddmq messages query orders --key k --json", node=node)
-    assert [json.loads(line)["body"] for line in told.stdout.splitlines()] == ["ü 数 😀"]
+    reported = shell(f"PYTHONIOENCODING={encoding} pyddmq messages query orders --key k --json", node=node)
+    assert [json.loads(line)["body"] for line in reported.stdout.splitlines()] == ["ü 数 😀"]
     table = shell(f"PYTHONIOENCODING={encoding} pyddmq topics", node=node)
     assert (table.returncode, table.stderr) == (ExitCode.OK, "")
     assert table.stdout.isascii()

@@ -210,13 +210,13 @@ def test_service_manager_hears_of_recovery_readiness_and_stop(tmp_path: Path, la
         manager.settimeout(PATIENCE_SECONDS)
         node = Starting(tmp_path, large_store, notify=address)
         try:
-            told = [manager.recv(999).decode()]
+            reported = [manager.recv(999).decode()]
             node.hurry()
-            while not told[-1].startswith("READY=1"):
-                told.append(manager.recv(999).decode())
-            assert told[0].startswith("STATUS=recovering: ")
-            assert " % of " in told[0]
-            assert "EXTEND_TIMEOUT_USEC=" in told[0]
+            while not reported[-1].startswith("READY=1"):
+                reported.append(manager.recv(999).decode())
+            assert reported[0].startswith("STATUS=recovering: ")
+            assert " % of " in reported[0]
+            assert "EXTEND_TIMEOUT_USEC=" in reported[0]
             node.process.send_signal(signal.SIGTERM)
             assert manager.recv(999).startswith(b"STOPPING=1")
         finally:

@@ -185,13 +185,13 @@ def test_no_secret_in_anything_that_the_node_writes(echo: str, tmp_path: Path, m
             for number in range(5):
                 producer.send("orders", b'{"n": %d}' % number, key=f"k{number}")
 
-        def told() -> bool:
+        def reported() -> bool:
             text = ask(node.admin, "/metrics").decode()
             away = sum('event="server_away"' in line and not line.endswith(" 0.0") for line in text.splitlines())
             dead = ask(node.admin, "/api/dead-letters?group=g0") + ask(node.admin, "/api/dead-letters?group=g6")
             return away >= 6 and b"errno 7" in dead and b"status 401" in dead
 
-        until(told, "servers found away and pushes refused")
+        until(reported, "servers found away and pushes refused")
         said = [ask(node.admin, path) for path in PAGES]
         groups = [each["group"] for each in given["groups"]]
         said += [ask(node.admin, f"/api/dead-letters?group={quote(group)}") for group in groups]

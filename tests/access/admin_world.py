@@ -180,7 +180,7 @@ class AdminWorld:
 
         access.look(lambda work, done: done(work()), changed)
 
-    def told(self) -> list[tuple[str, str, str]]:
+    def reported(self) -> list[tuple[str, str, str]]:
         """What the audit trail has, the eldest first: who, what, outcome."""
         return [(each.principal, each.what, each.outcome) for each in reversed(self.audit.recent(1_000)[0])]
 

@@ -98,8 +98,8 @@ def test_outcomes_are_what_became_of_it() -> None:
         assert (await world.ask("/api/groups/pause", method="POST", by="operator", json={"x": 1})).status == 400
 
     world.run(scenario)
-    told = [(each["what"], each["outcome"], each["why"]) for each in lines(world)]
-    assert told == [
+    reported = [(each["what"], each["outcome"], each["why"]) for each in lines(world)]
+    assert reported == [
         ("pause", "asked", ""),
         ("pause", "refused", "It is in flight with a client."),
         ("resume", "asked", ""),

@@ -267,7 +267,7 @@ def test_denials_are_counted_told_and_audited_with_who_and_from_where() -> None:
     world.run(scenario)
     assert world.node.metrics.value(DENIED, "GET /api/groups", "right") == 5
     assert world.node.metrics.value(DENIED, "GET /api/groups", "proof") == 1
-    assert world.told() == [
+    assert world.reported() == [
         ("stranger", "GET /api/groups", "denied"),
         ("viewer", "POST /api/groups/pause", "denied"),
         ("", "GET /api/groups", "denied"),
@@ -308,7 +308,7 @@ def test_probes_are_open_and_say_no_more_than_whether() -> None:
             assert "it broke" in (await world.ask(path, by="viewer")).text
 
     world.run(scenario)
-    assert world.told() == []
+    assert world.reported() == []
 
 
 def test_host_and_origin_are_looked_at_on_every_route_but_probes() -> None:
@@ -347,7 +347,7 @@ def test_requests_that_no_route_has_make_one_kind_of_denial() -> None:
     world.run(scenario)
     kinds = {labels for spec, labels, value in world.node.metrics if spec.name == DENIED and value}
     assert kinds == {("?", "site")}
-    assert world.told() == [("", "?", "denied")]
+    assert world.reported() == [("", "?", "denied")]
 
 
 def test_metrics_are_answered_by_a_token_that_may_view() -> None:
@@ -385,7 +385,7 @@ def test_without_rules_the_one_token_guards_changes_bodies_and_the_trail() -> No
         assert (await world.ask("/sign-in", method="POST", data={"token": "secret"})).status == 404
 
     world.run(scenario)
-    assert [each for each in world.told() if each[2] != "denied"] == [("", "pause", "asked"), ("", "pause", "done")]
+    assert [each for each in world.reported() if each[2] != "denied"] == [("", "pause", "asked"), ("", "pause", "done")]
     assert world.audit.recent(1)[0][0].way == "adminToken"
 
 

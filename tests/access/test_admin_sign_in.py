@@ -46,7 +46,7 @@ def test_browser_without_a_session_is_led_to_the_page_and_gets_one_by_a_token() 
         assert (await world.ask("/api/groups", cookie=cookie)).status == 200
 
     world.run(scenario)
-    assert world.told() == [("", "GET /", "denied"), ("all", "sign_in", "done")] or world.told()[-1] == (
+    assert world.reported() == [("", "GET /", "denied"), ("all", "sign_in", "done")] or world.reported()[-1] == (
         "all",
         "sign_in",
         "done",
@@ -85,7 +85,7 @@ def test_token_that_is_none_makes_no_session(token: str | None) -> None:
         assert "Set-Cookie" not in answer.headers
 
     world.run(scenario)
-    assert world.told() == [("", "POST /sign-in", "denied")]
+    assert world.reported() == [("", "POST /sign-in", "denied")]
 
 
 def test_form_of_another_site_signs_nobody_in() -> None:
@@ -165,7 +165,7 @@ def test_signing_out_ends_the_session() -> None:
         assert (await world.ask("/api/groups", cookie=cookie)).status == 401
 
     world.run(scenario)
-    assert world.told() == [("viewer", "sign_in", "done"), ("viewer", "sign_out", "done")]
+    assert world.reported() == [("viewer", "sign_in", "done"), ("viewer", "sign_out", "done")]
 
 
 def test_signing_in_again_ends_the_session_before() -> None:

@@ -125,11 +125,11 @@ def test_denials_are_told_once_a_minute_with_principal_and_address() -> None:
         for _ in range(20):
             client.call("sendSync", message=message("orders"), timeout=1000)
         world.run(120)
-    told = [line for line in lines if line["event"] == "access_denied"]
-    assert [line["count"] for line in told] == [1, 19]
-    assert told[0]["principal"] == "billing"
-    assert told[0]["client"].startswith("10.0.2.1:")
-    assert (told[0]["method"], told[0]["resource"], told[0]["reason"]) == ("sendSync", "orders", "right")
+    reported = [line for line in lines if line["event"] == "access_denied"]
+    assert [line["count"] for line in reported] == [1, 19]
+    assert reported[0]["principal"] == "billing"
+    assert reported[0]["client"].startswith("10.0.2.1:")
+    assert (reported[0]["method"], reported[0]["resource"], reported[0]["reason"]) == ("sendSync", "orders", "right")
     assert world.denied() == 20
 
 
@@ -142,9 +142,9 @@ def test_denials_of_each_principal_have_lines_of_their_own() -> None:
             for _ in range(count):
                 client.call("sendSync", message=message("orders"), timeout=1000)
         world.run(61)
-    told = [line for line in lines if line["event"] == "access_denied"]
+    reported = [line for line in lines if line["event"] == "access_denied"]
     counted = [("anonymous", 1), ("anonymous", 2), ("billing", 1), ("billing", 19)]
-    assert sorted((line["principal"], line["count"]) for line in told) == counted
+    assert sorted((line["principal"], line["count"]) for line in reported) == counted
     entries, _ = world.node.parts.audit.recent(10)
     assert sorted((each.principal, each.count) for each in entries) == counted
 

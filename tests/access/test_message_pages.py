@@ -162,9 +162,9 @@ def with_letters(world: AdminWorld, count: int = 3, actions: Sequence[str] = ())
     store = open_store(disk, clock=ManualClock(NOW_MS - 1_000), segment_bytes=1 << 20)
     store.append([Put(store.create_topic("permits", 1), 0, b"{}", b"", b"")], born_ms=NOW_MS, born_host=HOST)
     topic = store.create_topic("%DLQ%billing", 1)
-    told = {"KEYS": HOSTILE, "DLQ_ORIGIN_TOPIC": HOSTILE, "DLQ_REASON": HOSTILE, "TAGS": HOSTILE}
+    reported = {"KEYS": HOSTILE, "DLQ_ORIGIN_TOPIC": HOSTILE, "DLQ_REASON": HOSTILE, "TAGS": HOSTILE}
     for number in range(count):
-        block = encode_properties(told | ({"DLQ_ACTION": actions[number]} if actions and actions[number] else {}))
+        block = encode_properties(reported | ({"DLQ_ACTION": actions[number]} if actions and actions[number] else {}))
         put = Put(topic, 0, HOSTILE.encode(), block, b"", prepared_offset=1)
         store.append([put], born_ms=NOW_MS, born_host=HOST)
     store.flush()
@@ -301,15 +301,15 @@ def test_first_of_10_000_topics_are_shown_at_once() -> None:
 @pytest.mark.parametrize("kind", ["timers", "delays", "transactions"])
 def test_what_waits_stays_text(kind: str) -> None:
     """Topics, keys, ids, groups and remarks, in text, links and the data of buttons."""
-    told: dict[str, Any] = {"topic": HOSTILE, "queue": 0, "id": HOSTILE, "key": HOSTILE, "stored_ms": NOW_MS}
-    waits = {**told, "due_ms": NOW_MS, "refused_because": HOSTILE}
+    reported: dict[str, Any] = {"topic": HOSTILE, "queue": 0, "id": HOSTILE, "key": HOSTILE, "stored_ms": NOW_MS}
+    waits = {**reported, "due_ms": NOW_MS, "refused_because": HOSTILE}
     timer = TimerView(**waits, delay_id=None, rolls=0, loop=None, physical=0)
     rows = {
         "timers": WaitingRow(timer=timer, buttons=timer_buttons(timer, NOW_MS)),
         "delays": WaitingRow(delayed=DelayedMessage(**waits, level=1, offset=0)),
         "transactions": WaitingRow(
             half=TransactionView(
-                **told,
+                **reported,
                 state="undecided",
                 handle=HOSTILE,
                 offset=0,

@@ -30,8 +30,8 @@ def test_token_says_who_it_is_and_wins_over_the_network(tmp_path: Path) -> None:
     file, tokens = token_file(tmp_path, {"shop": FAR_MS})
     world = AccessWorld(section(file))
     client = world.client("producer", LOOPBACK)
-    told = client.call("authenticate", token=tokens["shop"]).value
-    assert (told.name, told.expiresMs) == ("shop", FAR_MS)
+    reported = client.call("authenticate", token=tokens["shop"]).value
+    assert (reported.name, reported.expiresMs) == ("shop", FAR_MS)
     assert client.call("sendSync", message=message("orders"), timeout=1000).value.code == 0
     puller = world.client("consumer", LOOPBACK)
     puller.call("authenticate", token=tokens["shop"])

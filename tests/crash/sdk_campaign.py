@@ -168,7 +168,7 @@ class SdkCampaign:
                 self.account.sent(message)
 
     def _finished(self, count: int) -> bool:
-        return len(self.account.told) >= count
+        return len(self.account.reported) >= count
 
     async def _start(self) -> None:
         """Start the node in a thread of its own: clients go on meanwhile, and find it before it is ready."""

@@ -268,9 +268,9 @@ def main() -> None:
             if number % 500 == 499:
                 attacker.pulse(turns)
     print(json.dumps(attacker.counts), flush=True)
-    with selectors.DefaultSelector() as told:
-        told.register(sys.stdin, selectors.EVENT_READ)
-        while not told.select(0):
+    with selectors.DefaultSelector() as reported:
+        reported.register(sys.stdin, selectors.EVENT_READ)
+        while not reported.select(0):
             attacker.pulse(turns)
     print(json.dumps(attacker.counts), flush=True)
 

@@ -164,7 +164,7 @@ def test_what_is_no_request_is_counted_and_its_bytes_stand_in_no_log(caplog: pyt
     with structlog.testing.capture_logs() as lines:
         serve(scenario, counted=counted)
     assert counted == [5]
-    told = [each for each in lines if each["event"] == "admin_request_unreadable"]
-    assert [each["count"] for each in told] == [1]
-    assert told[0]["error"] in ("BadHttpMessage", "InvalidHeader"), "one of them, by the parser that is there"
+    reported = [each for each in lines if each["event"] == "admin_request_unreadable"]
+    assert [each["count"] for each in reported] == [1]
+    assert reported[0]["error"] in ("BadHttpMessage", "InvalidHeader"), "one of them, by the parser that is there"
     assert "pyddmq_secret" not in str(lines) + caplog.text

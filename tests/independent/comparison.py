@@ -29,8 +29,8 @@ def differences(window: LagWindow, report: LagReportData) -> list[str]:
     document = as_plain(report)
     groups = dict(iter(_inside(rows, window).groupby("group")))
     found = list(_unequal("groups", sorted(groups), sorted(each["group"] for each in document["groups"])))
-    for told in document["groups"]:
-        found += _of_group(window, groups[told["group"]], told)
+    for reported in document["groups"]:
+        found += _of_group(window, groups[reported["group"]], reported)
     waits = {
         (each["kind"], each["delay_level"]): (
             each["status"], each["scheduled"], each["overdue"], _ms(each["late_seconds"]), each["peak_overdue"],
@@ -46,17 +46,17 @@ def _inside(rows: pd.DataFrame, window: LagWindow) -> pd.DataFrame:
     return rows[(rows["time_ms"] >= window.from_ms) & (rows["time_ms"] < window.to_ms)]
 
 
-def _of_group(window: LagWindow, rows: pd.DataFrame, told: Any) -> Iterator[str]:
-    group, limits = told["group"], window.limits
+def _of_group(window: LagWindow, rows: pd.DataFrame, reported: Any) -> Iterator[str]:
+    group, limits = reported["group"], window.limits
     left = {
         (each.topic, each.queue): each.time_ms
         for each in window.events()
         if each.kind.value == "left" and each.group == group
     }
-    yield from _unequal(f"{group} bands", _bands(rows, told, window), _told_bands(told))
+    yield from _unequal(f"{group} bands", _bands(rows, reported, window), _told_bands(reported))
     queues = [(name, some) for name, some in rows.groupby(evaluation.QUEUE, sort=False)]
     for name, some in queues:
-        [figures] = [each for each in told["queues"] if (each["topic"], each["queue"]) == name[1:]]
+        [figures] = [each for each in reported["queues"] if (each["topic"], each["queue"]) == name[1:]]
         last, label = some.iloc[-1], f"{name} at the end"
         status = "LEFT" if name[1:] in left else evaluation.at_the_end(last, limits, window.to_ms)
         yield from _unequal(label, status, figures["status"])
@@ -69,7 +69,7 @@ def _of_group(window: LagWindow, rows: pd.DataFrame, told: Any) -> Iterator[str]
         [(name, some)] = queues
         incidents = evaluation.incidents(some, limits, left.get(name[1:]))
         shown = sorted(
-            ({each: one[each] for each in _INCIDENT} for one in told["incidents"]), key=lambda one: one["from_ms"]
+            ({each: one[each] for each in _INCIDENT} for one in reported["incidents"]), key=lambda one: one["from_ms"]
         )
         yield from _unequal(f"{group} incidents", len(incidents), len(shown))
         for one, other in zip(incidents, shown, strict=False):
@@ -77,28 +77,28 @@ def _of_group(window: LagWindow, rows: pd.DataFrame, told: Any) -> Iterator[str]
                 value = one[each].replace("_", " ") if each == "cause" else one[each]
                 yield from _unequal(f"{group} incident from {one['from_ms']}, {each}", value, other[each])
     shares = evaluation.objective(rows, lambda name: _resets(window, name), limits, window.from_ms, window.to_ms)
-    yield from _unequal(f"{group} lost", shares.pop("lost"), told["lost"])
+    yield from _unequal(f"{group} lost", shares.pop("lost"), reported["lost"])
     for each, value in shares.items():
-        yield from _unequal(f"{group} {each}", value, told["objective"][each])
+        yield from _unequal(f"{group} {each}", value, reported["objective"][each])
 
 
 def _resets(window: LagWindow, name: Any) -> Sequence[int]:
     return [each.time_ms for each in window.events() if each.kind.value == "reset" and evaluation.is_about(each, name)]
 
 
-def _bands(rows: pd.DataFrame, told: Any, window: LagWindow) -> dict[int, str]:
+def _bands(rows: pd.DataFrame, reported: Any, window: LagWindow) -> dict[int, str]:
     """Return the worst status of each part of the window that the report has; without samples it is not known."""
-    times = told["line"]["times_ms"]
+    times = reported["line"]["times_ms"]
     parts = (rows["time_ms"] - window.from_ms) // (times[1] - times[0])
     worst = {at: min(some, key=lambda each: RANKS[each]) for at, some in rows["status"].groupby(parts)}
-    return {time: worst.get(at, "UNKNOWN") for at, time in enumerate(times) if time < told["spans"][-1]["to_ms"]}
+    return {time: worst.get(at, "UNKNOWN") for at, time in enumerate(times) if time < reported["spans"][-1]["to_ms"]}
 
 
-def _told_bands(told: Any) -> dict[int, str]:
-    spans = told["spans"]
+def _told_bands(reported: Any) -> dict[int, str]:
+    spans = reported["spans"]
     return {
         time: each["status"]
-        for time in told["line"]["times_ms"]
+        for time in reported["line"]["times_ms"]
         for each in spans
         if each["from_ms"] <= time < each["to_ms"]
     }

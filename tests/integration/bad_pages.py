@@ -348,7 +348,7 @@ SCENARIOS = {
 }
 
 
-def told(root: str, lost: str) -> None:
+def reported(root: str, lost: str) -> None:
     """Read a store whose disk gives out all but these messages: twice, and once more after a kill."""
     expected = {int(number) for number in lost.split(",")}
     for clean in (True, False, True):
@@ -363,7 +363,7 @@ def told(root: str, lost: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[2] == "told":
-        told(sys.argv[1], sys.argv[3])
+        reported(sys.argv[1], sys.argv[3])
     else:
         SCENARIOS[sys.argv[2]](sys.argv[1])
     print("passed")

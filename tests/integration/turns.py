@@ -24,16 +24,18 @@ class Turns(CommitDriver):
         told: Called when who waited was told.
     """
 
-    def __init__(self, staged: Callable[[], object] = lambda: None, told: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self, staged: Callable[[], object] = lambda: None, reported: Callable[[], object] = lambda: None
+    ) -> None:
         self._staged = staged
-        self._told = told
+        self._reported = reported
 
     def on_staged(self) -> None:
         """See the class."""
         self._staged()
 
-    def on_told(self, raised: Exception | None) -> None:
+    def on_reported(self, raised: Exception | None) -> None:
         """See the class."""
         if raised is not None:
             raise raised
-        self._told()
+        self._reported()

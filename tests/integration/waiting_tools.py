@@ -47,9 +47,9 @@ def drive(steps: AwaitedSteps[Result], scheduler: ManualScheduler) -> Result:
     """Make a change in its steps, letting time pass where it waits for the disk; return its result."""
     while not isinstance(made := step(steps), StepsEnd):
         if made is not None:
-            told: list[bool] = []
-            made.then(partial(told.append, True))
-            let_pass(scheduler, partial(bool, told))
+            reported: list[bool] = []
+            made.then(partial(reported.append, True))
+            let_pass(scheduler, partial(bool, reported))
         scheduler.run_until_idle()
     return made.result
 

@@ -227,7 +227,7 @@ class Chaos:
         folder: Path,
         jars: Path,
         seed: int,
-        told: Callable[[str], None],
+        reported: Callable[[str], None],
         *,
         chosen: Sequence[str] = FAULTS,
         protocol: str = "classic",
@@ -236,7 +236,7 @@ class Chaos:
         self._chosen = chosen
         self._protocol = protocol
         self._drawn = Random(seed)
-        self._told = told
+        self._reported = reported
         self._kafka = server.KafkaServer(folder / "kafka", jars)
         self._account = ChaosAccount(near_seconds=NEAR_SECONDS, session_seconds=SESSION_SECONDS)
         self._nodes: list[NodeProcess] = []
@@ -282,7 +282,7 @@ class Chaos:
             while time.monotonic() < end or len(self.faults) < len(self._chosen):
                 self._look_for_the_dead()
                 name = next(faults)
-                self._told(f"{name}, {self._account.finished:,} done")
+                self._reported(f"{name}, {self._account.finished:,} done")
                 self.faults[name] = self.faults.get(name, 0) + 1
                 getattr(self, f"_{name}")()
                 time.sleep(self._drawn.uniform(1, 4))
@@ -479,13 +479,13 @@ def main() -> int:
     asked = parser.parse_args()
     began = time.monotonic()
 
-    def told(text: str) -> None:
+    def reported(text: str) -> None:
         print(f"{time.monotonic() - began:6.1f} s  {text}", flush=True)
 
     with tempfile.TemporaryDirectory(prefix="pyddmq-chaos-") as folder:
         chosen = tuple(asked.faults.split(","))
         where = asked.keep or Path(folder)
-        chaos = Chaos(where, server.JARS.fetch(), asked.seed, told, chosen=chosen, protocol=asked.protocol)
+        chaos = Chaos(where, server.JARS.fetch(), asked.seed, reported, chosen=chosen, protocol=asked.protocol)
         verdict = chaos.run(asked.seconds)
         changes = chaos.changes.account.verdict()
         waits = chaos.waits.account.verdict()

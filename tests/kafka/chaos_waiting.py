@@ -100,7 +100,7 @@ class WaitingAccount:
     def decided(self, name: str, state: int, code: int) -> None:
         """Note the answer to a decision."""
         with self._lock:
-            self._keep(lambda: self.halves.told_of(name, state, code))
+            self._keep(lambda: self.halves.reported_of(name, state, code))
 
     def seen(self, name: str, key: str, stored_ms: int) -> None:
         """Note a visible record."""

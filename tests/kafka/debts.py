@@ -21,7 +21,7 @@ from upstream.kafka.link import (
     KafkaProducer,
     KafkaRecord,
     MemberListener,
-    OffsetsTold,
+    OffsetsReported,
     PartitionReader,
     Produced,
     RecordsRead,
@@ -63,16 +63,16 @@ class Debts:
         """Note something that `paid` will tell to be there."""
         self._open.append((self._clock.monotonic(), paid))
 
-    def answer(self, told: Callable[..., None]) -> Callable[..., None]:
+    def answer(self, reported: Callable[..., None]) -> Callable[..., None]:
         """Note a question, and return what is to be told the answer."""
         answers: list[bool] = []
         self.add(lambda: answers)
 
-        def tell(*answer: Any) -> None:
+        def report(*answer: Any) -> None:
             answers.append(True)
-            told(*answer)
+            reported(*answer)
 
-        return tell
+        return report
 
     def due(self) -> bool:
         """Whether something is late."""
@@ -88,14 +88,14 @@ class WatchedMember:
         self._member = member
         self._debts = debts
         self._ends = ends
-        self._told: dict[KafkaPartition, int] = {}
+        self._reported: dict[KafkaPartition, int] = {}
         self._rests: set[KafkaPartition] = set()
         self._listener: MemberListener | None = None
         self.given: set[KafkaPartition] = set()
 
     def has_read(self, place: KafkaPartition) -> bool:
         """Whether a partition is told to its end, if it is read at all."""
-        return place in self._rests or self._told.get(place, self._ends[place]) >= self._ends[place]
+        return place in self._rests or self._reported.get(place, self._ends[place]) >= self._ends[place]
 
     # Asked
 
@@ -112,7 +112,7 @@ class WatchedMember:
 
     def read_from(self, place: KafkaPartition, offset: int) -> None:
         """Owe all from there on."""
-        self._told[place] = offset
+        self._reported[place] = offset
         self._debts.add(lambda: self.has_read(place))
         self._member.read_from(place, offset)
 
@@ -135,17 +135,17 @@ class WatchedMember:
         """Pass on."""
         self._member.abandon()
 
-    def ends(self, places: Sequence[KafkaPartition], told: Ends) -> None:
+    def ends(self, places: Sequence[KafkaPartition], reported: Ends) -> None:
         """Owe an answer."""
-        self._member.ends(places, self._debts.answer(told))
+        self._member.ends(places, self._debts.answer(reported))
 
-    def topics(self, names: Sequence[str], told: Topics) -> None:
+    def topics(self, names: Sequence[str], reported: Topics) -> None:
         """Owe an answer."""
-        self._member.topics(names, self._debts.answer(told))
+        self._member.topics(names, self._debts.answer(reported))
 
-    def offsets_at(self, places: Sequence[KafkaPartition], time_ms: int, told: OffsetsTold) -> None:
+    def offsets_at(self, places: Sequence[KafkaPartition], time_ms: int, reported: OffsetsReported) -> None:
         """Owe an answer."""
-        self._member.offsets_at(places, time_ms, self._debts.answer(told))
+        self._member.offsets_at(places, time_ms, self._debts.answer(reported))
 
     def leave(self, done: Callable[[], None]) -> None:
         """Owe that it has left."""
@@ -174,16 +174,16 @@ class WatchedMember:
         """Note how far it is."""
         self._who_listens().records(records)
         for each in records:
-            self._told[KafkaPartition(each.topic, each.partition)] = each.offset + 1
+            self._reported[KafkaPartition(each.topic, each.partition)] = each.offset + 1
 
     def at_end(self, place: KafkaPartition, offset: int) -> None:
         """Likewise."""
         self._who_listens().at_end(place, offset)
-        self._told[place] = offset
+        self._reported[place] = offset
 
-    def trouble_told(self, failure: KafkaFailure | None) -> None:
+    def trouble_reported(self, failure: KafkaFailure | None) -> None:
         """Pass on."""
-        self._who_listens().trouble_told(failure)
+        self._who_listens().trouble_reported(failure)
 
     def broken(self, failure: KafkaFailure) -> None:
         """Pass on."""
@@ -193,7 +193,7 @@ class WatchedMember:
         self.given.difference_update(places)
         self._rests.difference_update(places)
         for each in places:
-            self._told.pop(each, None)
+            self._reported.pop(each, None)
 
     def _who_listens(self) -> MemberListener:
         assert self._listener is not None, "nothing is told before it has joined"

@@ -53,14 +53,14 @@ class Elsewhere:
         """Append a record, by itself or in a transaction, whose end has an offset, too; returns where it ends."""
         ended: list[int] = []
 
-        def told(error: KafkaError | None, message: Any) -> None:
+        def reported(error: KafkaError | None, message: Any) -> None:
             assert error is None, error
             ended.append(message.offset() + 1)
 
         producer = self._transactions if transaction else self._producer
         if transaction:
             producer.begin_transaction()
-        producer.produce(place.topic, partition=place.partition, on_delivery=told, **record)
+        producer.produce(place.topic, partition=place.partition, on_delivery=reported, **record)
         assert producer.flush(SECONDS) == 0, "a record was not taken"
         if transaction:
             producer.commit_transaction(SECONDS)

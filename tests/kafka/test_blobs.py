@@ -29,17 +29,17 @@ def test_blob_is_read_back_and_dies_when_nothing_names_it(clients: Clients, topi
     place, text = KafkaPartition("orders", 3), "p1;17;" + "x" * 500_000
 
     def write() -> Named:
-        told: list[Named | None] = []
-        blobs.write(place, 17, text, told.append, seconds=60)
-        clients.until(lambda: told, "a blob to be taken")
-        assert told[0] is not None
-        return told[0]
+        reported: list[Named | None] = []
+        blobs.write(place, 17, text, reported.append, seconds=60)
+        clients.until(lambda: reported, "a blob to be taken")
+        assert reported[0] is not None
+        return reported[0]
 
     def read(named: Named) -> str | None:
-        told: list[str | None] = []
-        blobs.read(named, place, 17, told.append)
-        clients.until(lambda: told, "a blob to be read")
-        return told[0]
+        reported: list[str | None] = []
+        blobs.read(named, place, 17, reported.append)
+        clients.until(lambda: reported, "a blob to be read")
+        return reported[0]
 
     blobs.own(place, None)
     first = write()

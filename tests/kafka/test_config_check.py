@@ -26,13 +26,13 @@ def test_what_does_not_fit_is_told_and_nothing_is_made(
     read = f"topics: {{{name}: {{brokerCluster: main}}}}\ngroups: [{{group: {group}, topics: [{{topic: {name}}}]}}]\n"
     config.write_text(kafka + read.replace("topics: {", f"topics: {{{missing}: {{brokerCluster: main}}, ", 1))
     assert run(["config", "check", str(config), "--kafka", "--json"]) == ExitCode.CHECK_FAILED
-    told = json.loads(capsys.readouterr().out)
-    problems = {each["key"]: each["text"] for each in told["problems"]}
+    reported = json.loads(capsys.readouterr().out)
+    problems = {each["key"]: each["text"] for each in reported["problems"]}
     assert set(problems) == {f"topics.{missing}", f"groups.{group}", f"groups.{group}.{name}"}
     assert f"{missing} does not exist in main" in problems[f"topics.{missing}"]
     assert f"--create --topic {group}.DLQ" in problems[f"groups.{group}"]
     assert "keeps messages for 1 s (retention.ms)" in problems[f"groups.{group}.{name}"]
-    warnings = [(each["key"], each["text"]) for each in told["warnings"]]
+    warnings = [(each["key"], each["text"]) for each in reported["warnings"]]
     for key, said in ((f"topics.{name}", "has only one broker"), ("kafka.main.commitTopic", "policy=compact")):
         assert any(where == key and said in text for where, text in warnings), warnings
     assert not {missing, f"{group}.DLQ", f"c-{name}"} & topic_names(address), "it only looks"

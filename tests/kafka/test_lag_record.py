@@ -221,12 +221,12 @@ def test_recorded_lag_is_read_by_all_that_read_a_nodes(
     need_module("pyspark", "pip install 'pyddmq[spark]'")
     assert run(["lag", "export", "--journal", str(journal), "--to", str(tmp_path / "exported")]) == 0
     expected = {each["queue"]: (each["committed"], each["end"], each["unfinished"]) for each in ours["queues"]}
-    told, exported = judged_by_spark(
+    reported, exported = judged_by_spark(
         [f"{journal}/{FOLDER}", f"{node.data}/{FOLDER}"], str(tmp_path / "exported"), group, tmp_path
     )
-    for figures_told in told.values():
+    for figures_told in reported.values():
         assert figures_told == expected
-    assert set(told) == {"lag-record", "node"}
+    assert set(reported) == {"lag-record", "node"}
     assert exported == {queue: (committed, end) for queue, (committed, end, _) in expected.items()}
 
 
@@ -258,16 +258,16 @@ def judged_by_spark(
         report = make_report(
             spark, ReportOptions(given=given, window=window, limits=LagLimits(), compared=False, made_ms=now_ms)
         )
-        told: dict[str, dict[int, Any]] = {}
+        reported: dict[str, dict[int, Any]] = {}
         for each in (queue for one in report.groups for queue in one.queues):
-            told.setdefault(each.node, {})[each.queue] = (each.committed, each.end, each.unfinished)
+            reported.setdefault(each.node, {})[each.queue] = (each.committed, each.end, each.unfinished)
         newest: dict[int, Any] = {}
         found = samples(spark, Input(exported=[exported]), window.from_ms, window.to_ms)
         for row in found.orderBy("time_ms").select("queue", "committed", "end").collect():
             newest[row.queue] = (row.committed, row.end)
     finally:
         spark.stop()
-    return told, newest
+    return reported, newest
 
 
 def test_process_that_asks_may_die(address: str) -> None:

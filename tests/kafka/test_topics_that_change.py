@@ -69,15 +69,15 @@ def test_ends_of_what_is_there_are_told_beside_what_is_missing(
     clients.until(lambda: len(heard.values()) == 4, "records")
     delete_topic(address, gone)
     places = [KafkaPartition(gone, 0), KafkaPartition(there, 0)]
-    told: list[list[tuple[KafkaPartition, int, int, int]]] = []
+    reported: list[list[tuple[KafkaPartition, int, int, int]]] = []
     asked_at = [0.0]
 
     def ask(wanted: list[tuple[KafkaPartition, int, int, int]]) -> bool:
         # At the moment of a change there may be no answer: it is asked again.
         if time.monotonic() > asked_at[0] + 0.5:
             asked_at[0] = time.monotonic()
-            member.ends(places, lambda ends, _: told.append(list(ends)))
-        return wanted in told
+            member.ends(places, lambda ends, _: reported.append(list(ends)))
+        return wanted in reported
 
     clients.until(lambda: ask([(places[1], 0, 2, 2)]), "the ends of what is there")
     make_topic(address, gone, 1, {})
@@ -93,13 +93,13 @@ def test_ends_are_told_once_a_partition_that_was_gone_is_there_again(
     delete_topic(address, name)
     clients.until(lambda: name not in topic_names(address), "it to be gone")
     make_topic(address, name, 1, {})
-    told: list[int] = []
+    reported: list[int] = []
 
     def there() -> int:
-        member.ends([KafkaPartition(name, 0), KafkaPartition(name, 1)], lambda ends, _: told.append(len(ends)))
+        member.ends([KafkaPartition(name, 0), KafkaPartition(name, 1)], lambda ends, _: reported.append(len(ends)))
         until = time.monotonic() + 0.5
         clients.until(lambda: time.monotonic() > until, "answers")
-        return told[-1] if told else 0
+        return reported[-1] if reported else 0
 
     clients.until(lambda: there() == 1, "the end of the one that is there")
     add_partitions(address, name, 2)

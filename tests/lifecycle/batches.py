@@ -111,7 +111,7 @@ class Batches(Scenario):
         self._scheduler = ManualScheduler(self.clock)
         self.moment.run(self._store, self._scheduler)
         self._store.create_topic(TOPIC, 2)
-        self._tell()
+        self._report()
 
     def _restart(self) -> None:
         self._stopped()
@@ -144,7 +144,7 @@ class Batches(Scenario):
     # What can be seen
 
     def _state(self, name: str) -> str:
-        self._tell()
+        self._report()
         there = [body for body, _ in self.account.visible.values() if str(body).startswith(f"b'{name}-")]
         return {0: "absent", MEMBERS: "whole"}.get(len(there), "torn")
 
@@ -154,7 +154,7 @@ class Batches(Scenario):
         there = sum(b"%b-%d." % (name.encode(), number) in content for number in range(MEMBERS))
         return {0: "absent", MEMBERS: "whole"}.get(there, "torn")
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         self._tell_of(self._store)
 
     def _tell_of(self, store: Store) -> None:

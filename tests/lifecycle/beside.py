@@ -54,7 +54,7 @@ class Beside(CommitDriver):
         """Flush it at the end of the turn."""
         self._scheduler.call_soon(self._begin)
 
-    def on_told(self, raised: Exception | None) -> None:
+    def on_reported(self, raised: Exception | None) -> None:
         """Look at what it led to."""
         if raised is not None:
             raise raised

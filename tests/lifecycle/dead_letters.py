@@ -108,7 +108,7 @@ class DeadLetters(Scenario):
         self._store.checkpoint()
         self.moment.saved()
         self._store.retention.limits = RetentionLimits(log_bytes=2 * SEGMENT)
-        self._tell()
+        self._report()
         for body in (b"b", b"c"):
             # Nobody redrives any more what retention took.
             self.account.unsure((body, 1))
@@ -164,7 +164,7 @@ class DeadLetters(Scenario):
         return bytes(letter.message.body())
 
     def _state(self, body: bytes) -> str:
-        self._tell()
+        self._report()
         found = [letter for letter in self._letters() if self._body(letter) == body]
         if not found:
             return "gone"
@@ -172,8 +172,8 @@ class DeadLetters(Scenario):
             return "redriven"
         return "dead" if self._store.failed is None else "undecided"
 
-    def _tell(self) -> None:
-        tell(self, self._store)
+    def _report(self) -> None:
+        report(self, self._store)
 
     def finish(self) -> None:
         """Start, redrive all, and again: the second time nothing goes."""
@@ -183,11 +183,11 @@ class DeadLetters(Scenario):
             redrive(store, known)
             if redrive(store, known)["redriven"]:
                 self.account.open_ones.add("what is redriven a second time")
-        tell(self, store)
+        report(self, store)
         store.close()
 
 
-def tell(scenario: Scenario, store: Store) -> None:
+def report(scenario: Scenario, store: Store) -> None:
     """Tell the account which records of the topic replace a dead letter: the first, second ... of its body."""
     account = scenario.account
     for queue in store.topics[TOPIC].queues:

@@ -247,7 +247,7 @@ class Delays(Scenario):
     # What can be seen
 
     def _see(self) -> None:
-        self._tell()
+        self._report()
         self._read_schedule()
         states: dict[Hashable, str] = {body: self._state(body) for body in set(self._known.values())}
         self._walk.saw_all(states)
@@ -264,7 +264,7 @@ class Delays(Scenario):
     def _state(self, body: bytes) -> str:
         """Where a message is, told by the levels and by its topic."""
         self._read_schedule()
-        self._tell()
+        self._report()
         found = [
             self._state_in(level, offset)
             for level in self._made.delays.levels.values()
@@ -284,15 +284,15 @@ class Delays(Scenario):
             return "delivering"
         return "refused" if offset in level.refused else "waiting"
 
-    def _tell(self) -> None:
-        tell(self, self._made.store)
+    def _report(self) -> None:
+        report(self, self._made.store)
 
     def finish(self) -> None:
         """Start, with the topics that were gone, and wait for more than any delay."""
         made = broker(self.disk, self.clock)
         made.store.create_topic(GONE, 1)
         made.scheduler.advance(30)
-        tell(self, made.store)
+        report(self, made.store)
         self.account.open_ones |= {f"level {each.level}" for each in made.delays.levels.values() if each.pending}
         made.close()
 
@@ -306,7 +306,7 @@ def _places(level: DelayLevel) -> list[tuple[int, int]]:
     return [(each.offset, each.physical) for each in level.waiting(level.position)]
 
 
-def tell(scenario: Scenario, store: Store) -> None:
+def report(scenario: Scenario, store: Store) -> None:
     """Tell the account what is in the topics that messages were delivered to."""
     for name in (TOPIC, GONE):
         topic = store.topics.get(name)

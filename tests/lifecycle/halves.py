@@ -125,7 +125,7 @@ class Halves(Scenario):
         self.clock.advance(11)
         store.checkpoint()
         self.moment.saved()
-        tell(self, made)
+        report(self, made)
         store.retention.holds.append(TransactionHold(made.transactions, made.metrics))
         store.retention.limits = RetentionLimits(log_bytes=2 * store.options.segment_bytes)
         retain(store, made.scheduler)
@@ -204,7 +204,7 @@ class Halves(Scenario):
         elif state is State.ROLLBACK:
             self.account.forbid(body)
             self._rolled_back.add(body)
-        tell(self, self._made)
+        report(self, self._made)
 
     # What can be seen
 
@@ -223,7 +223,7 @@ class Halves(Scenario):
         return [(name, physical, offset) for name, physical, offset in sorted(found, key=lambda each: each[1])]
 
     def _state(self, body: bytes) -> str:
-        tell(self, self._made)
+        report(self, self._made)
         records = self._records(body)
         if not records:
             return "gone"
@@ -253,7 +253,7 @@ class Halves(Scenario):
             for check in made.transactions.fetch_checks(GROUP, 100):
                 self._ask_again(made, check.handle, check.body)
         made.scheduler.advance(2)
-        tell(self, made)
+        report(self, made)
         for body, handle in self._handles.items():
             self._contradict(made, body, handle)
         if made.undecided:
@@ -296,7 +296,7 @@ def resume_all(made: Broker) -> None:
         made.scheduler.run_until_idle()
 
 
-def tell(scenario: Scenario, made: Broker) -> None:
+def report(scenario: Scenario, made: Broker) -> None:
     """Tell the account what is in the topics that messages were committed to."""
     for name in (TOPIC, GONE):
         topic = made.store.topics.get(name)

@@ -158,7 +158,7 @@ class Numbered(Scenario):
         if judged.places is None:
             raise NotInTable(f"{keys[0].decode()} was sent in order and is answered as behind a gap")
         if judged.places:
-            self._store.commit.when_told(self._answered(self._pending))
+            self._store.commit.when_reported(self._answered(self._pending))
             return
         topic = self._store.topics[TOPIC]
         puts = [

@@ -20,7 +20,7 @@ from tests.integration.store_tools import ROOT
 from tests.integration.timer_tools import SMALL, TOPIC, Broker, broker
 from tests.integration.turns import Turns, take_over
 from tests.integration.waiting_tools import drive, put_durably, retain
-from tests.lifecycle.delays import GONE, tell
+from tests.lifecycle.delays import GONE, report
 from tests.lifecycle.scenario import DERIVED, MADE_ANEW, Moment, Scenario
 from tests.lifecycle.walk import Walk
 
@@ -378,7 +378,7 @@ class Timers(Scenario):
         store = self._made.store
         rebuilt = self._made.metrics.value(counted.REBUILT)
         assert rebuilt == self._rebuilt, "timer log and wheel are made anew, and nothing harmed them"
-        tell(self, store)
+        report(self, store)
         for name in (TIMER_TOPIC, TOPIC, GONE):
             topic = store.topics.get(name)
             for queue in topic.queues if topic else ():
@@ -426,7 +426,7 @@ class Timers(Scenario):
         made.store.create_topic(GONE, 1)
         made.scheduler.advance(30)
         made.scheduler.advance(900)
-        tell(self, made.store)
+        report(self, made.store)
         if made.pending:
             self.account.open_ones.add(f"{made.pending} timers")
         for topic, key in self._answered:

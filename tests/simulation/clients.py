@@ -180,8 +180,8 @@ class Producer(Client):
             for publish in about:
                 ledger.settled(publish.uid, outcome, stamp)
             return
-        told = result.receipts if reply.method == "sendBatchSync" else [result]
-        for publish, receipt in zip(about, told, strict=True):
+        reported = result.receipts if reply.method == "sendBatchSync" else [result]
+        for publish, receipt in zip(about, reported, strict=True):
             placed = bool(receipt.qid)
             if placed == (publish.wait is not None) and not (placed and publish.wait and publish.wait.kind != "level"):
                 raise PromiseBroken(7, f"message {publish.uid} with {publish.wait} was answered with {receipt}")

@@ -41,7 +41,7 @@ class HalfAccount:
 
     fates: dict[str, str] = field(default_factory=dict)
     stored: set[str] = field(default_factory=set)
-    told: dict[str, set[int]] = field(default_factory=dict)
+    reported: dict[str, set[int]] = field(default_factory=dict)
     checks: Counter[str] = field(default_factory=Counter)
     heard: set[str] = field(default_factory=set)
     asked_ms: int = 0
@@ -58,18 +58,18 @@ class HalfAccount:
         return sum(map(self._is_open, latest))
 
     def _is_open(self, name: str) -> bool:
-        decided = name in self.told or name in self.heard
+        decided = name in self.reported or name in self.heard
         return name in self.stored and not decided and self.fates[name] != "never"
 
-    def told_of(self, name: str, state: int, code: int) -> None:
+    def reported_of(self, name: str, state: int, code: int) -> None:
         """Note an answer to a decision."""
         if code == 0 and state != UNKNOWN:
-            self.told.setdefault(name, set()).add(state)
-            if len(self.told[name]) > 1:
+            self.reported.setdefault(name, set()).add(state)
+            if len(self.reported[name]) > 1:
                 raise PromiseBroken(5, f"{name} was committed and rolled back")
         elif code == DECIDED_OTHERWISE:
             other = ROLLBACK if state == COMMIT else COMMIT
-            if self.fates[name] != "both" and state in self.told.get(name, ()):
+            if self.fates[name] != "both" and state in self.reported.get(name, ()):
                 raise PromiseBroken(5, f"{name} was decided {state} and now {other}")
 
     def check(self, found: Counter[str]) -> None:
@@ -81,7 +81,7 @@ class HalfAccount:
                 raise PromiseBroken(5, f"{name} was committed {count} times")
             if self.fates[name] in ("rollback", "never"):
                 raise PromiseBroken(5, f"{name} is visible, and its fate is {self.fates[name]}")
-        for name, states in self.told.items():
+        for name, states in self.reported.items():
             if (name in found) != (states == {COMMIT}):
                 raise PromiseBroken(5, f"{name} was told {states} and is {'' if name in found else 'not '}visible")
         lost = [name for name in self.stored if self.fates[name] == "commit" and name not in found]
@@ -119,7 +119,7 @@ class HalfProducer(Client):
             raise PromiseBroken(7, f"{reply.method} was answered with {reply.error!r}")
         if reply.method == "endTransaction":
             name, state = about
-            self.account.told_of(name, state, reply.value.code)
+            self.account.reported_of(name, state, reply.value.code)
         elif reply.value.code == 0:
             self.account.stored.add(about)
             self.around.counts["half_stored"] += 1

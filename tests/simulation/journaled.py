@@ -146,8 +146,8 @@ class JournaledLedger(Ledger):
             states = {"commit": ("commit",), "rollback": ("rollback",), "never": (), "both": ("commit", "rollback")}
             for state in states[fate]:
                 self.journal.add("decide", 0.0, id=name, state=state)
-        for name, told in halves.told.items():
-            for each in told:
+        for name, reported in halves.reported.items():
+            for each in reported:
                 state = "commit" if each == COMMIT else "rollback"
                 self.journal.add("decided", 0.0, id=name, state=state, result="taken")
         for name in visible.elements():

@@ -78,11 +78,11 @@ def test_lag_of_a_failing_target_has_its_cause() -> None:
     story.habits.failing = True
     story.send(20)
 
-    def told() -> bool:
+    def reported() -> bool:
         answer = lag_of(node, limit=100)
         return answer is not None and any(each.cause == "push_target_failing" for each in answer.queues)
 
-    assert world.run(until=told, seconds=3600)
+    assert world.run(until=reported, seconds=3600)
     [topic] = node.in_force.groups[GROUP].stats(details_max=0).topics
     assert topic.push is not None
     assert {url.state for url in topic.push.urls} <= {"open", "half-open"}

@@ -15,7 +15,7 @@ def _timer() -> TimerAccount:
     return TimerAccount("name", DUE, sent=100.0, received=100.1)
 
 
-def _told(timer: TimerAccount, outcome: str, time: float = 100.5, handle: str = "name") -> str:
+def _reported(timer: TimerAccount, outcome: str, time: float = 100.5, handle: str = "name") -> str:
     return timer.answered(outcome, handle, time=time, walls=WALLS)
 
 
@@ -25,18 +25,18 @@ def test_cancelled_is_for_good() -> None:
     timer.asked(None, 100.5)
     assert timer.may_be_cancelled
     assert not timer.cancelled
-    assert not _told(timer, "cancelled")
+    assert not _reported(timer, "cancelled")
     assert timer.delivered(150.0, WALLS) == "having been cancelled"
-    assert "having been cancelled" in _told(timer, "tooLate")
+    assert "having been cancelled" in _reported(timer, "tooLate")
 
 
 def test_too_late_is_after_the_moment() -> None:
     """A cancel that comes before it cannot be too late; after it the message is to be delivered."""
     timer = _timer()
     timer.asked(None, 101.0)
-    assert not _told(timer, "tooLate", 101.5)
+    assert not _reported(timer, "tooLate", 101.5)
     assert not timer.may_be_cancelled
-    assert "before its moment" in _told(_timer(), "tooLate", 100.5)
+    assert "before its moment" in _reported(_timer(), "tooLate", 100.5)
 
 
 def test_moved_timer_has_one_moment() -> None:
@@ -45,7 +45,7 @@ def test_moved_timer_has_one_moment() -> None:
     timer.asked(LATER, 100.5)
     names = [timer.handle]
     assert not timer.delivered(101.5, WALLS)
-    assert not _told(timer, "rescheduled", handle="other")
+    assert not _reported(timer, "rescheduled", handle="other")
     names.append(timer.handle)
     assert names == ["", "other"]
     assert "before its moment" in timer.delivered(101.5, WALLS)
@@ -57,7 +57,7 @@ def test_acknowledged_timer_is_known(outcome: str) -> None:
     """It is not unknown, and cancelled only where somebody asked for that."""
     timer = _timer()
     timer.asked(LATER, 100.5)
-    assert _told(timer, outcome)
+    assert _reported(timer, outcome)
 
 
 def test_timer_whose_unit_may_be_damaged_may_be_too_late_early() -> None:
@@ -67,7 +67,7 @@ def test_timer_whose_unit_may_be_damaged_may_be_too_late_early() -> None:
     assert not timer.answered("tooLate", "name", time=100.5, walls=WALLS, doubtful=True)
     assert not timer.may_be_cancelled
     timer.asked(None, 100.6)
-    assert not _told(timer, "cancelled", 100.7)
+    assert not _reported(timer, "cancelled", 100.7)
 
 
 def test_due_is_known_while_one_moment_is() -> None:

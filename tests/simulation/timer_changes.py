@@ -118,18 +118,18 @@ def _change_one(world: World, random: Random, publish: Publish, cut: int | None)
     world.ledger.note(world.loop.time(), f"message {publish.uid} is {f'moved to {wait.ms}' if wait else 'cancelled'}")
     if in_level:
         answer = _ask(world, "cancel_delays", DelayCancelBody(messages=[MessageName(id=handle)]), cut)
-        told = None if answer is None else answer.results[0]
+        reported = None if answer is None else answer.results[0]
     elif wait is None:
         answer = _ask(world, "cancel_timers", TimerCancelBody(timers=[MessageName(id=handle)]), cut)
-        told = None if answer is None else answer.results[0]
+        reported = None if answer is None else answer.results[0]
     else:
-        told = _ask(world, "reschedule_timer", RescheduleBody(id=handle, deliver_at_ms=wait.ms), cut)
-    outcome = "unanswered" if told is None else told.outcome
+        reported = _ask(world, "reschedule_timer", RescheduleBody(id=handle, deliver_at_ms=wait.ms), cut)
+    outcome = "unanswered" if reported is None else reported.outcome
     world.report.events[f"{'delay' if in_level else 'timer'}_{outcome}"] += 1
     world.ledger.note(world.loop.time(), f"message {publish.uid}: {outcome}")
-    if told is not None:
+    if reported is not None:
         world.ledger.timer_answered(
-            publish.uid, outcome, handle=getattr(told, "handle", None) or handle, time=world.loop.time()
+            publish.uid, outcome, handle=getattr(reported, "handle", None) or handle, time=world.loop.time()
         )
 
 
@@ -141,12 +141,12 @@ def _change_loop(world: World, random: Random, account: LoopAccount, cut: int | 
     world.ledger.note(world.loop.time(), f"{name} is {f'moved to {due_ms}' if move else 'cancelled'}")
     if move:
         account.moved_ms.append(due_ms)
-        told = _ask(world, "reschedule_timer", RescheduleBody(id=name, topic=LATER, deliver_at_ms=due_ms), cut)
+        reported = _ask(world, "reschedule_timer", RescheduleBody(id=name, topic=LATER, deliver_at_ms=due_ms), cut)
     else:
         account.cancel_asked = True
         answer = _ask(world, "cancel_timers", TimerCancelBody(timers=[MessageName(id=name, topic=LATER)]), cut)
-        told = None if answer is None else answer.results[0]
-    outcome = "unanswered" if told is None else told.outcome
+        reported = None if answer is None else answer.results[0]
+    outcome = "unanswered" if reported is None else reported.outcome
     world.report.events[f"loop_{outcome}"] += 1
     # (A move is too late for the delivery that is being made; the loop goes on.)
     if outcome in OUTCOMES and not (move and outcome == "tooLate"):

@@ -148,7 +148,7 @@ def test_server_behind_tls_is_checked_by_its_authority(tmp_path: Path) -> None:
     options += ["--tls-ca-cert-file", authority, "--tls-auth-clients", "no"]
     server = RedisServer(tmp_path / "redis", *map(str, options))
 
-    def told(ca_file: Path) -> Any:
+    def reported(ca_file: Path) -> Any:
         wanted = {"hosts": [f"127.0.0.1:{port}"], "tls": True, "caFile": str(ca_file)}
         job = FakeJob(1)
         job.outgoing.commands.append(RedisCommand("SET", ("a", "1")))
@@ -168,12 +168,12 @@ def test_server_behind_tls_is_checked_by_its_authority(tmp_path: Path) -> None:
 
         return asyncio.run(run())
 
-    refused = told(stranger)
+    refused = reported(stranger)
     assert isinstance(refused, RetryLater)
     assert "certificate verify failed" in str(refused).lower()
     with server.client() as client:
         assert client.get("a") is None
-        assert told(authority) is Status.FINISH
+        assert reported(authority) is Status.FINISH
         assert client.get("a") == b"1"
         # A file that is replaced is read with the next connection, without a reload.
         rotated = tmp_path / "rotated"

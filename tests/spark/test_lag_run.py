@@ -84,11 +84,11 @@ def test_node_command_and_spark_agree_row_by_row(
     """Each figure; ages are of the moment that is judged, now of the node, and its last sample of the report."""
     rows = shown(run, monkeypatch, capsys)
     live = {(each.group, each.topic, each.queue): each for each in run.live.queues}
-    told = {(part.group, each.topic, each.queue): each for part in report.groups for each in part.queues}
-    assert rows.keys() == live.keys() == told.keys()
-    assert len(told) == 2 * len(STAGES)
+    reported = {(part.group, each.topic, each.queue): each for part in report.groups for each in part.queues}
+    assert rows.keys() == live.keys() == reported.keys()
+    assert len(reported) == 2 * len(STAGES)
     for place, of_node in live.items():
-        row, of_spark = rows[place], told[place]
+        row, of_spark = rows[place], reported[place]
         later_ms = run.live.now_ms - of_node.time_ms
         age_ms = None if of_node.time_lag_ms is None else max(0, of_node.time_lag_ms - later_ms)
         cause = (of_node.cause or "").replace("_", " ")

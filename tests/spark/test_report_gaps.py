@@ -67,9 +67,9 @@ def test_only_what_was_recorded_to_the_end_is_well(report: LagReportData) -> Non
         "came": "INCOMPLETE",
         "of the future": "UNKNOWN",
     }
-    told = {part.group: part.evidence for part in report.groups}
-    assert "the newest sample is too old" in told["cut off"]
-    assert "too few samples" in told["came"]
+    reported = {part.group: part.evidence for part in report.groups}
+    assert "the newest sample is too old" in reported["cut off"]
+    assert "too few samples" in reported["came"]
     assert all(part.cause == "" for part in report.groups)
 
 

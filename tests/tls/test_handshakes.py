@@ -144,17 +144,17 @@ def test_endless_hello_is_cut(certificates: Certificates) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "reason", "told"),
+    ("sent", "reason", "reported"),
     [
         (b"\x00\x00\x00\x10\x80\x01", "plain_text", ALERT),
         (b"GET / HTTP/1.1\r\n\r\n", "http", b"HTTP/1.1 400 Bad Request"),
     ],
 )
-def test_plain_text_on_a_tls_port(certificates: Certificates, sent: bytes, reason: str, told: bytes) -> None:
+def test_plain_text_on_a_tls_port(certificates: Certificates, sent: bytes, reason: str, reported: bytes) -> None:
     """The client is told in what it is likely to understand, and the connection closed."""
     world = TlsWorld(certificates)
     client = world.clear(sent)
-    assert client.received.startswith(told)
+    assert client.received.startswith(reported)
     assert (client.ended, world.counted(FAILED, reason)) == (True, 1)
     assert not world.node.consumer.connections
 

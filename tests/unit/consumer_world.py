@@ -18,7 +18,7 @@ from broker.consumer import (
     OrderlyContext,
     OrderlyStatus,
 )
-from broker.consumer.shared import Told, Work, run_inline
+from broker.consumer.shared import Reported, Work, run_inline
 from broker.features import ALL
 from broker.format.properties import parse_properties
 from broker.format.record import split
@@ -36,13 +36,13 @@ ROOT = "/data"
 class Running:
     """One call of a listener that has not ended."""
 
-    def __init__(self, work: Work, told: Told) -> None:
+    def __init__(self, work: Work, reported: Reported) -> None:
         self._work = work
-        self._told = told
+        self._reported = reported
 
     def end(self) -> None:
         """Run the listener to its end and tell the consumer."""
-        run_inline(self._work, self._told)
+        run_inline(self._work, self._reported)
 
 
 class World:
@@ -112,8 +112,8 @@ class World:
             run=self._hold if self.held else run_inline,
         )
 
-    def _hold(self, work: Work, told: Told) -> None:
-        self.calls.append(Running(work, told))
+    def _hold(self, work: Work, reported: Reported) -> None:
+        self.calls.append(Running(work, reported))
 
     def kill(self) -> None:
         """End the program: nothing is written any more; then start it again."""

@@ -84,14 +84,14 @@ class Caller:
         """
         self.action = action
         self.out: dict[ActionCall, None] = {}
-        self.told: AnswerListener = _nobody
+        self.reported: AnswerListener = _nobody
         self._calls = calls
         self._clock = calls.clock
         self._figures = figures
         self._limit_ms = limit_ms
         self._ended: list[tuple[ActionCall, Sequence[Answer]]] = []
         self._left: list[tuple[UpstreamJob, Answer]] = []
-        self._telling = False
+        self._reporting = False
         self._watch = Later(calls.scheduler, self._look)
 
     def call(self, jobs: list[UpstreamJob]) -> None:
@@ -110,7 +110,7 @@ class Caller:
     @property
     def idle(self) -> bool:
         """Whether nothing is out or untold."""
-        return not self.out and not self._telling
+        return not self.out and not self._reporting
 
     def _begin(self, jobs: Sequence[UpstreamJob], now: float, limit_ms: int) -> ActionCall:
         call = ActionCall(self.action.name, jobs, now, limit_ms)
@@ -130,23 +130,23 @@ class Caller:
         if call.late:
             figures.stuck.value -= 1
         self._ended.append((call, answers))
-        if not self._telling:
-            self._tell_soon()
+        if not self._reporting:
+            self._report_soon()
 
     def _leave(self, job: UpstreamJob, answer: Answer) -> None:
         """Note an answer for a job without a call."""
         self._left.append((job, answer))
-        if not self._telling:
-            self._tell_soon()
+        if not self._reporting:
+            self._report_soon()
 
-    def _tell_soon(self) -> None:
-        self._telling = True
-        self._calls.scheduler.call_soon(self._tell)
+    def _report_soon(self) -> None:
+        self._reporting = True
+        self._calls.scheduler.call_soon(self._report)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         ended, self._ended = self._ended, []
         left, self._left = self._left, []
-        self._telling = False
+        self._reporting = False
         if self._calls.closed:
             return
         jobs, answers, successors = [job for job, _ in left], [answer for _, answer in left], []
@@ -163,7 +163,7 @@ class Caller:
                     answers.append(answer)
             if call.successors:
                 successors += call.successors
-        self.told(jobs, answers, successors)
+        self.reported(jobs, answers, successors)
 
     def _look(self) -> None:
         """End calls whose time has passed."""

@@ -134,10 +134,10 @@ class EmbeddedBroker(EmbeddedQueues):
         # The position is known when `append` returns, which is before `told` runs.
         position: list[int] = []
 
-        def told(error: StoreError | None) -> None:
+        def reported(error: StoreError | None) -> None:
             done(error, put.topic.name, put.queue_id, position[0])
 
-        position.append(self.store.append([put], born_ms=born_ms, born_host=host, done=told)[0].offset)
+        position.append(self.store.append([put], born_ms=born_ms, born_host=host, done=reported)[0].offset)
 
     # After a start
 

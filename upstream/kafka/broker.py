@@ -152,9 +152,9 @@ class KafkaBroker:
         """Whether the cluster may not have given this member its partitions since the start: for a session at most."""
         return self.partitions.awaits_first
 
-    def settle(self, told: Callable[[bool], None]) -> None:
+    def settle(self, reported: Callable[[bool], None]) -> None:
         """Tell once what has finished by now is committed; False: it will not be, others get it again."""
-        self.partitions.commits.settle(told)
+        self.partitions.commits.settle(reported)
 
     # Queues
 
@@ -175,7 +175,7 @@ class KafkaBroker:
         at_time = own(queue).assignment.at_time
         return queue.max_offset if at_time is None else at_time
 
-    def offsets_from(self, topic: str, time_ms: int, told: Callable[[Mapping[int, int] | None], None]) -> None:
+    def offsets_from(self, topic: str, time_ms: int, reported: Callable[[Mapping[int, int] | None], None]) -> None:
         """Ask where the records of a moment (ms since the epoch) or later begin in this member's partitions.
 
         Args:
@@ -189,10 +189,10 @@ class KafkaBroker:
 
         def arrived(offsets: Mapping[KafkaPartition, int | None] | None) -> None:
             if offsets is None:
-                told(None)
+                reported(None)
                 return
             ends = {place: queue.max_offset for place, queue in queues.items()}
-            told(
+            reported(
                 {place.partition: ends[place] if (offset := offsets.get(place)) is None else offset for place in queues}
             )
 

@@ -255,17 +255,17 @@ def _whole(text: str | None) -> int | None:
 
 def _of_sessions(config: Config, cluster: str, facts: ClusterFacts) -> Iterator[ClusterMismatch]:
     path, settings = ("kafka", cluster, "sessionTimeout"), config.kafka[cluster]
-    told, ours = facts.settings, settings.session_timeout
+    reported, ours = facts.settings, settings.session_timeout
     if settings.group_protocol == "consumer":
-        theirs = _whole(told.get("group.consumer.session.timeout.ms"))
+        theirs = _whole(reported.get("group.consumer.session.timeout.ms"))
         if theirs is not None and theirs != ours:
             text = f"is {ours} ms, but the brokers' {theirs} (group.consumer.session.timeout.ms) applies "
             yield ClusterMismatch(path, theirs < ours, text + f"with groupProtocol consumer; write {theirs}")
         return
     if settings.group_protocol == AUTO and (why := found_by(facts, ours).why):
         yield ClusterMismatch(("kafka", cluster, "groupProtocol"), False, f"stays classic: {why}")
-    least = _whole(told.get("group.min.session.timeout.ms"))
-    most = _whole(told.get("group.max.session.timeout.ms"))
+    least = _whole(reported.get("group.min.session.timeout.ms"))
+    most = _whole(reported.get("group.max.session.timeout.ms"))
     if least is not None and ours < least:
         yield ClusterMismatch(path, True, f"is {ours} ms, and the brokers accept at least {least}; set this or more")
     elif most is not None and ours > most:

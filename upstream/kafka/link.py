@@ -139,7 +139,7 @@ Topics = Callable[[Mapping[str, int], Mapping[str, KafkaFailure]], None]
 """Called likewise with the topics that are there, each with the number of its partitions; and with what the cluster
 said of named topics that are missing, denied, or have a partition without a leader."""
 
-OffsetsTold = Callable[[Mapping[KafkaPartition, int | None] | None], None]
+OffsetsReported = Callable[[Mapping[KafkaPartition, int | None] | None], None]
 """Told, in the loop's thread, some time later, offsets of partitions; None of one: no record is so late. None in all:
 the cluster did not answer."""
 
@@ -168,7 +168,7 @@ class MemberListener(Protocol):
     def at_end(self, place: KafkaPartition, offset: int) -> None:
         """Note that all up to an offset was told: what lies between the last record and it holds nothing to read."""
 
-    def trouble_told(self, failure: KafkaFailure | None) -> None:
+    def trouble_reported(self, failure: KafkaFailure | None) -> None:
         """Note that the cluster cannot be reached or refuses, or with None that all is well again."""
 
     def broken(self, failure: KafkaFailure) -> None:
@@ -216,13 +216,13 @@ class GroupMember(Protocol):
                 of some work.
         """
 
-    def ends(self, places: Sequence[KafkaPartition], told: Ends) -> None:
+    def ends(self, places: Sequence[KafkaPartition], reported: Ends) -> None:
         """Ask for first offsets and ends of assigned partitions; not told while the cluster cannot be reached."""
 
-    def topics(self, names: Sequence[str], told: Topics) -> None:
+    def topics(self, names: Sequence[str], reported: Topics) -> None:
         """Ask which topics of these names, or of these expressions, are there; not told while it cannot be reached."""
 
-    def offsets_at(self, places: Sequence[KafkaPartition], time_ms: int, told: OffsetsTold) -> None:
+    def offsets_at(self, places: Sequence[KafkaPartition], time_ms: int, reported: OffsetsReported) -> None:
         """Ask for the first offsets whose records are of a moment (ms since the epoch) or later."""
 
     def abandon(self) -> None:
@@ -396,7 +396,7 @@ class KafkaClient(Protocol):
     def reader(self) -> PartitionReader:
         """Return a reader."""
 
-    def session_ms(self, told: Callable[[int | None], None]) -> None:
+    def session_ms(self, reported: Callable[[int | None], None]) -> None:
         """Ask for the brokers' session time of groups by KIP-848; told in the loop's thread, None: they do not say."""
 
     def producer(self, broken: Broken) -> KafkaProducer:
@@ -405,7 +405,7 @@ class KafkaClient(Protocol):
     def transactions(self, transactional_id: str) -> KafkaTransactions:
         """Return what writes under a transactional id."""
 
-    def look(self, topics: Sequence[str], told: Callable[[ClusterFacts], None], groups: Sequence[str] = ()) -> None:
+    def look(self, topics: Sequence[str], reported: Callable[[ClusterFacts], None], groups: Sequence[str] = ()) -> None:
         """Ask what there is of the cluster, of these topics and of these groups; told in the loop's thread."""
 
     def scan(self, scan: TopicScan, done: ScanDone) -> Callable[[], object]:

@@ -181,7 +181,7 @@ class Partitions:
     def broken(self, failure: KafkaFailure) -> None:
         """Be no member any more; what is wrong is shown until one commits again."""
         self._be_out()
-        self.trouble_told(failure)
+        self.trouble_reported(failure)
         self._broken(failure)
 
     def _be_out(self) -> None:
@@ -415,7 +415,7 @@ class Partitions:
             self.logs.given(queue)
         if given and not self._arriving:
             self._awaits_until = -1.0
-        self._tell(given)
+        self._report(given)
 
     def _stream_room(self) -> int:
         """How many bytes each partition may hold that were not read yet."""
@@ -484,7 +484,7 @@ class Partitions:
             del self.streams[queue]
             self.topic_named(queue.topic).take(queue)
         self.logs.gone(queues)
-        self._tell(queues)
+        self._report(queues)
 
     def records(self, records: Sequence[KafkaRecord]) -> None:
         """Take what came."""
@@ -496,16 +496,16 @@ class Partitions:
             if not self.logs.goes_back(queue, came[0].offset):
                 self.streams[queue].arrived(came)
                 queues.append(queue)
-        self._tell(queues)
+        self._report(queues)
 
     def at_end(self, place: KafkaPartition, offset: int) -> None:
         """Note that there is no more for now."""
         queue = self._owned.get(place)
         if queue is not None and not self.logs.goes_back(queue, offset):
             self.streams[queue].at_end(offset)
-            self._tell([queue])
+            self._report([queue])
 
-    def trouble_told(self, failure: KafkaFailure | None) -> None:
+    def trouble_reported(self, failure: KafkaFailure | None) -> None:
         """Note whether the cluster can be reached."""
         before, self.trouble = self.trouble, failure
         if failure is not None and (before is None or before.code != failure.code):
@@ -527,7 +527,7 @@ class Partitions:
             # The member is none any more, or one of the partitions is another's: its client will say which. Until then,
             # or until a commit succeeds again, nothing is handed out.
             self.lease.end()
-        self.trouble_told(failure)
+        self.trouble_reported(failure)
 
     def _ask_for_ends(self) -> None:
         if self._owned:
@@ -557,9 +557,9 @@ class Partitions:
         else:
             begin(None)
 
-    def _tell(self, queues: Sequence[KafkaQueue]) -> None:
+    def _report(self, queues: Sequence[KafkaQueue]) -> None:
         for name in dict.fromkeys(queue.topic for queue in queues):
-            self.topic_named(name).told()
+            self.topic_named(name).reported()
         if self._gauge.value != len(self._owned):
             self._gauge.value = len(self._owned)
             self._expand()

@@ -40,7 +40,7 @@ class PartitionStream:
         self._room = room
         self._member = member
         self._records: deque[KafkaRecord] = deque()
-        self._told = -1
+        self._reported = -1
         """Offsets below were told: the next record has this one or a higher one."""
         self.position = -1
         self.bytes = 0
@@ -50,10 +50,10 @@ class PartitionStream:
         """Read on from an offset."""
         while self._records and self._records[0].offset < offset:
             self.bytes -= size_of(self._records.popleft())
-        if not self.position <= offset <= self._told or self.position < 0:
+        if not self.position <= offset <= self._reported or self.position < 0:
             self._records.clear()
             self.bytes = 0
-            self._told = offset
+            self._reported = offset
             self._member.read_from(self.queue.place, offset)
         self.position = offset
         self._ease()
@@ -63,12 +63,12 @@ class PartitionStream:
         if self.position < 0:
             return
         for record in records:
-            if record.offset >= self._told:
+            if record.offset >= self._reported:
                 self._records.append(record)
                 self.bytes += size_of(record)
-                self._told = record.offset + 1
+                self._reported = record.offset + 1
         self.queue.newest = (records[-1].offset, records[-1].timestamp_ms)
-        self.queue.max_offset = max(self.queue.max_offset, self._told)
+        self.queue.max_offset = max(self.queue.max_offset, self._reported)
         if not self._rests and (len(self._records) > RECORDS_MAX or self.bytes > self._bytes_max):
             self._rests = True
             self._member.pause([self.queue.place])
@@ -76,12 +76,12 @@ class PartitionStream:
     def at_end(self, offset: int) -> None:
         """Note that all up to an offset was told."""
         if self.position >= 0:
-            self._told = max(self._told, offset)
+            self._reported = max(self._reported, offset)
             self.queue.max_offset = max(self.queue.max_offset, offset)
 
     def goes_back(self, offset: int) -> bool:
         """Whether what comes lies below what came before: Kafka sends offsets in order, so the log is another one."""
-        return self.position >= 0 and offset < self._told
+        return self.position >= 0 and offset < self._reported
 
     @property
     def rests(self) -> bool:
@@ -91,7 +91,7 @@ class PartitionStream:
     @property
     def reached(self) -> int:
         """Offset below which everything came; -1: nothing was read yet."""
-        return self._told if self.position >= 0 else -1
+        return self._reported if self.position >= 0 else -1
 
     def next(self) -> KafkaRecord | None:
         """Return the next record without taking it; None when there is none, and then `pass_void` says what is void."""
@@ -108,7 +108,7 @@ class PartitionStream:
     def pass_void(self) -> int:
         """Go on to where the next record may be, when none is held; returns that offset."""
         assert not self._records, "a record is held"
-        self.position = max(self.position, self._told)
+        self.position = max(self.position, self._reported)
         return self.position
 
     @property

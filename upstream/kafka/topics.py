@@ -76,7 +76,7 @@ class KafkaTopic:
         """Take a queue away; likewise."""
         self.queues = [each for each in self.queues if each is not queue]
 
-    def told(self) -> None:
+    def reported(self) -> None:
         """Call the listeners; they may change."""
         for listener in list(self.listeners):
             listener()

@@ -50,7 +50,7 @@ class LibrdkafkaSurvey:
 
     def cluster_id(self) -> str:
         """Return the name that the cluster has given itself."""
-        with self._told():
+        with self._reported():
             return str(self._admin.describe_cluster(request_timeout=ANSWER_SECONDS).result().cluster_id)
 
     def group_names(self) -> GroupNames:
@@ -58,7 +58,7 @@ class LibrdkafkaSurvey:
         if self._stuck:
             self._admin = self._settings.admin(self._client_id, error_cb=self._note)
             self._stuck = False
-        with self._told():
+        with self._reported():
             found = self._admin.list_consumer_groups(request_timeout=ANSWER_SECONDS).result()
             if not found.valid and found.errors:
                 raise self._package.KafkaException(found.errors[0])
@@ -72,7 +72,7 @@ class LibrdkafkaSurvey:
     def groups(self, names: Sequence[str]) -> dict[str, Surveyed]:
         """Return groups by name."""
         found: dict[str, Surveyed] = {}
-        with self._told():
+        with self._reported():
             for at in range(0, len(names), _GROUPS_AT_ONCE):
                 found |= self._groups(names[at : at + _GROUPS_AT_ONCE])
         return found
@@ -108,7 +108,7 @@ class LibrdkafkaSurvey:
             wanted = {make(*place): what for place in places}
             asked.append(self._admin.list_offsets(wanted, request_timeout=ANSWER_SECONDS) if wanted else {})
         firsts, ends = (
-            {KafkaPartition(each.topic, each.partition): told for each, told in one.items()} for one in asked
+            {KafkaPartition(each.topic, each.partition): reported for each, reported in one.items()} for one in asked
         )
         found = {}
         for place in places:
@@ -153,7 +153,7 @@ class LibrdkafkaSurvey:
             self._reader.close()
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _reported(self) -> Iterator[None]:
         try:
             yield
         except self._package.KafkaException as error:

@@ -117,7 +117,7 @@ class LibrdkafkaClient:
             known=self._written,
         )
 
-    def look(self, topics: Sequence[str], told: Callable[[ClusterFacts], None], groups: Sequence[str] = ()) -> None:
+    def look(self, topics: Sequence[str], reported: Callable[[ClusterFacts], None], groups: Sequence[str] = ()) -> None:
         """Ask what there is, by a process of its own."""
 
         def ask() -> None:
@@ -125,7 +125,7 @@ class LibrdkafkaClient:
                 facts = look_beside(self._settings.cluster, self._settings.config, topics, groups)
             except (KafkaUnusable, SecretUnreadable) as error:
                 facts = ClusterFacts(trouble=str(error))
-            Post(self._loop)(told, facts)
+            Post(self._loop)(reported, facts)
 
         threading.Thread(target=ask, daemon=True, name=f"kafka-look-{self._settings.cluster}").start()
 
@@ -134,7 +134,7 @@ class LibrdkafkaClient:
         post = Post(self._loop)
         return LogScanner(self._client_id, scan, done, settings=self._settings, post=post, clock=self._clock).stop
 
-    def session_ms(self, told: Callable[[int | None], None]) -> None:
+    def session_ms(self, reported: Callable[[int | None], None]) -> None:
         """Ask for the brokers' session time, by a process of its own, until the cluster answers."""
 
         def ask() -> None:
@@ -145,7 +145,7 @@ class LibrdkafkaClient:
                     return
                 if not facts.trouble:
                     text = facts.settings.get(_SESSION, "")
-                    Post(self._loop)(told, int(text) if _NUMBER.fullmatch(text) else None)
+                    Post(self._loop)(reported, int(text) if _NUMBER.fullmatch(text) else None)
                     return
                 self._closed.wait(_SESSION_AGAIN_SECONDS)
 

@@ -140,33 +140,33 @@ def _topics(admin: Any, names: Sequence[str], hidden: dict[str, str]) -> dict[st
         TopicCollection(list(names)), include_authorized_operations=True, request_timeout=_ANSWER_SECONDS
     )
     facts: dict[str, TopicFacts] = {}
-    told_of: dict[str, Any] = {}
+    reported_of: dict[str, Any] = {}
     for name, future in asked.items():
         # One that is not there is not made by this, which a request for its metadata would do.
         try:
-            told = future.result(_ANSWER_SECONDS)
+            reported = future.result(_ANSWER_SECONDS)
         except KafkaException as error:
             failure = failure_of(error)
             if failure.code in _HIDDEN:
                 hidden[name] = str(failure)
             continue
-        told_of[name] = told
-    settings = _settings(admin, "topic", list(told_of))
-    for name, told in told_of.items():
+        reported_of[name] = reported
+    settings = _settings(admin, "topic", list(reported_of))
+    for name, reported in reported_of.items():
         facts[name] = TopicFacts(
-            partitions=len(told.partitions),
-            leaderless=sum(each.leader is None or each.leader.id < 0 for each in told.partitions),
-            replicas=min((len(each.replicas) for each in told.partitions), default=0),
-            in_sync=min((len(each.isr) for each in told.partitions), default=0),
+            partitions=len(reported.partitions),
+            leaderless=sum(each.leader is None or each.leader.id < 0 for each in reported.partitions),
+            replicas=min((len(each.replicas) for each in reported.partitions), default=0),
+            in_sync=min((len(each.isr) for each in reported.partitions), default=0),
             settings=settings.get(name, {}),
-            allowed=_allowed(told),
-            id=str(told.topic_id) if getattr(told, "topic_id", None) is not None else "",
+            allowed=_allowed(reported),
+            id=str(reported.topic_id) if getattr(reported, "topic_id", None) is not None else "",
         )
     return facts
 
 
-def _allowed(told: Any) -> frozenset[str] | None:
-    operations = told.authorized_operations
+def _allowed(reported: Any) -> frozenset[str] | None:
+    operations = reported.authorized_operations
     return None if operations is None else frozenset(each.name for each in operations)
 
 
@@ -193,11 +193,11 @@ def _groups(admin: Any, names: Sequence[str]) -> tuple[dict[str, frozenset[str] 
     return found, members
 
 
-def _member(told: Any) -> MemberFacts:
+def _member(reported: Any) -> MemberFacts:
     partitions: dict[str, list[int]] = {}
-    for each in told.assignment.topic_partitions if told.assignment is not None else ():
+    for each in reported.assignment.topic_partitions if reported.assignment is not None else ():
         partitions.setdefault(each.topic, []).append(each.partition)
-    return MemberFacts(told.client_id, told.host.lstrip("/"), partitions)
+    return MemberFacts(reported.client_id, reported.host.lstrip("/"), partitions)
 
 
 def _broker_settings(admin: Any, ids: Sequence[int]) -> Mapping[str, str]:

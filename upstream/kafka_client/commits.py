@@ -99,7 +99,7 @@ class ConsumerCommits:
         if self._flights and now >= self._sent_at + UNHEARD_SECONDS:
             unheard = [each for flight in self._flights for each in flight.asked]
             self._flights.clear()
-            self._tell(unheard, KafkaFailure("TIMED_OUT", "no answer to a commit", unknown=True))
+            self._report(unheard, KafkaFailure("TIMED_OUT", "no answer to a commit", unknown=True))
         if self._asked and not any(each.asked for each in self._flights) and now >= self._not_before:
             self._send(wait=False)
 
@@ -121,9 +121,9 @@ class ConsumerCommits:
 
     def answered(self, error: Any, partitions: Sequence[Any]) -> None:
         """Hear how what was on its way ended (librdkafka's `on_commit`)."""
-        told = frozenset((each.topic, each.partition, each.offset) for each in partitions)
+        reported = frozenset((each.topic, each.partition, each.offset) for each in partitions)
         # The latest, where several commit the same: what an earlier one would be told is true of it, too.
-        fitting = [place for place, each in enumerate(self._flights) if each.offsets == told or not told]
+        fitting = [place for place, each in enumerate(self._flights) if each.offsets == reported or not reported]
         if not fitting:
             return  # The answer to one that was given up.
         place = fitting[-1]
@@ -140,11 +140,11 @@ class ConsumerCommits:
         left = [each for flight in self._flights for each in flight.asked] + self._asked
         self._flights.clear()
         self._asked = []
-        self._tell(left, not_ours())
+        self._report(left, not_ours())
 
     def _send(self, *, wait: bool) -> None:
         ours = [each for each in self._asked if self._is_ours(each)]
-        self._tell([each for each in self._asked if each not in ours], not_ours())
+        self._report([each for each in self._asked if each not in ours], not_ours())
         self._asked = []
         if not ours:
             return
@@ -181,8 +181,8 @@ class ConsumerCommits:
             return
         self._attempts = 0
         self._not_before = 0.0
-        self._tell(asked, failure)
+        self._report(asked, failure)
 
-    def _tell(self, asked: list[CommitRequest], failure: KafkaFailure | None) -> None:
+    def _report(self, asked: list[CommitRequest], failure: KafkaFailure | None) -> None:
         for each in asked:
             self._post(each.done, failure)

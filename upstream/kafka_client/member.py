@@ -15,7 +15,7 @@ from upstream.kafka.link import (
     KafkaPartition,
     KafkaRecord,
     MemberListener,
-    OffsetsTold,
+    OffsetsReported,
     Topics,
     TopicSubscription,
 )
@@ -85,7 +85,7 @@ class LibrdkafkaMember:
         self._epoch = 0
         self._left: Callable[[], None] | None = None
         self._over = False
-        troubles = ClientTroubles(lambda failure: self._post(self._tell_trouble, failure), settings.hide)
+        troubles = ClientTroubles(lambda failure: self._post(self._report_trouble, failure), settings.hide)
         self._thread = MemberThread(
             group,
             lambda protocol, **callbacks: settings.consumer(group, client_id, protocol, instance_id, **callbacks),
@@ -138,35 +138,35 @@ class LibrdkafkaMember:
         else:
             self._thread.commit(CommitRequest(list(commits), known, done), soon=soon)
 
-    def ends(self, places: Sequence[KafkaPartition], told: Ends) -> None:
+    def ends(self, places: Sequence[KafkaPartition], reported: Ends) -> None:
         """Ask for first offsets and ends."""
         wanted = list(places)
 
         def ask() -> Callable[[], None]:
             ends, failures = bounds_of_each(self._askers.committed(), self._askers.uncommitted(), wanted)
-            return lambda: None if self._over else told(ends, failures)
+            return lambda: None if self._over else reported(ends, failures)
 
         self._asking.ask(ask)
 
-    def topics(self, names: Sequence[str], told: Topics) -> None:
+    def topics(self, names: Sequence[str], reported: Topics) -> None:
         """Ask which topics of these names, or of these expressions, are there."""
         wanted = list(names)
 
         def ask() -> Callable[[], None]:
             found, failures = topics_of(self._askers.committed(), wanted, whole=self._whole)
-            return lambda: None if self._over else told(found, failures)
+            return lambda: None if self._over else reported(found, failures)
 
         self._asking.ask(ask)
 
-    def offsets_at(self, places: Sequence[KafkaPartition], time_ms: int, told: OffsetsTold) -> None:
+    def offsets_at(self, places: Sequence[KafkaPartition], time_ms: int, reported: OffsetsReported) -> None:
         """Ask for the first offsets of a moment or later."""
         wanted = dict.fromkeys(places, time_ms)
 
         def ask() -> Callable[[], None]:
             found = offsets_at(self._askers.committed(), wanted)
-            return lambda: told({place: None if offset < 0 else offset for place, offset in found.items()})
+            return lambda: reported({place: None if offset < 0 else offset for place, offset in found.items()})
 
-        self._asking.ask(ask, lambda: told(None))
+        self._asking.ask(ask, lambda: reported(None))
 
     def abandon(self) -> None:
         """End; the thread leaves the group if it can."""
@@ -255,6 +255,6 @@ class LibrdkafkaMember:
             return batch.records
         return [each for each in batch.records if (each.topic, each.partition) not in gone]
 
-    def _tell_trouble(self, failure: KafkaFailure | None) -> None:
+    def _report_trouble(self, failure: KafkaFailure | None) -> None:
         if self._listener is not None and self._left is None:
-            self._listener.trouble_told(failure)
+            self._listener.trouble_reported(failure)

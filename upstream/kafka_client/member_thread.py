@@ -132,7 +132,7 @@ class MemberThread:
         group: str,
         make: Callable[..., Any],
         make_uncommitted: Callable[[], Any],
-        told: MemberThreadListener,
+        reported: MemberThreadListener,
         *,
         post: Post,
         room: Room,
@@ -161,7 +161,7 @@ class MemberThread:
             between_polls: Called with the consumer before each poll.
         """
         self._make_uncommitted = make_uncommitted
-        self._told = told
+        self._reported = reported
         self._post = post
         self._room = room
         self._troubles = troubles
@@ -245,11 +245,11 @@ class MemberThread:
             failure = failure_of(error) if isinstance(error, self._package.KafkaException) else None
             failure = error if isinstance(error, KafkaFailure) else failure
             text = f"the member's thread has ended by {type(error).__name__}: {error}"
-            self._post(self._told.on_broken, failure or KafkaFailure("FAIL", text))
+            self._post(self._reported.on_broken, failure or KafkaFailure("FAIL", text))
             self._close()
             return
         self._close()
-        self._post(self._told.on_left)
+        self._post(self._reported.on_left)
 
     def _choose(self) -> None:
         """Make the consumer once the protocol is found."""
@@ -321,7 +321,7 @@ class MemberThread:
             self._nothing_at = self._probe_at
         else:
             self._nothing_at = None
-            self._post(self._told.on_assigned, [], [])
+            self._post(self._reported.on_assigned, [], [])
 
     def _poll(self) -> list[Any]:
         # `consume` alone would wait for a whole batch.
@@ -335,7 +335,7 @@ class MemberThread:
         for batch in batches_of(messages, self._reading, self._end_code, self._heard_error):
             self._troubles.answered()
             self._room.fill(batch.weight)
-            self._post(self._told.on_batch, batch)
+            self._post(self._reported.on_batch, batch)
 
     def _subscribe(self, topics: Sequence[TopicSubscription]) -> None:
         self._topics = topics
@@ -374,7 +374,7 @@ class MemberThread:
         self._new_at = 0.0
         self._nothing_at = None
         if not places:
-            self._post(self._told.on_assigned, [], [])
+            self._post(self._reported.on_assigned, [], [])
 
     def _look_up(self) -> None:
         """Tell of partitions that were given; while the cluster does not answer they stay untold."""
@@ -396,7 +396,7 @@ class MemberThread:
         self._troubles.answered()
         self._troubles.allowed(*{each.topic for each in found})
         if found:
-            self._post(self._told.on_assigned, found, [self._terms[each.place] for each in found])
+            self._post(self._reported.on_assigned, found, [self._terms[each.place] for each in found])
 
     def _seek(self) -> None:
         for place, reading in list(self._wanted.items()):
@@ -416,13 +416,13 @@ class MemberThread:
         self._let_go(consumer, [KafkaPartition(each.topic, each.partition) for each in partitions])
 
     def _let_go(self, consumer: Any, places: list[KafkaPartition]) -> None:
-        told = self._stop_reading(places)
-        if told:
+        reported = self._stop_reading(places)
+        if reported:
             released: list[bool] = []
-            if self._post(self._told.on_revoked, told, lambda: self._orders.put(lambda: released.append(True))):
+            if self._post(self._reported.on_revoked, reported, lambda: self._orders.put(lambda: released.append(True))):
                 self._wait_for(released)
             if not released:
-                self._post(self._told.on_lost, told)
+                self._post(self._reported.on_lost, reported)
         self._give_up(consumer, places)
 
     def _wait_for(self, released: list[bool]) -> None:
@@ -439,8 +439,8 @@ class MemberThread:
         # librdkafka has it that a topic is gone, and its partitions lost, where others are subscribed of which it has
         # not heard yet. The coordinator knows nothing of that until this ends: what is committed still counts.
         unsubscribed = [each for each in places if not subscribes(self._topics, each.topic)]
-        if told := self._stop_reading([each for each in places if each not in unsubscribed]):
-            self._post(self._told.on_lost, told)
+        if reported := self._stop_reading([each for each in places if each not in unsubscribed]):
+            self._post(self._reported.on_lost, reported)
         self._give_up(consumer, [each for each in places if each not in unsubscribed])
         self._commits.expelled()
         if unsubscribed:
@@ -448,12 +448,12 @@ class MemberThread:
 
     def _stop_reading(self, places: list[KafkaPartition]) -> list[KafkaPartition]:
         """Tell no more records of these; return those of which the loop knows."""
-        told = [each for each in places if each in self._terms and each not in self._new]
+        reported = [each for each in places if each in self._terms and each not in self._new]
         self._new = [each for each in self._new if each not in places]
         for place in places:
             self._reading.pop(place, None)
             self._wanted.pop(place, None)
-        return told
+        return reported
 
     def _give_up(self, consumer: Any, places: list[KafkaPartition]) -> None:
         for place in places:

@@ -218,7 +218,7 @@ class LibrdkafkaProducer:
         # What is still under way is told as such.
         self._purge()
         self._thread.join()
-        self._tell()
+        self._report()
 
     def _send(  # noqa: PLR0917
         self,
@@ -354,7 +354,7 @@ class LibrdkafkaProducer:
                 elif self._fatal is None:
                     # What was under way is not known, and a thread that ends would leave it so.
                     self._fatal = KafkaFailure("FAIL", repr(error), unknown=True)
-            self._tell()
+            self._report()
             if self._fatal is not None:
                 self._end(self._fatal)
 
@@ -362,7 +362,7 @@ class LibrdkafkaProducer:
         """A producer with a fatal error takes nothing more: report what it has, and end."""
         self._closed.set()
         self._purge()
-        self._tell()
+        self._report()
         self._post(self._broken, failure)
 
     def _purge(self) -> None:
@@ -375,16 +375,16 @@ class LibrdkafkaProducer:
                 with contextlib.suppress(Exception):
                     each.flush(_POLL_SECONDS)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         ended: list[tuple[Produced, KafkaFailure | None, int, int]] = []
         while self._ended:
             done, failure, partition, offset = self._ended.popleft()
             failure = failure and self._reason(failure, unknown=True)
             ended.append((done, failure, partition, offset))
         if ended:
-            self._post(_tell_all, ended)
+            self._post(_report_all, ended)
 
 
-def _tell_all(ended: Sequence[tuple[Produced, KafkaFailure | None, int, int]]) -> None:
+def _report_all(ended: Sequence[tuple[Produced, KafkaFailure | None, int, int]]) -> None:
     for done, failure, partition, offset in ended:
         done(failure, partition, offset)

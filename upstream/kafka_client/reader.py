@@ -110,7 +110,7 @@ class LibrdkafkaReader:
                 place, one = asked
                 self._work.setdefault(place, _Work(place, self._clock.monotonic())).add(one)
                 asked = self._asked.get_nowait()
-        self._tell_finished()
+        self._report_finished()
         return bool(self._work)
 
     def _assign(self) -> None:
@@ -123,7 +123,7 @@ class LibrdkafkaReader:
         again = False
         for message in () if first is None else (first, *self._consumer.consume(_BATCH - 1, 0)):
             again = self._note(message) or again
-        if self._tell_finished() or self._begins_anew() or again:
+        if self._report_finished() or self._begins_anew() or again:
             self._assign()
 
     def _begins_anew(self) -> bool:
@@ -161,7 +161,7 @@ class LibrdkafkaReader:
             work.found[offset] = record_of(message)
         return work.passed(offset + 1)
 
-    def _tell_finished(self) -> bool:
+    def _report_finished(self) -> bool:
         finished = [each for each in self._work.values() if not each.wanted]
         for work in finished:
             del self._work[work.place]

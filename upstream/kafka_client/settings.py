@@ -207,14 +207,14 @@ class Settings:
         package = confluent()
         problem = "cannot be used"
         made: list[Any] = []
-        told, used = settings.get("error_cb"), settings.get(_PASSWORD)
+        reported, used = settings.get("error_cb"), settings.get(_PASSWORD)
 
         def note(error: Any) -> None:
             nonlocal used
             if made and failure_of(error).code in _USER_REFUSED:
                 used = self._renew(made[0], used)
-            if told is not None:
-                told(error)
+            if reported is not None:
+                reported(error)
 
         try:
             made.append(

@@ -154,7 +154,7 @@ class LibrdkafkaTransactions:
         try:
             if alone:
                 if (failure := self._probe(alone)) is not None:
-                    self._tell(done, failure, {alone: failure}, ())
+                    self._report(done, failure, {alone: failure}, ())
                     return
                 self._known[alone] = self._clock.monotonic() + _KNOWN_SECONDS
             self._write(records, done, alone)
@@ -162,7 +162,7 @@ class LibrdkafkaTransactions:
             cause = cause_of(error)
             failure = KafkaFailure("FAIL", repr(error)) if cause is None else self._failure(cause)
             # What became of the transaction is not known.
-            self._tell(done, KafkaFailure(failure.code, str(failure), fenced=failure.fenced, unknown=True), {}, ())
+            self._report(done, KafkaFailure(failure.code, str(failure), fenced=failure.fenced, unknown=True), {}, ())
 
     def _probe(self, topic: str) -> KafkaFailure | None:
         """Have each leader of a topic answer: one that does not would keep the transactional id."""
@@ -201,12 +201,12 @@ class LibrdkafkaTransactions:
 
         return ended
 
-    def _tell(self, call: Callable[..., None], *arguments: Any) -> None:
-        def told() -> None:
+    def _report(self, call: Callable[..., None], *arguments: Any) -> None:
+        def reported() -> None:
             if not self._closed:
                 call(*arguments)
 
-        self._post(told)
+        self._post(reported)
 
     def _begin(self, done: Done) -> None:
         self._drop()
@@ -220,9 +220,9 @@ class LibrdkafkaTransactions:
                 KafkaFailure("NO_CLIENT", str(error)) if isinstance(error, KafkaUnusable) else self._failure(error)
             )
             self._drop()
-            self._tell(done, failure)
+            self._report(done, failure)
             return
-        self._tell(done, None)
+        self._report(done, None)
 
     def _init(self) -> None:
         """Take the id; a cluster that is slow gets more time, since a new producer would begin from nothing."""
@@ -239,7 +239,7 @@ class LibrdkafkaTransactions:
 
     def _write(self, records: Sequence[OutgoingRecord], done: Written, alone: str) -> None:
         if self._producer is None:
-            self._tell(done, KafkaFailure("STATE", "no transaction was begun", lost=True), {}, ())
+            self._report(done, KafkaFailure("STATE", "no transaction was begun", lost=True), {}, ())
             return
         self._settings.give_password(self._producer)
         filling = _Filling(self._producer, records, self._clock)
@@ -264,7 +264,7 @@ class LibrdkafkaTransactions:
             # An abort would wait for what is under way.
             self._drop()
             failure = KafkaFailure("TIMED_OUT", "not all messages were acknowledged in time", lost=True)
-            self._tell(done, failure, refused, ())
+            self._report(done, failure, refused, ())
         elif found:
             self._abort(next(iter((refused or found).values())), refused, done)
         else:
@@ -278,15 +278,15 @@ class LibrdkafkaTransactions:
                 failure = self._failure(error)
                 [reason] = error.args
                 if failure.fenced:
-                    self._tell(done, failure, {}, ())
+                    self._report(done, failure, {}, ())
                 elif reason.txn_requires_abort():
                     self._abort(failure, {}, done, unknown=True)
                 elif reason.retriable() and attempt < _COMMIT_ATTEMPTS:
                     continue
                 else:
-                    self._tell(done, KafkaFailure(failure.code, str(failure), unknown=True), {}, ())
+                    self._report(done, KafkaFailure(failure.code, str(failure), unknown=True), {}, ())
                 return
-            self._tell(done, None, {}, offsets)
+            self._report(done, None, {}, offsets)
             return
 
     def _abort(
@@ -304,7 +304,7 @@ class LibrdkafkaTransactions:
             else:
                 # Of a record alone it would not be known whether it was written; now none is.
                 failure.unknown = False
-        self._tell(done, failure, refused, ())
+        self._report(done, failure, refused, ())
 
     def _failure(self, error: Any) -> KafkaFailure:
         found = failure_of(error)

@@ -44,15 +44,15 @@ def sentence_of(code: str, said: str) -> str:
 class ClientTroubles:
     """Kept by threads; `tell` is called in whichever notices a change."""
 
-    def __init__(self, tell: Callable[[KafkaFailure | None], object], hide: Callable[[str], str]) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[KafkaFailure | None], object], hide: Callable[[str], str]) -> None:
+        self._report = report
         self._hide = hide
         self._lock = threading.Lock()
         self._link: KafkaFailure | None = None
         self._refused: dict[str, KafkaFailure] = {}
         self._heard = ""
         """What one connection last said."""
-        self._told: str | None = None
+        self._reported: str | None = None
 
     @property
     def cut_off(self) -> bool:
@@ -77,7 +77,7 @@ class ClientTroubles:
                 self._link = failure
             else:
                 self._refused[topic] = failure
-            self._tell_change()
+            self._report_change()
 
     def unanswered(self, said: str) -> None:
         """The cluster does not answer a look from outside, which ended with this text of a `KafkaFailure`."""
@@ -85,7 +85,7 @@ class ClientTroubles:
         code = code if text and code.isupper() else _ALL_DOWN
         with self._lock:
             self._link = KafkaFailure(code, sentence_of(code, self._hide(text or said)))
-            self._tell_change()
+            self._report_change()
 
     def answered(self) -> None:
         """The cluster has answered."""
@@ -93,7 +93,7 @@ class ClientTroubles:
             with self._lock:
                 self._link = None
                 self._heard = ""
-                self._tell_change()
+                self._report_change()
 
     def allowed(self, *topics: str) -> None:
         """What was refused of these topics, and of all (an empty name), is given now."""
@@ -101,19 +101,19 @@ class ClientTroubles:
             with self._lock:
                 for topic in ("", *topics):
                     self._refused.pop(topic, None)
-                self._tell_change()
+                self._report_change()
 
     def forget(self) -> None:
         """Other topics are asked for: what was refused of the former ones is over."""
         with self._lock:
             self._refused.clear()
-            self._tell_change()
+            self._report_change()
 
-    def _tell_change(self) -> None:
+    def _report_change(self) -> None:
         foremost = self._link or next(iter(self._refused.values()), None)
-        told = str(foremost) if foremost is not None else None
+        reported = str(foremost) if foremost is not None else None
         # The text of all brokers down counts them, so the code is what tells troubles apart.
-        key = foremost.code if foremost is self._link and foremost is not None else told
-        if key != self._told:
-            self._told = key
-            self._tell(foremost)
+        key = foremost.code if foremost is self._link and foremost is not None else reported
+        if key != self._reported:
+            self._reported = key
+            self._report(foremost)

@@ -133,7 +133,7 @@ class Calling:
         self._callers = [step.caller for step in self.after if step.caller is not None]
         for place, step in enumerate(self.after):
             if step.caller is not None:
-                step.caller.told = self._told(place, ended)
+                step.caller.reported = self._reported(place, ended)
         self._is_open = self._ended = False
 
     @property
@@ -260,15 +260,17 @@ class Calling:
         caller = BlockingCaller(action, self._of_node, figures, limit_ms=limit_ms, line=self._line)
         return PipelineStep(action, caller, seconds, monotonic, self._acted)
 
-    def _told(self, place: int, ended: Ended) -> Callable[[list[UpstreamJob], list[Answer], list[UpstreamJob]], None]:
+    def _reported(
+        self, place: int, ended: Ended
+    ) -> Callable[[list[UpstreamJob], list[Answer], list[UpstreamJob]], None]:
         action = self.after[place].action
 
-        def told(jobs: list[UpstreamJob], answers: list[Answer], successors: list[UpstreamJob]) -> None:
+        def reported(jobs: list[UpstreamJob], answers: list[Answer], successors: list[UpstreamJob]) -> None:
             _flush(action)
             ended(place, jobs, answers, successors)
             self._close_when_idle()
 
-        return told
+        return reported
 
 
 def _flush(action: Action) -> None:

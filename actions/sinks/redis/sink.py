@@ -349,10 +349,10 @@ class RedisSink(OutsideAction):
                 sent.append(("ASKING",))
             sent += self._words(each)
             ends.append(len(sent) - 1)
-        told = await link.round_trip(sent)
+        reported = await link.round_trip(sent)
         faults: list[Exception | None] = []
         for each, end in zip(wanted, ends, strict=True):
-            reason = _refusal(told[: end + 1] if each.marker is None else told[end : end + 1], each)
+            reason = _refusal(reported[: end + 1] if each.marker is None else reported[end : end + 1], each)
             faults.append(None if reason is None else fault_of(reason))
         return faults
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from broker.runtime.disk import RealDisk, RealFile
-from broker.runtime.seams import Disk, DiskFile, Scheduler, Syncing, Syncs, Told
+from broker.runtime.seams import Disk, DiskFile, Reported, Scheduler, Syncing, Syncs
 
 _IN_FLIGHT_MAX = 128
 _OF_FOLDER, _OF_FILE = 2, 3
@@ -76,15 +76,15 @@ class SyncsAtOnce:
         self._scheduler = scheduler
         self._disk = disk
 
-    def begin(self, file: DiskFile, done: Told) -> Syncing:
+    def begin(self, file: DiskFile, done: Reported) -> Syncing:
         """Sync the file."""
         return self._run(file.sync, done)
 
-    def begin_folder(self, path: str, done: Told) -> Syncing:
+    def begin_folder(self, path: str, done: Reported) -> Syncing:
         """Sync the folder."""
         return self._run(lambda: self._disk.sync_folder(path), done)
 
-    def _run(self, sync: Callable[[], None], done: Told) -> Syncing:
+    def _run(self, sync: Callable[[], None], done: Reported) -> Syncing:
         ended = CompletedSync(done)
         try:
             sync()
@@ -99,8 +99,8 @@ class CompletedSync:
 
     __slots__ = ("_done", "error")
 
-    def __init__(self, done: Told, error: OSError | None = None) -> None:
-        self._done: Told | None = done
+    def __init__(self, done: Reported, error: OSError | None = None) -> None:
+        self._done: Reported | None = done
         self.error = error
 
     def wait(self) -> None:
@@ -115,7 +115,7 @@ class _SubmittedSync:
 
     __slots__ = ("_aio", "done", "number", "path")
 
-    def __init__(self, aio: LinuxAio, number: int, done: Told, path: str) -> None:
+    def __init__(self, aio: LinuxAio, number: int, done: Reported, path: str) -> None:
         self._aio = aio
         self.number = number
         self.done = done
@@ -152,7 +152,7 @@ class LinuxAio:
         if self._call(setup, ctypes.c_long(_IN_FLIGHT_MAX), ctypes.byref(self._context)) < 0:
             raise OSError(ctypes.get_errno(), "no AIO")
         self._waiting: dict[int, _SubmittedSync] = {}
-        self._ended_untold: dict[int, int] = {}
+        self._ended_unreported: dict[int, int] = {}
         """By number: results that the kernel has given out, and gives out no more, of those that wait for it."""
         self._last = 0
         self._request = _Request()
@@ -180,14 +180,14 @@ class LinuxAio:
             os.close(self._eventfd)
             self._eventfd = -1
 
-    def begin(self, file: DiskFile, done: Told) -> Syncing:
+    def begin(self, file: DiskFile, done: Reported) -> Syncing:
         """Begin to sync the file; one with a sync of its own is synced by that."""
         begun = None
         if isinstance(file, RealFile) and type(file).sync is RealFile.sync:
             begun = self._begin(_OF_FILE, file.descriptor, file.path, done)
         return self._at_once.begin(file, done) if begun is None else begun
 
-    def begin_folder(self, path: str, done: Told) -> Syncing:
+    def begin_folder(self, path: str, done: Reported) -> Syncing:
         """Begin to sync the folder; of a disk with a sync of its own by that."""
         if type(self._disk).sync_folder is not RealDisk.sync_folder:
             return self._at_once.begin_folder(path, done)
@@ -204,7 +204,7 @@ class LinuxAio:
             os.close(descriptor)
         return self._at_once.begin_folder(path, done) if begun is None else begun
 
-    def _begin(self, operation: int, descriptor: int, path: str, done: Told) -> _SubmittedSync | None:
+    def _begin(self, operation: int, descriptor: int, path: str, done: Reported) -> _SubmittedSync | None:
         """Give a sync to the kernel; None when it takes none: too many at once, or a file system without."""
         if descriptor < 0 or self._eventfd < 0:
             return None
@@ -219,11 +219,11 @@ class LinuxAio:
 
     def wait(self, number: int) -> None:
         """Wait for one sync and report it; others that have ended are reported in the next turn."""
-        while number in self._waiting and number not in self._ended_untold:
+        while number in self._waiting and number not in self._ended_unreported:
             for each in self._reap(self._one):
                 if each != number:
-                    self._loop.call_soon(self._tell, each)
-        self._tell(number)
+                    self._loop.call_soon(self._report, each)
+        self._report(number)
 
     def _ended(self) -> None:
         """Tell those whose syncs have ended."""
@@ -234,11 +234,11 @@ class LinuxAio:
         ended = self._reap(self._none)
         try:
             while ended:
-                self._tell(ended.pop(0))
+                self._report(ended.pop(0))
         finally:
             for each in ended:
                 # A callback has raised; the others have waited for theirs.
-                self._loop.call_soon(self._tell, each)
+                self._loop.call_soon(self._report, each)
 
     def _reap(self, least: ctypes.c_long) -> list[int]:
         """Take the results of what has ended, having waited for `least` of it; return the numbers."""
@@ -249,15 +249,15 @@ class LinuxAio:
             count = self._call(self._getevents, self._context, least, self._most, events, None)
             for place in range(count):
                 number = events[place].data
-                self._ended_untold[number] = events[place].result
+                self._ended_unreported[number] = events[place].result
                 ended.append(number)
             if count < _IN_FLIGHT_MAX:
                 return ended
             least = self._none
 
-    def _tell(self, number: int) -> None:
+    def _report(self, number: int) -> None:
         """Tell of one that has ended, unless that was done."""
-        result = self._ended_untold.pop(number, 0)
+        result = self._ended_unreported.pop(number, 0)
         begun = self._waiting.pop(number, None)
         if begun is not None:
             begun.done(None if result >= 0 else OSError(-result, os.strerror(-result), begun.path))

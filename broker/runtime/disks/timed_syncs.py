@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from broker.runtime.metrics import Metrics, declare_histogram
-from broker.runtime.seams import Clock, DiskFile, Syncing, Syncs, Told
+from broker.runtime.seams import Clock, DiskFile, Reported, Syncing, Syncs
 
 SYNC_SECONDS = declare_histogram(
     "pyddmq_sync_seconds",
@@ -35,7 +35,7 @@ class TimedSyncs:
         self._longest: deque[tuple[float, float]] = deque([(self._now(), 0.0)], maxlen=2)
         """When one ended and what it took: the longest of this half of the window, and of the half before."""
 
-    def begin(self, file: DiskFile, done: Told) -> Syncing:
+    def begin(self, file: DiskFile, done: Reported) -> Syncing:
         """Begin to sync a file; see `Syncs.begin`."""
         began = self._began = self._now()
 
@@ -59,6 +59,6 @@ class TimedSyncs:
         under_way = 0.0 if self._began is None else now - self._began
         return max([under_way, *(took for at, took in self._longest if now - at < WINDOW_SECONDS)])
 
-    def begin_folder(self, path: str, done: Told) -> Syncing:
+    def begin_folder(self, path: str, done: Reported) -> Syncing:
         """Begin to sync a folder; see `Syncs.begin_folder`."""
         return self._syncs.begin_folder(path, done)

@@ -116,14 +116,14 @@ def is_readable(file: DiskFile, size: int) -> bool:
 class MappedWindows:
     """Which bytes of a mapped file may be looked at; each window is read once, when it is first asked for."""
 
-    __slots__ = ("_bad", "_file", "_states", "_told")
+    __slots__ = ("_bad", "_file", "_reported", "_states")
 
-    def __init__(self, file: DiskFile, size: int, told: Callable[[BadStretch], object]) -> None:
+    def __init__(self, file: DiskFile, size: int, reported: Callable[[BadStretch], object]) -> None:
         """Set up; `told` is called with each stretch that is found to be unreadable."""
         self._file = file
         self._states = bytearray(-(-size // WINDOW_BYTES))
         self._bad: list[BadStretch] = []
-        self._told = told
+        self._reported = reported
 
     def can_be_read(self, start: int, end: int) -> bool:
         """Whether the bytes [start, end), which lie in the file, can be looked at. Raises OSError."""
@@ -138,6 +138,6 @@ class MappedWindows:
         _, bad = read_around(self._file, number * WINDOW_BYTES, WINDOW_BYTES)
         self._bad += bad
         for each in bad:
-            self._told(each)
+            self._reported(each)
         state = self._states[number] = _PARTLY if bad else _GOOD
         return state

@@ -96,7 +96,7 @@ def _append(due: DueDelays, waiting: list[LogMessage], topic: str, unique_key: s
             level.held.discard(each.offset)
             if error is None:
                 level.complete(each.offset)
-        awaited.tell(error)
+        awaited.report(error)
 
     first = waiting[0]
     store.append(puts, born_ms=first.born_ms, born_host=first.born_host, atomic=len(puts) > 1, done=done)

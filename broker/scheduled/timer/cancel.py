@@ -180,7 +180,7 @@ def _append(parts: TimerParts, target: _Target, puts: list[Put]) -> AwaitedSteps
 
     def done(error: StoreError | None) -> None:
         parts.replaced(message.physical, error)
-        awaited.tell(error)
+        awaited.report(error)
 
     positions = store.append(
         puts, born_ms=message.born_ms, born_host=message.born_host, atomic=len(puts) > 1, done=done

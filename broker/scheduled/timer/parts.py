@@ -164,7 +164,7 @@ class TimerParts:
             if self.store.closed:
                 raise StoreError("the store is closed; open it and query again")
             awaited = Awaited.of(self._mend_now)
-            self._scheduler.call_later(MENDING_LOOK_SECONDS, awaited.tell, None)
+            self._scheduler.call_later(MENDING_LOOK_SECONDS, awaited.report, None)
             yield from awaited.steps()
 
     def _mend_now(self) -> None:

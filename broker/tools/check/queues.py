@@ -77,7 +77,7 @@ class QueueCheck:
         self._file_units = file_units
         self._block = b""
         self._block_at = -1
-        self._told = 0
+        self._reported = 0
         self._last: Unit | None = None
 
     def take(self, entry: RecordSummary) -> Iterator[StoreFinding]:
@@ -186,8 +186,8 @@ class QueueCheck:
             last.fillers = last.fillers or is_filler
             return False
         self.patches.append(Patch(self.topic, self.queue_id, offset, bytearray(unit), is_filler))
-        self._told += 1
-        return self._told <= _FINDINGS_PER_QUEUE_MAX
+        self._reported += 1
+        return self._reported <= _FINDINGS_PER_QUEUE_MAX
 
     def _unit(self, offset: int) -> bytes:
         """Return the 20 bytes that the file holds for an offset; zeros where it holds none."""

@@ -186,12 +186,12 @@ class RecordCheck:
         # What recovery would make of an incomplete batch at the tail is asked of recovery itself.
         build = _Batches(self.topics, log, GIVEN, store_ms=0, last_record=-1)
         walk = LogScan(log, start)
-        told = 0
+        reported = 0
         for entry in walk.entries():
-            if len(walk.holes) > told:
-                yield from self._tell_holes(log, walk.holes[told:])
-                self.hole_ms.update((start, entry.store_ms) for start, _ in walk.holes[told:])
-                told = len(walk.holes)
+            if len(walk.holes) > reported:
+                yield from self._report_holes(log, walk.holes[reported:])
+                self.hole_ms.update((start, entry.store_ms) for start, _ in walk.holes[reported:])
+                reported = len(walk.holes)
             build.take(entry)
             if (
                 entry.indexed
@@ -212,7 +212,7 @@ class RecordCheck:
             elif (torn := _first_bytes(log, end)) is not None:
                 yield self._tail_finding(log, "tail_torn", torn, "bytes that are not a record follow the last one")
 
-    def _tell_holes(self, log: CommitLog, holes: list[tuple[int, int]]) -> Iterator[StoreFinding]:
+    def _report_holes(self, log: CommitLog, holes: list[tuple[int, int]]) -> Iterator[StoreFinding]:
         for start, end in holes:
             if start < log.min_offset:
                 continue

@@ -75,7 +75,7 @@ def steps_of(events: Iterable[Mapping[str, Any]]) -> list[NodeClockStep]:
     return sorted(found, key=lambda step: (step.time_ms, step.cluster, step.node))
 
 
-def told(steps: Sequence[NodeClockStep], limits: LagLimits, from_ms: int, to_ms: int) -> list[str]:
+def reported(steps: Sequence[NodeClockStep], limits: LagLimits, from_ms: int, to_ms: int) -> list[str]:
     """Return sentences about those steps that take something out of a window."""
     return [each.sentence(limits) for each in steps if _meets(each.unknown(limits), from_ms, to_ms)]
 

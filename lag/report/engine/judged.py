@@ -172,7 +172,7 @@ class JudgedSamples:
         judge.facts["cause"] = judge.value(causes.RULE)
         return judge
 
-    def told(self, rows: Any) -> Iterator[Figures]:
+    def reported(self, rows: Any) -> Iterator[Figures]:
         """Yield the findings about some samples, with their cause."""
         judge, columns = self.causes(rows), {}
         for name in (*_SHOWN, "status", "cause"):

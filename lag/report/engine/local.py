@@ -77,7 +77,7 @@ def reduce_locally(disk: Disk, options: ReportOptions) -> Reduced:
             earlier.add(judged, before)
         if (judged := JudgedSamples.of(block, window, limits, resets)) is not None:
             found.add(judged, window)
-            found.tell(judged, moments)
+            found.report(judged, moments)
     return found.reduced(reading, earlier)
 
 
@@ -115,7 +115,7 @@ class _JudgedBlocks:
         """Add up what was judged of a window."""
         self._sums.append({**judged.sums(window), "queue": judged.samples.queues[judged.begins]})
 
-    def tell(self, judged: JudgedSamples, moments: Moments) -> None:
+    def report(self, judged: JudgedSamples, moments: Moments) -> None:
         """Take what is shown of the judged samples: buckets, incidents, and the last of each queue."""
         passed_ms, queues = judged.samples.times - self._window.from_ms, judged.samples.queues
         lag, age = judged.peak_lag.filled(NONE), judged.peak_age_ms.filled(-np.inf)
@@ -138,8 +138,8 @@ class _JudgedBlocks:
         ages = listed(judged.age_ms.at(rows), len(rows), None)
         tiers, times = judged.tiers[rows].tolist(), judged.samples.times[rows].tolist()
         queues = judged.samples.queues[rows].tolist()
-        told = zip(queues, tiers, times, ages, judged.told(rows), strict=True)
-        for queue, tier, time_ms, age_ms, facts in told:
+        reported = zip(queues, tiers, times, ages, judged.reported(rows), strict=True)
+        for queue, tier, time_ms, age_ms, facts in reported:
             left_ms = self._left[queue] = moments.left(self._places[queue], time_ms)
             gone_ms = self._limits.stale_ms + WIDTH_MS[TIERS[tier]]
             is_gone = self._window.to_ms - time_ms > gone_ms and facts["status"] not in _KEPT
@@ -170,8 +170,8 @@ class _JudgedBlocks:
         order = np.lexsort((queues[first], times[first], -lag, lag == NONE, -severity, group))
         ranks = np.arange(len(order)) - np.maximum.accumulate(np.where(_begins(group[order]), np.arange(len(order)), 0))
         kept = np.sort(order[ranks < INCIDENTS_MAX])
-        told = zip(kept.tolist(), *self._causes(judged, rows, begins, severity, kept), strict=True)
-        for number, held, facts in told:
+        reported = zip(kept.tolist(), *self._causes(judged, rows, begins, severity, kept), strict=True)
+        for number, held, facts in reported:
             queue = int(queues[first[number]])
             is_open = bool(judged.last[last[number]])
             self._incidents[int(group[number])].append({
@@ -207,7 +207,7 @@ class _JudgedBlocks:
             found_of.setdefault(int(of[part]), {})[name] = int(held[part]), int(rows[firsts[part]])
         helds = [{name: each[0] for name, each in found_of[number].items()} for number in kept.tolist()]
         samples = [found_of[number][longest(each)][1] for number, each in zip(kept.tolist(), helds, strict=True)]
-        return helds, judged.told(np.array(samples, np.int64))
+        return helds, judged.reported(np.array(samples, np.int64))
 
     def reduced(self, reading: ReadSamples, earlier: _JudgedBlocks) -> Reduced:
         """Return the rows of the report."""

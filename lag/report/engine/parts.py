@@ -156,7 +156,7 @@ def _severity(status: str) -> int:
 def _gaps(options: ReportOptions, reduced: Reduced) -> list[str]:
     window = options.window
     steps = clock_steps.steps_of(reduced.events)
-    found = clock_steps.told(steps, options.limits, window.from_ms, window.to_ms)
+    found = clock_steps.reported(steps, options.limits, window.from_ms, window.to_ms)
     found += [
         f"{node}: {count} samples have message times before the year 2000 or in the future, which are left out (time)"
         for node, count in sorted(reduced.refused.items())
@@ -325,7 +325,7 @@ def _incidents(rows: Sequence[Figures]) -> list[Incident]:
             to_ms=row["until_ms"],
             status=status_of(row["severity"]),
             cause=_words(row["cause"] or ""),
-            evidence=_told(row),
+            evidence=_reported(row),
             peak_lag=row["lag"],
             peak_seconds=_seconds(row["age_ms"]),
             lost=row["lost"],
@@ -335,7 +335,7 @@ def _incidents(rows: Sequence[Figures]) -> list[Incident]:
     ]
 
 
-def _told(row: Mapping[str, Any]) -> str:
+def _reported(row: Mapping[str, Any]) -> str:
     """Return the sentence that speaks for an incident: of its cause, else what its status means."""
     if row["cause"] is None:
         return statuses.BY_NAME[status_of(row["severity"])].meaning

@@ -255,10 +255,10 @@ class NodeClient:
         result = self.call(method, arguments)
         found = result.get(0)
         # A fetch says why it is refused in its answer, the others by an exception.
-        told = found.get(1) if method == "fetch" and isinstance(found, dict) else result.get(1, {}).get(1)
-        if told:
-            sentence = CODES.get(told, "the node refuses the call").format(group=group)
-            raise NodeRefused(told, f"{self.address}: {sentence}")
+        reported = found.get(1) if method == "fetch" and isinstance(found, dict) else result.get(1, {}).get(1)
+        if reported:
+            sentence = CODES.get(reported, "the node refuses the call").format(group=group)
+            raise NodeRefused(reported, f"{self.address}: {sentence}")
         if found is None:
             raise NodeFailed(f"{self.address} answered {method} with nothing")
         return found

@@ -167,7 +167,7 @@ def messages_of(client: NodeClient, part: NodePart, count_max: int = FETCH_COUNT
             return
         found = fetched.messages
         if (found[0][4] if found else fetched.next_offset) > at:
-            _tell_of_loss(client, part, at, where)
+            _report_loss(client, part, at, where)
         if found and found[-1][4] >= part.end:
             found = [message for message in found if message[4] < part.end]
         if found:
@@ -183,7 +183,7 @@ def messages_of(client: NodeClient, part: NodePart, count_max: int = FETCH_COUNT
             time.sleep(_PAUSE)
 
 
-def _tell_of_loss(client: NodeClient, part: NodePart, at: int, where: str) -> None:
+def _report_loss(client: NodeClient, part: NodePart, at: int, where: str) -> None:
     """Report when the messages between an offset and the first one received were deleted, not only passed over."""
     standing = client.standings(part.options.group).get(part.topic, {}).get(part.qid)
     if standing is not None and standing.start > at:

@@ -46,7 +46,7 @@ class NodeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._acked: Offsets = {}
         self._refused: Offsets = {}
         self._is_checked = False
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
 
     # What Spark asks for in turn
 
@@ -74,7 +74,7 @@ class NodeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with self._options.client() as client:
             self._ack(client, start)
             standings = self._standings(client)
-        self._tell_of_vanished(start, standings)
+        self._report_vanished(start, standings)
         self._latest = _ends(standings)
         ends = self._latest if self._target is None else self._target
         reached: Offsets = {topic: dict(queues) for topic, queues in start.items()}
@@ -128,12 +128,12 @@ class NodeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._is_checked = True
         return self._options.standings(client)
 
-    def _tell_of_vanished(self, start: Offsets, standings: Mapping[str, Mapping[str, QueueOffsets]]) -> None:
+    def _report_vanished(self, start: Offsets, standings: Mapping[str, Mapping[str, QueueOffsets]]) -> None:
         """Tell, once, of queues that a query has read and that are not there any more. Raises DataLost."""
         for topic, queues in start.items():
             for qid, offset in queues.items():
-                if qid not in standings.get(topic, {}) and (topic, qid) not in self._told:
-                    self._told.add((topic, qid))
+                if qid not in standings.get(topic, {}) and (topic, qid) not in self._reported:
+                    self._reported.add((topic, qid))
                     where = f"{topic} queue {number_of(qid)} of {self._options.node}"
                     self._options.lost(f"{where} no longer exists: its messages from offset {offset} are lost")
 

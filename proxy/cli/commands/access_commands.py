@@ -125,7 +125,7 @@ def explain(
         raise CliError(f"{action} is not a valid action; use one of {', '.join(Permission)}", ExitCode.USAGE)
     access = loaded.config.access
     if access is None:
-        told: dict[str, Any] = {
+        reported: dict[str, Any] = {
             "allowed": True,
             "line": None,
             "text": "the configuration has no `access` section: every client may do everything",
@@ -137,20 +137,20 @@ def explain(
             lines = [line_of(loaded.tree, ("access", "rules", decision.rule))]
         else:
             lines = [line_of(loaded.tree, ("access", "rules", at)) for at in rules.naming(principal)]
-        told = {
+        reported = {
             "allowed": decision.allowed,
             "line": lines[0] if decision.allowed else None,
             "text": decision.text,
             **({} if decision.allowed else {"naming": lines}),
         }
     if as_json:
-        print_json({"principal": principal, "action": action, "resource": resource, **told})
+        print_json({"principal": principal, "action": action, "resource": resource, **reported})
     else:
-        place = f"{file}:{told['line']}: " if told["line"] else f"{file}: "
-        print_line(f"{'allowed' if told['allowed'] else 'denied'}: {place}{told['text']}")
-        for line in told.get("naming") or ():
+        place = f"{file}:{reported['line']}: " if reported["line"] else f"{file}: "
+        print_line(f"{'allowed' if reported['allowed'] else 'denied'}: {place}{reported['text']}")
+        for line in reported.get("naming") or ():
             print_line(f"  {file}:{line} names {principal}")
-    return ExitCode.OK if told["allowed"] else ExitCode.CHECK_FAILED
+    return ExitCode.OK if reported["allowed"] else ExitCode.CHECK_FAILED
 
 
 def _fields(token: StoredToken) -> dict[str, str | int]:

@@ -85,8 +85,8 @@ def check(
     except ConfigError as error:
         problems = error.problems
     if as_json:
-        told = {"problems": [_fields(each) for each in problems], "warnings": [_fields(each) for each in warnings]}
-        print_json({"file": str(file), "valid": not problems, **told})
+        reported = {"problems": [_fields(each) for each in problems], "warnings": [_fields(each) for each in warnings]}
+        print_json({"file": str(file), "valid": not problems, **reported})
         return code if problems else ExitCode.OK
     for line in [*(str(problem) for problem in problems), *(f"warning: {warning}" for warning in warnings)]:
         print_line(line)
@@ -95,8 +95,8 @@ def check(
         print_line(f"{file} {wrong}: {amount(len(problems), 'problem')}")
         return code
     fits = ", and its clusters match it" if kafka else ""
-    told_of = f"{amount(len(loaded.config.topics), 'topic')}, {amount(len(loaded.config.groups), 'group')}"
-    return print_line(f"{file} is valid{fits}: {told_of}")
+    reported_of = f"{amount(len(loaded.config.topics), 'topic')}, {amount(len(loaded.config.groups), 'group')}"
+    return print_line(f"{file} is valid{fits}: {reported_of}")
 
 
 _WRONG = {

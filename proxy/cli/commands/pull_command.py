@@ -73,7 +73,7 @@ def pull(
         with Consumer(consumer, group, topic, linger_ms=_LINGER_MS, token=token_file, tls=tls_for(consumer)) as client:
             client.connect()
             idle_left_ms = max(wait_ms, 1)
-            told = False
+            reported = False
             while count is None or taken < count:
                 if follow:
                     check_reader()
@@ -90,9 +90,9 @@ def pull(
                         elif result == "fail":
                             client.fail(message, "rejected by `pyddmq pull --fail`")
                 taken += len(batch)
-                if not batch and not told:
-                    told = True
-                    _tell_why_nothing_comes(group, topic, admin)
+                if not batch and not reported:
+                    reported = True
+                    _explain_silence(group, topic, admin)
                 idle_left_ms = max(wait_ms, 1) if batch else idle_left_ms - _LINGER_MS
                 if not follow and idle_left_ms <= 0:
                     break
@@ -101,7 +101,7 @@ def pull(
     return ExitCode.OK
 
 
-def _tell_why_nothing_comes(group: str, topic: str | None, admin: str) -> None:
+def _explain_silence(group: str, topic: str | None, admin: str) -> None:
     """Say on stderr that the group is paused, or does not start; nothing where no admin port answers."""
     try:
         asked = {"limit": 0, "group": group}

@@ -178,7 +178,7 @@ def send(
         raise CliError("--exported takes key, tag and properties from the lines; remove these options", ExitCode.USAGE)
     if bool(delay_level) + (at is not None) + (delay is not None) > 1:
         raise CliError("pass only one of --delay-level, --at and --delay", ExitCode.USAGE)
-    told = None if quiet else as_json
+    reported = None if quiet else as_json
     make = exported_message if exported else plain_message
     like = OutgoingMessage(
         topic=topic,
@@ -218,11 +218,11 @@ def send(
             if loop is not None:
                 for line in lines:
                     if line is not None:
-                        _send_loop(sender, loop, make(like, line), line, sent_before=count, told=told)
+                        _send_loop(sender, loop, make(like, line), line, sent_before=count, reported=reported)
                         count += 1
                 lines = ()
             for group in batches_of(lines, batch):
-                _send_group(sender, [make(like, line) for line in group], group, sent_before=count, told=told)
+                _send_group(sender, [make(like, line) for line in group], group, sent_before=count, reported=reported)
                 count += len(group)
                 advance(group[-1].bytes_read)
     except (ClientError, ClientMisuse) as error:
@@ -259,28 +259,39 @@ def exported_message(like: OutgoingMessage, line: InputLine) -> OutgoingMessage:
 
 
 def _send_group(
-    producer: Producer, messages: list[OutgoingMessage], lines: list[InputLine], *, sent_before: int, told: bool | None
+    producer: Producer,
+    messages: list[OutgoingMessage],
+    lines: list[InputLine],
+    *,
+    sent_before: int,
+    reported: bool | None,
 ) -> None:
     """Send one batch and print its receipts, as JSON or not (`told`); None prints none."""
     try:
         receipts = producer.send_batch(messages)
     except ClientError as error:
         raise verdict(error, sent_before=sent_before, lines=lines) from error
-    for receipt in receipts if told is not None else ():
-        _print_receipt(messages[0].topic, receipt, as_json=bool(told))
+    for receipt in receipts if reported is not None else ():
+        _print_receipt(messages[0].topic, receipt, as_json=bool(reported))
 
 
 def _send_loop(
-    producer: Producer, loop: Loop, message: OutgoingMessage, line: InputLine, *, sent_before: int, told: bool | None
+    producer: Producer,
+    loop: Loop,
+    message: OutgoingMessage,
+    line: InputLine,
+    *,
+    sent_before: int,
+    reported: bool | None,
 ) -> None:
     """Send one loop and print its id; `told` as above."""
     try:
         delay_id = send_loop(producer, loop, message)
     except ClientError as error:
         raise verdict(error, sent_before=sent_before, lines=[line]) from error
-    if told:
+    if reported:
         print_json({"topic": message.topic, "delayId": delay_id})
-    elif told is not None:
+    elif reported is not None:
         print_line(f"{message.topic}  loop  id {delay_id}")
 
 
@@ -292,15 +303,15 @@ def verdict(error: ClientError, *, sent_before: int, lines: Sequence[InputLine])
         sent_before: Messages that are stored.
         lines: May be stored or not, all or none; what is behind them was not sent.
     """
-    told = translate(error, option="--producer")
+    reported = translate(error, option="--producer")
     if not sent_before and not error.undecided:
-        return told
+        return reported
     first, last = lines[0].number, lines[-1].number
     before = f"Stored before: {amount(sent_before, 'message')};"
     if not error.undecided:
-        return CliError(f"{told.text} {before} those from line {first} on are not stored.", told.code)
+        return CliError(f"{reported.text} {before} those from line {first} on are not stored.", reported.code)
     which = f"line {first}" if first == last else f"lines {first} to {last}"
-    return CliError(f"{told.text} {before} {which} may or may not be stored; later lines are not.", told.code)
+    return CliError(f"{reported.text} {before} {which} may or may not be stored; later lines are not.", reported.code)
 
 
 def _print_receipt(topic: str, receipt: SendReceipt, *, as_json: bool) -> None:

@@ -102,7 +102,7 @@ def lag(
                 folder,
                 load_events(SECONDS * EVENTS_PER_SECOND),
                 broken=() if spoil is None else (spoil.value,),
-                told=lambda seconds: advance(round(seconds)),
+                reported=lambda seconds: advance(round(seconds)),
             )
         if spark:
             report, missing = _report(run, out)

@@ -95,16 +95,16 @@ def record_lag(
 
 def _record(recording: ClusterRecording, every_ms: int, *, once: bool, as_json: bool) -> int:
     clock = SystemClock()
-    told: str | None = None
+    reported: str | None = None
     first = True
     try:
         while True:
             due = clock.monotonic() + every_ms / 1000
             recorded = recording.round()
             problem = _problem(recorded)
-            if problem is not None and problem != told:
+            if problem is not None and problem != reported:
                 print_error(problem, code=ExitCode.CHECK_FAILED, as_json=as_json)
-            told = problem
+            reported = problem
             if first or as_json:
                 _print(recorded, as_json=as_json)
             first = False
@@ -174,13 +174,13 @@ def _problem(recorded: Recorded) -> str | None:
     if recorded.trouble is not None:
         return f"the journal cannot be written: {recorded.trouble}"
     found = recorded.found
-    names = ", ".join(name or '""' for name in found.untold[:10])
-    more = f" and {len(found.untold) - 10} more" if len(found.untold) > 10 else ""
+    names = ", ".join(name or '""' for name in found.unreported[:10])
+    more = f" and {len(found.unreported) - 10} more" if len(found.unreported) > 10 else ""
     if found.incomplete is not None:
         known = f"; unknown in this round: {names}{more}" if names else ""
         return f"a broker does not list its groups, so some may be missing: {found.incomplete}{known}"
     if names:
-        return f"the positions of {amount(len(found.untold), 'group')} are unknown in this round: {names}{more}"
+        return f"the positions of {amount(len(found.unreported), 'group')} are unknown in this round: {names}{more}"
     return None
 
 
@@ -189,6 +189,6 @@ def _print(recorded: Recorded, *, as_json: bool) -> None:
     groups = len({key.group for key, _ in queues})
     if as_json:
         print_json({"timeMs": recorded.found.time_ms, "groups": groups, "queues": len(queues),
-                    "untold": recorded.found.untold, "incomplete": recorded.found.incomplete})  # fmt: skip
+                    "untold": recorded.found.unreported, "incomplete": recorded.found.incomplete})  # fmt: skip
     else:
         print_line(f"{amount(groups, 'group')} with {amount(len(queues), 'partition')} recorded")

@@ -52,8 +52,8 @@ def backup(
     found = _verify(target, as_json=as_json) if verify else 0
     size = sum(line["bytes"] for line in manifest["files"].values())
     if as_json:
-        told = {"backup": str(target), "logEnd": manifest["logEnd"], "files": len(manifest["files"]), "bytes": size}
-        print_json({**told, "verified": verify, "findings": found})
+        reported = {"backup": str(target), "logEnd": manifest["logEnd"], "files": len(manifest["files"]), "bytes": size}
+        print_json({**reported, "verified": verify, "findings": found})
     else:
         checked = "" if not verify else ", checked" if not found else f", {amount(found, 'problem')} found by the check"
         content = f"{amount(len(manifest['files']), 'file')}, {amount(size, 'byte')}"

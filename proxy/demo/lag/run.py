@@ -160,7 +160,7 @@ def run_stages(
     events: Sequence[DemoEvent],
     *,
     broken: Collection[str] = (),
-    told: Callable[[float], None] = lambda _: None,
+    reported: Callable[[float], None] = lambda _: None,
 ) -> LagRun:
     """Run a node through all stages.
 
@@ -174,7 +174,7 @@ def run_stages(
         StoreError, OSError: The folder cannot be used.
     """
     with asyncio.Runner(loop_factory=SkippingLoop) as runner:
-        return runner.run(_LagDemo(data, events, broken, told).run())
+        return runner.run(_LagDemo(data, events, broken, reported).run())
 
 
 @dataclass(slots=True)
@@ -182,7 +182,7 @@ class _LagDemo:
     data: str
     events: Sequence[DemoEvent]
     broken: Collection[str]
-    told: Callable[[float], None]
+    reported: Callable[[float], None]
     began: float = 0.0
     seen: dict[str, list[Verdict]] = field(default_factory=lambda: {each.group: [] for each in STAGES})
 
@@ -263,7 +263,7 @@ class _LagDemo:
         """Ask the node every half minute, as its admin port would be asked."""
         while (left := SECONDS - self._seconds()) > 0:
             await asyncio.sleep(min(_LOOK_SECONDS, left))
-            self.told(self._seconds())
+            self.reported(self._seconds())
             for group, verdict in verdicts(lag_of(node, limit=1_000)).items():
                 if group in BY_GROUP and self.seen[group][-1:] != [verdict]:
                     self.seen[group].append(verdict)

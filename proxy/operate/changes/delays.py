@@ -60,7 +60,7 @@ async def _cancel(node: Node, body: DelayCancelBody) -> CancelsResult:
         outcome = CancelEffect.UNKNOWN
         if topic:
             outcome = await run_steps(opened.delays.cancelling(topic, name.id))
-        results.append(await _told(opened, name.id, topic, record, outcome))
+        results.append(await _reported(opened, name.id, topic, record, outcome))
     return CancelsResult(results=results)
 
 
@@ -79,7 +79,7 @@ async def _look(store: Store, name: MessageName) -> tuple[str, LogMessage | None
     return topic, max(mine, key=lambda each: each.physical, default=None)
 
 
-async def _told(
+async def _reported(
     opened: Opened, name: str, topic: str, record: LogMessage | None, outcome: CancelEffect
 ) -> CancelResult:
     due_ms = None if record is None else _due_ms(opened.delays, record)

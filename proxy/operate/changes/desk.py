@@ -270,10 +270,10 @@ class ChangeDesk:
             finally:
                 turn.give_up()
         except ChangeRefused as refusal:
-            self._tell(change, "refused", who, body, line, reason=refusal.text)
+            self._report(change, "refused", who, body, line, reason=refusal.text)
             raise
         except StoreError as error:
-            self._tell(change, "failed", who, body, line, reason=str(error))
+            self._report(change, "failed", who, body, line, reason=str(error))
             raise ChangeRefused(503, f"It could not be made durable: {error}.") from error
         except BaseException as error:
             # A fault, which has its own line in the log, or the caller went away.
@@ -281,11 +281,11 @@ class ChangeDesk:
             self._audit_end(change, "failed", who, line, type(error).__name__)
             raise
         # A reload answers with why nothing was changed.
-        told = msgspec.to_builtins(result)
+        reported = msgspec.to_builtins(result)
         if isinstance(result, ReloadResult) and not result.accepted:
-            self._tell(change, "refused", who, body, line, result=told, reason="; ".join(result.problems))
+            self._report(change, "refused", who, body, line, result=reported, reason="; ".join(result.problems))
         else:
-            self._tell(change, "done", who, body, line, result=told)
+            self._report(change, "done", who, body, line, result=reported)
         return result
 
     async def _audited(self, change: Change, who: Who, body: ChangeBody) -> int:
@@ -297,7 +297,9 @@ class ChangeDesk:
         except AuditUnwritable as error:
             raise ChangeRefused(503, f"{error.text} Free space in the data directory, and try again.") from error
 
-    def _tell(self, change: Change, outcome: str, who: Who, body: ChangeBody | None, line: int, **more: object) -> None:
+    def _report(
+        self, change: Change, outcome: str, who: Who, body: ChangeBody | None, line: int, **more: object
+    ) -> None:
         self._metrics.counter(CHANGES, change.name, outcome).add()
         asked = msgspec.to_builtins(body.noted) if body is not None else None
         log.warning(

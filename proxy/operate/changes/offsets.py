@@ -163,11 +163,11 @@ class _Offsets:
             return None
         answer: asyncio.Future[Mapping[int, int] | None] = asyncio.get_running_loop().create_future()
 
-        def told(offsets: Mapping[int, int] | None) -> None:
+        def reported(offsets: Mapping[int, int] | None) -> None:
             if not answer.done():
                 answer.set_result(offsets)
 
-        kafka.offsets_from(body.topic, body.to_time_ms, told)
+        kafka.offsets_from(body.topic, body.to_time_ms, reported)
         found = None
         with contextlib.suppress(TimeoutError):
             async with others_first():

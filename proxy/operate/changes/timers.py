@@ -102,10 +102,10 @@ class _Timers:
             outcome = CancelEffect.UNKNOWN
             if found.topic:
                 outcome = await run_steps(_cancelling(opened.timers, found))
-            results.append(await self._told(opened.store, found, outcome))
+            results.append(await self._reported(opened.store, found, outcome))
         return CancelsResult(results=results)
 
-    async def _told(self, store: Store, found: TimerLookup, outcome: CancelEffect) -> CancelResult:
+    async def _reported(self, store: Store, found: TimerLookup, outcome: CancelEffect) -> CancelResult:
         """Say what a cancel did; of one that came too late also when and where the message was delivered."""
         if outcome is CancelEffect.TOO_LATE and found.delivery is None:
             # It was delivered in the very turn of the cancel.
@@ -138,13 +138,13 @@ class _Timers:
         if outcome is CancelEffect.CANCELLED and not new_id and found.occurrence and found.delivery:
             # A move to a moment that was over has delivered it, and DDMQ's id is that of the message.
             outcome = CancelEffect.TOO_LATE
-        told = asdict(await self._told(opened.store, found, outcome))
+        reported = asdict(await self._reported(opened.store, found, outcome))
         if not new_id:
-            return RescheduleResult(**told)
+            return RescheduleResult(**reported)
         text = f"{found.unique_key}: rescheduled to {moment_text(body.deliver_at_ms)}"
         handle = self._handle(opened.store, found.topic, new_id, body.deliver_at_ms)
-        told |= {"outcome": "rescheduled", "text": text, "new_id": new_id}
-        return RescheduleResult(**told, handle=handle)
+        reported |= {"outcome": "rescheduled", "text": text, "new_id": new_id}
+        return RescheduleResult(**reported, handle=handle)
 
     def _handle(self, store: Store, topic: str, unique_key: str, due_ms: int) -> str:
         slot = slot_of(due_ms, store.waiting(TimedPuts).options.precision_ms)

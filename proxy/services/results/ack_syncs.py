@@ -27,9 +27,9 @@ class AckSyncs:
         self._waiting: list[Durable] = []
         self._is_under_way = False
 
-    def add(self, told: Durable) -> None:
+    def add(self, reported: Durable) -> None:
         """Have what was acked so far made durable, and tell."""
-        self._waiting.append(told)
+        self._waiting.append(reported)
         if not self._is_under_way:
             self._is_under_way = True
             # All that came with it in this turn of the loop goes along.
@@ -50,5 +50,5 @@ class AckSyncs:
         self._is_under_way = bool(self._waiting)
         if self._waiting:
             self._scheduler.call_later(0.0, self._begin)
-        for told in waiting:
-            told(durable)
+        for reported in waiting:
+            reported(durable)

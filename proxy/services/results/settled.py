@@ -40,7 +40,7 @@ def when_settled(
     slot = slot or connection.later()
     left = len(groups)
 
-    def told(durable: bool) -> None:
+    def reported(durable: bool) -> None:
         nonlocal left
         if connection.closed:
             return
@@ -53,4 +53,4 @@ def when_settled(
 
     for each in groups:
         assert each.node.settle is not None, "it is one whose answers wait"
-        each.node.settle(told)
+        each.node.settle(reported)

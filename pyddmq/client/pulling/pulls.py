@@ -388,10 +388,10 @@ async def patiently(
         except (Unreachable, Refused) as error:
             if not error.retriable or waited_ms >= patience_ms:
                 raise
-            told_ms = error.retry_after_ms if isinstance(error, Refused) else 0
-        if await is_stopped_within(max(pause_ms, told_ms) / 1000):
+            reported_ms = error.retry_after_ms if isinstance(error, Refused) else 0
+        if await is_stopped_within(max(pause_ms, reported_ms) / 1000):
             return []
-        waited_ms += max(pause_ms, told_ms)
+        waited_ms += max(pause_ms, reported_ms)
         pause_ms = min(pause_ms * 2, PAUSE_MS_MAX)
 
 

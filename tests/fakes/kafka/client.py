@@ -59,9 +59,9 @@ class SimClient:
         """Return a reader."""
         return SimReader(self._cluster, self.link)
 
-    def session_ms(self, told: Callable[[int | None], None]) -> None:
+    def session_ms(self, reported: Callable[[int | None], None]) -> None:
         """As the cluster has it."""
-        self._cluster.scheduler.call_later(0.01, told, int(self._cluster.session_seconds * 1000))
+        self._cluster.scheduler.call_later(0.01, reported, int(self._cluster.session_seconds * 1000))
 
     def producer(self, broken: Broken = lambda _: None) -> SimProducer:
         """Return a producer."""
@@ -75,7 +75,7 @@ class SimClient:
         self.writers.append(made)
         return made
 
-    def look(self, topics: Sequence[str], told: Callable[[ClusterFacts], None], groups: Sequence[str] = ()) -> None:
+    def look(self, topics: Sequence[str], reported: Callable[[ClusterFacts], None], groups: Sequence[str] = ()) -> None:
         """As the cluster is, some time later."""
 
         def request(answer: Answer) -> None:
@@ -88,9 +88,9 @@ class SimClient:
             }
             names = frozenset(self._cluster.topics)
             members = {name: _members(self._cluster, name) for name in groups}
-            answer(told, ClusterFacts(names=names, topics=facts, members=members, brokers=1, id="sim"))
+            answer(reported, ClusterFacts(names=names, topics=facts, members=members, brokers=1, id="sim"))
 
-        self.link.ask(request, lambda failure: told(ClusterFacts(trouble=str(failure))))
+        self.link.ask(request, lambda failure: reported(ClusterFacts(trouble=str(failure))))
 
     def scan(self, scan: TopicScan, done: ScanDone) -> Callable[[], object]:
         """At once, some time later; there is nothing to stop."""
@@ -266,9 +266,9 @@ class SimProducer:
         self._batch = batch
 
         def request(answer: Answer) -> None:
-            answer(told, [self._append(each) for each in batch])
+            answer(reported, [self._append(each) for each in batch])
 
-        def told(ends: Sequence[tuple[KafkaFailure | None, int, int]]) -> None:
+        def reported(ends: Sequence[tuple[KafkaFailure | None, int, int]]) -> None:
             self._sending = False
             if self.dead:
                 return

@@ -30,7 +30,7 @@ class SimCommits:
         link: SimLink,
         put: Callable[[list[Commit]], Callable[[Callable[[KafkaFailure | None], None]], None]],
         term_of: Callable[[KafkaPartition], int | None],
-        tell: Callable[..., None],
+        report: Callable[..., None],
         later: Callable[..., Any],
     ) -> None:
         """Set up.
@@ -45,7 +45,7 @@ class SimCommits:
         self._link = link
         self._put = put
         self._term_of = term_of
-        self._tell = tell
+        self._report = report
         self._later = later
         self._asked: list[Asked] = []
         self._flight: object | None = None
@@ -72,7 +72,7 @@ class SimCommits:
         ours = [each for each in asked if self._is_ours(each)]
         for each in asked:
             if each not in ours:
-                self._tell(each.done, not_ours())
+                self._report(each.done, not_ours())
         if not ours:
             return
         flight = self._flight = object()
@@ -102,7 +102,7 @@ class SimCommits:
         if failure is None:
             self.on_committed(KafkaPartition(each.topic, each.partition) for one in asked for each in one.commits)
         for each in asked:
-            self._tell(each.done, failure)
+            self._report(each.done, failure)
         self._send()
 
     def _again(self, wait: object) -> None:

@@ -13,7 +13,7 @@ from tests.fakes.kafka.groups import Member, SimGroup
 from upstream.kafka.link import KafkaFailure, KafkaPartition
 
 
-class Told(NamedTuple):
+class Reported(NamedTuple):
     """What a heartbeat is answered: the member's epoch, and all that it is to have."""
 
     epoch: int
@@ -29,7 +29,7 @@ class IncrementalGroup(SimGroup):
         super().__init__(*given)  # type: ignore[arg-type]
         self.target: dict[KafkaPartition, Member] = {}
         self._epochs: dict[Member, int] = {}
-        self._told: dict[Member, set[KafkaPartition]] = {}
+        self._reported: dict[Member, set[KafkaPartition]] = {}
 
     @property
     def is_settled(self) -> bool:  # type: ignore[override]
@@ -43,7 +43,7 @@ class IncrementalGroup(SimGroup):
         for member in self.members:
             member.nudge()
 
-    def heartbeat(self, member: Member, owned: Collection[KafkaPartition], *, joins: bool) -> Told | None:
+    def heartbeat(self, member: Member, owned: Collection[KafkaPartition], *, joins: bool) -> Reported | None:
         """Take a heartbeat; None: the member is none.
 
         Args:
@@ -53,27 +53,27 @@ class IncrementalGroup(SimGroup):
         """
         if joins and member not in self.members:
             self._enter(member)
-            self._told[member] = set()
+            self._reported[member] = set()
             self.changed()
         if member not in self.members:
             return None
         self._hear(member)
-        told = self._told[member]
-        for place in sorted(told - set(owned)):
+        reported = self._reported[member]
+        for place in sorted(reported - set(owned)):
             if self.target.get(place) is not member:
-                told.discard(place)
+                reported.discard(place)
                 self._own(place, None)
                 if (heir := self.target.get(place)) is not None:
                     heir.nudge()
         mine = {place for place, owner in self.target.items() if owner is member}
-        for place in sorted(mine - told):
+        for place in sorted(mine - reported):
             if place not in self.owners:
-                told.add(place)
+                reported.add(place)
                 self._own(place, member)
-        if told <= mine:
+        if reported <= mine:
             # With nothing to give up any more it is where the group is.
             self._epochs[member] = self.epoch
-        return Told(self._epochs.get(member, 0), sorted(told & mine))
+        return Reported(self._epochs.get(member, 0), sorted(reported & mine))
 
     def fence(self, member: Member, generation: int) -> KafkaFailure | None:
         """By the member's epoch."""
@@ -83,4 +83,4 @@ class IncrementalGroup(SimGroup):
 
     def _gone(self, member: Member) -> None:
         self._epochs.pop(member, None)
-        self._told.pop(member, None)
+        self._reported.pop(member, None)

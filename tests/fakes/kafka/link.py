@@ -88,7 +88,7 @@ class SimLink:
         self._asked[asked] = None
         self._there = self._arrive_at(self._there, lambda: self._arrive(asked))
 
-    def tell(self, call: Callable[..., Any], *arguments: Any) -> None:
+    def report(self, call: Callable[..., Any], *arguments: Any) -> None:
         """Call something on the client's side, as the cluster tells it; it may be lost."""
 
         def arrive() -> None:

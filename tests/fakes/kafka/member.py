@@ -20,7 +20,7 @@ from upstream.kafka.link import (
     KafkaRecord,
     LogBounds,
     MemberListener,
-    OffsetsTold,
+    OffsetsReported,
     Topics,
     TopicSubscription,
 )
@@ -70,7 +70,7 @@ class SimMember:
         self.stands = False
         self.dead = False
         self._rounds = _ROUNDS[cluster.protocol](cluster, link, self)
-        self._commits = SimCommits(link, self._rounds.put, self._terms.get, self._tell, self.later)
+        self._commits = SimCommits(link, self._rounds.put, self._terms.get, self._report, self.later)
         self._new_partitions = NewPartitions()
         self._commits.on_committed = self._new_partitions.committed
 
@@ -114,15 +114,15 @@ class SimMember:
             return
         if self.stands:
             failure = KafkaFailure("TIMED_OUT", "no answer to a commit", unknown=True)
-            self.later(_STANDS_SECONDS, self._tell, done, failure)
+            self.later(_STANDS_SECONDS, self._report, done, failure)
             return
         terms = [self._terms.get(KafkaPartition(each.topic, each.partition)) for each in commits]
         if commits:
             self._commits.ask(Asked(commits, terms, done))
         else:
-            self._cluster.scheduler.call_soon(self._tell, done, None)
+            self._cluster.scheduler.call_soon(self._report, done, None)
 
-    def ends(self, places: Sequence[KafkaPartition], told: Ends) -> None:
+    def ends(self, places: Sequence[KafkaPartition], reported: Ends) -> None:
         """Tell lows and ends."""
 
         def request(answer: Answer) -> None:
@@ -130,11 +130,13 @@ class SimMember:
             ends = [
                 LogBounds(place, each.low, each.high, each.stable) for place, each in found.items() if each is not None
             ]
-            answer(self._tell, told, ends, {place: _missing(place) for place, each in found.items() if each is None})
+            answer(
+                self._report, reported, ends, {place: _missing(place) for place, each in found.items() if each is None}
+            )
 
         self._link.ask(request, lambda _: None)
 
-    def topics(self, names: Sequence[str], told: Topics) -> None:
+    def topics(self, names: Sequence[str], reported: Topics) -> None:
         """Tell which are there."""
 
         def request(answer: Answer) -> None:
@@ -143,17 +145,17 @@ class SimMember:
             named = [name for name in names if not is_expression(name)]
             failures = {name: _missing(KafkaPartition(name, 0)) for name in named if name not in found}
             failures |= {name: self._cluster.refusals[name] for name in named if name in self._cluster.refusals}
-            answer(self._tell, told, found, failures)
+            answer(self._report, reported, found, failures)
 
         self._link.ask(request, lambda _: None)
 
-    def offsets_at(self, places: Sequence[KafkaPartition], time_ms: int, told: OffsetsTold) -> None:
+    def offsets_at(self, places: Sequence[KafkaPartition], time_ms: int, reported: OffsetsReported) -> None:
         """Tell them, or that nobody answers."""
 
         def request(answer: Answer) -> None:
-            answer(self._tell, told, {place: self._at(place, time_ms) for place in places})
+            answer(self._report, reported, {place: self._at(place, time_ms) for place in places})
 
-        self._link.ask(request, lambda _: self._tell(told, None))
+        self._link.ask(request, lambda _: self._report(reported, None))
 
     def abandon(self) -> None:
         """End: the group hears of it by the session alone."""
@@ -217,11 +219,11 @@ class SimMember:
     def nudge(self) -> None:
         """There is news: the next heartbeat is brought forward, if it comes through."""
         if self._cluster.chance(self._cluster.prompt_share):
-            self._link.tell(self._tell, self._rounds.beat)
+            self._link.report(self._report, self._rounds.beat)
 
     def later(self, seconds: float, call: Callable[..., Any], *arguments: Any) -> None:
         """Call in its thread."""
-        self._cluster.scheduler.call_later(seconds, self._tell, call, *arguments)
+        self._cluster.scheduler.call_later(seconds, self._report, call, *arguments)
 
     def to_have(self, places: Collection[KafkaPartition], settled: Callable[[], None]) -> None:
         """Have these and no others."""
@@ -299,7 +301,7 @@ class SimMember:
             committed = set(self._cluster.group(self.group_name).committed)
             places = list(self._cluster.places())
             there = {name: [place for place in places if fits(name, place.topic)] for name in names}
-            answer(self._tell, looked_up, there, committed)
+            answer(self._report, looked_up, there, committed)
 
         def looked_up(there: Mapping[str, Sequence[KafkaPartition]], committed: Collection[KafkaPartition]) -> None:
             for name, places in there.items():
@@ -314,11 +316,11 @@ class SimMember:
 
         def request(answer: Answer) -> None:
             there = [place for place in places if self._cluster.found(place) is not None]
-            answer(self._tell, told, [self._found(place) for place in there])
+            answer(self._report, reported, [self._found(place) for place in there])
             if len(there) < len(places):
                 self.later(_AGAIN_SECONDS, again)
 
-        def told(found: Sequence[Assignment]) -> None:
+        def reported(found: Sequence[Assignment]) -> None:
             here = [each for each in found if self._terms.get(each.place) == terms[each.place]]
             here = [each for each in here if each.place not in self._known and each.place not in self._giving]
             self._known.update(each.place for each in here)
@@ -392,7 +394,7 @@ class SimMember:
         if self._listener is not None and place in self._known and epoch == self._epochs.get(place):
             self._listener.at_end(place, offset)
 
-    def _tell(self, call: Callable[..., Any], *arguments: Any) -> None:
+    def _report(self, call: Callable[..., Any], *arguments: Any) -> None:
         if self.dead:
             return
         if self.paused:

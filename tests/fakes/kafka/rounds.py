@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from tests.fakes.kafka.classic import ClassicGroup, Joined
 from tests.fakes.kafka.cluster import SimKafka
-from tests.fakes.kafka.incremental import IncrementalGroup, Told
+from tests.fakes.kafka.incremental import IncrementalGroup, Reported
 from tests.fakes.kafka.link import Answer, SimLink
 from upstream.kafka.link import Commit, KafkaFailure, KafkaPartition
 
@@ -158,19 +158,19 @@ class IncrementalRounds(Rounds):
         group = self._cluster.group(self._body.group_name)
         assert isinstance(group, IncrementalGroup)
         owned, joins = set(self._body.claims), self._joins
-        return lambda answer: answer(self._told, group.heartbeat(self._body, owned, joins=joins))
+        return lambda answer: answer(self._reported, group.heartbeat(self._body, owned, joins=joins))
 
-    def _told(self, told: Told | None) -> None:
+    def _reported(self, reported: Reported | None) -> None:
         self._beating = False
         self._heard = self._cluster.now()
-        if told is None:
+        if reported is None:
             self._joins, self._epoch = True, 0
             self._body.expelled()
             self.beat()
             return
         self._joins = False
-        self._epoch = told.epoch
-        self._body.to_have(told.places, self._settled)
+        self._epoch = reported.epoch
+        self._body.to_have(reported.places, self._settled)
         if self._more:
             self._more = False
             self.beat()
@@ -266,24 +266,24 @@ class ClassicRounds(Rounds):
         assigned = None if joined.claims is None else group.assign(joined.claims)
 
         def request(answer: Answer) -> None:
-            group.sync(self._body, joined.generation, assigned, lambda told: answer(self._synced, told))
+            group.sync(self._body, joined.generation, assigned, lambda reported: answer(self._synced, reported))
 
         self._link.ask(request, self._join_failed)
 
-    def _synced(self, told: list[KafkaPartition] | KafkaFailure) -> None:
+    def _synced(self, reported: list[KafkaPartition] | KafkaFailure) -> None:
         if not self._joining:
             return
         self._joining = False
         self._heard = self._cluster.now()
-        if isinstance(told, KafkaFailure):
-            if told.code == "UNKNOWN_MEMBER_ID":
+        if isinstance(reported, KafkaFailure):
+            if reported.code == "UNKNOWN_MEMBER_ID":
                 self._silence()
             else:
                 self._join()
             return
         self._busy = True
-        gives = not set(self._body.claims) <= set(told)
-        self._body.to_have(told, self._settled)
+        gives = not set(self._body.claims) <= set(reported)
+        self._body.to_have(reported, self._settled)
         if not gives:
             self._busy = False
 

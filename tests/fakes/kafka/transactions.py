@@ -124,7 +124,7 @@ class SimTransactions:
     def begin(self, done: Done) -> None:
         """Take the id, some time later."""
 
-        def told(epoch: int | None) -> None:
+        def reported(epoch: int | None) -> None:
             if epoch is None:
                 failed(KafkaFailure("CONCURRENT_TRANSACTIONS", f"the last transaction of {self._name} has not ended"))
                 return
@@ -136,7 +136,7 @@ class SimTransactions:
             if not self._closed:
                 done(failure)
 
-        self._link.ask(lambda answer: answer(told, self._coordinator.begin(self._name)), failed)
+        self._link.ask(lambda answer: answer(reported, self._coordinator.begin(self._name)), failed)
 
     def write(self, records: Sequence[OutgoingRecord], done: Written, *, alone: str = "") -> None:
         """Write, then commit, each some time later."""
@@ -177,7 +177,7 @@ class SimTransactions:
         self._closed = True
 
     def _commit(self, done: Written, epoch: int, offsets: Sequence[int], attempt: int) -> None:
-        def told(failure: KafkaFailure | None) -> None:
+        def reported(failure: KafkaFailure | None) -> None:
             self._finish(done, failure, {}, offsets if failure is None else ())
 
         def failed(_: KafkaFailure) -> None:
@@ -186,7 +186,7 @@ class SimTransactions:
             elif not self._closed:
                 self._cluster.scheduler.call_later(_AGAIN_SECONDS, self._commit, done, epoch, offsets, attempt + 1)
 
-        self._link.ask(lambda answer: answer(told, self._coordinator.end(self._name, epoch)), failed)
+        self._link.ask(lambda answer: answer(reported, self._coordinator.end(self._name, epoch)), failed)
 
     def _finish(
         self, done: Written, failure: KafkaFailure | None, refused: dict[str, KafkaFailure], offsets: Sequence[int]

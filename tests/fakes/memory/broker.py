@@ -63,21 +63,21 @@ class MemoryBroker:
         """Take a queue away."""
         found = self._topics[topic]
         found.queues = [each for each in found.queues if each.queue_id != queue_id]
-        found.told()
+        found.reported()
 
     def give(self, topic: str, queue_id: int) -> None:
         """Give a queue, or give it back."""
         found = self._topics[topic]
         partition = self.cluster.partitions(topic, queue_id + 1)[queue_id]
         found.queues = sorted([*found.queues, MemoryQueue(partition)], key=lambda each: each.queue_id)
-        found.told()
+        found.reported()
 
     def publish(self, partition: Partition, record: Record) -> int:
         """Append as a producer does, durable at once; returns the offset."""
         record.stored_ms = self._clock.wall_ms()
         offset = self.cluster.append(partition, record)
         if partition.topic in self._topics:
-            self._topics[partition.topic].told()
+            self._topics[partition.topic].reported()
         return offset
 
     def opening_offsets(self, root: str, runtime: Runtime, *, finish_writes: Callable[[], None]) -> MemoryOffsets:

@@ -8,7 +8,7 @@ from random import Random
 from typing import cast
 
 from broker.runtime.file_writes import Steps
-from broker.runtime.seams import DiskFile, ScheduledCall, Scheduler, Told
+from broker.runtime.seams import DiskFile, Reported, ScheduledCall, Scheduler
 from upstream.progress.progress import DeadLetterOrigin
 from upstream.queues import UNKNOWN
 
@@ -145,15 +145,15 @@ class SlowSyncs:
         self._cluster = cluster
         self._scheduler = scheduler
 
-    def begin(self, file: DiskFile, done: Told) -> _Late:
+    def begin(self, file: DiskFile, done: Reported) -> _Late:
         """Sync a file some time later."""
         return self._later(file.sync, done)
 
-    def begin_folder(self, path: str, done: Told) -> _Late:
+    def begin_folder(self, path: str, done: Reported) -> _Late:
         """Folders of the simulated disk need none."""
         return self._later(lambda: None, done)
 
-    def _later(self, sync: Callable[[], None], done: Told) -> _Late:
+    def _later(self, sync: Callable[[], None], done: Reported) -> _Late:
         def run() -> None:
             sync()
             done(None)

@@ -74,7 +74,7 @@ class MemoryProducer:
         """Nothing is looked for here."""
         raise NotImplementedError
 
-    def look(self, topics: Sequence[str], told: Callable[[ClusterFacts], None], groups: Sequence[str] = ()) -> None:
+    def look(self, topics: Sequence[str], reported: Callable[[ClusterFacts], None], groups: Sequence[str] = ()) -> None:
         """Never answered."""
 
     def produce(  # noqa: PLR0917 - as the protocol says
@@ -106,20 +106,20 @@ class MemoryProducer:
             offset = len(stored)
             stored.append(KafkaRecord(topic, number, offset, 0, key, value, tuple(headers)))
 
-        def tell() -> None:
+        def report() -> None:
             done(answer.failure, *((number, offset) if answer.failure is None else (-1, -1)))
 
         if answer.seconds is None:
-            self._held.append(tell)
+            self._held.append(report)
         else:
-            self._scheduler.call_later(answer.seconds, tell)
+            self._scheduler.call_later(answer.seconds, report)
 
     def release(self, count: int | None = None) -> None:
         """Tell what was held back, or the first of it."""
-        told = self._held[:count]
+        reported = self._held[:count]
         del self._held[:count]
-        for tell in told:
-            self._scheduler.call_later(0, tell)
+        for report in reported:
+            self._scheduler.call_later(0, report)
 
     def withdraw(self, done: Produced) -> bool:
         """Forget a record that has not left."""
@@ -141,7 +141,7 @@ class MemoryProducer:
             each.value or b"" for place in sorted(self.records) if place.topic == topic for each in self.records[place]
         ]
 
-    def session_ms(self, told: Callable[[int | None], None]) -> None:
+    def session_ms(self, reported: Callable[[int | None], None]) -> None:
         """There are no groups here."""
 
     def producer(self, broken: Broken = lambda _: None) -> MemoryProducer:

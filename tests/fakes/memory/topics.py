@@ -46,7 +46,7 @@ class MemoryTopic:
         self.queues = queues
         self.listeners: list[Callable[[], None]] = []
 
-    def told(self) -> None:
+    def reported(self) -> None:
         """Call the listeners; they may change."""
         for listener in list(self.listeners):
             listener()

@@ -52,7 +52,7 @@ class Account:
 
     def __init__(self) -> None:
         self.acknowledged: set[Message] = set()
-        self.told: set[Message] = set()
+        self.reported: set[Message] = set()
         self.events: Counter[str] = Counter()
         self.repeats: Counter[str] = Counter()
         self.faults: list[str] = []
@@ -105,7 +105,7 @@ class Account:
         if stored.answered is None:
             stored.fate = fate
         if fate == "unanswered":
-            self.told.add(stored.message)
+            self.reported.add(stored.message)
         self.events[f"result {fate}"] += 1
 
     def answered(self, place: Place) -> None:
@@ -114,7 +114,7 @@ class Account:
         if stored.answered is None:
             stored.answered = self.mark()
         stored.fate = "answered"
-        self.told.add(stored.message)
+        self.reported.add(stored.message)
         self.events["result answered"] += 1
 
     def sent(self, message: Message) -> None:
@@ -124,7 +124,7 @@ class Account:
     @property
     def unfinished(self) -> set[Message]:
         """Acknowledged messages of which no success was sent yet."""
-        return self.acknowledged - self.told
+        return self.acknowledged - self.reported
 
     @property
     def duplicates(self) -> int:

@@ -162,10 +162,10 @@ def test_what_a_check_answered_is_told_before_the_end_and_it_cannot_close_its_pr
 
     with ScriptedNode("producer", node) as scripted:
         run(program(scripted.address))
-    told = [*(each for fetch in node.fetches for each in fetch.answers or ()), *node.ended]
+    reported = [*(each for fetch in node.fetches for each in fetch.answers or ()), *node.ended]
     # Those of the fetch that the end interrupts are told once more.
-    assert list(dict.fromkeys((each.handle, each.state) for each in told)) == [("h1", 0), ("h2", 0)]
-    assert "another task" in told[0].remark
+    assert list(dict.fromkeys((each.handle, each.state) for each in reported)) == [("h1", 0), ("h2", 0)]
+    assert "another task" in reported[0].remark
     with pytest.raises(ClientMisuse, match="producer group"):
         AsyncTransactionProducer("127.0.0.1:1", "", Listener())
     with pytest.raises(ClientMisuse, match="check_batch_size"):

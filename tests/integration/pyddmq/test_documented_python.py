@@ -170,7 +170,7 @@ def test_what_waits_is_stored_as_the_pages_say(tmp_path: Path, inside: Broker) -
 
 def test_transactions_are_decided_as_the_page_says(inside: Broker) -> None:
     """The second block: a half, its commit, and the checks that are due."""
-    told: list[Any] = []
+    reported: list[Any] = []
     names: dict[str, Any] = {
         "transactions": inside.transactions,
         "store": inside.store,
@@ -179,15 +179,15 @@ def test_transactions_are_decided_as_the_page_says(inside: Broker) -> None:
         "block": b"",
         "host": HOST,
         "now_ms": inside.clock.wall_ms(),
-        "stored": told.append,
-        "answered": told.append,
+        "stored": reported.append,
+        "answered": reported.append,
         "Put": Put,
         "State": State,
     }
     run("docs/transactions.md", names, only=1)
     inside.scheduler.run_until_idle()
     assert inside.visible("orders") == [b"body"]
-    assert len(told) == 2
+    assert len(reported) == 2
     inside.close()
 
 

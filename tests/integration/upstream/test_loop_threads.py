@@ -17,20 +17,20 @@ def test_work_is_done_in_threads_that_are_kept_and_told_in_the_loop() -> None:
         names: set[str] = set()
         for _ in range(3):
             both = threading.Barrier(2)
-            told: asyncio.Queue[object] = asyncio.Queue()
+            reported: asyncio.Queue[object] = asyncio.Queue()
 
             def work(both: threading.Barrier = both) -> str:
                 both.wait()
                 assert threading.current_thread().daemon
                 return threading.current_thread().name
 
-            def done(result: object, told: asyncio.Queue[object] = told) -> None:
+            def done(result: object, reported: asyncio.Queue[object] = reported) -> None:
                 assert threading.current_thread() is threading.main_thread()
-                told.put_nowait(result)
+                reported.put_nowait(result)
 
             threads.run(work, done)
             threads.run(work, done)
-            names |= {str(await told.get()), str(await told.get())}
+            names |= {str(await reported.get()), str(await reported.get())}
         return names
 
     assert len(asyncio.run(all_of_it())) == 2

@@ -44,7 +44,7 @@ MUTANTS = (
         except Refusal as refusal:
             waiting = _NONE_WAITS
             if puts:
-                return self._route.append(CheckedSend(send.slot, puts, ports, _stored_untold))
+                return self._route.append(CheckedSend(send.slot, puts, ports, _stored_unreported))
             refusal.text""",
         caught_by=(
             "tests/integration/proxy/node/test_ddmq_faults_node.py::test_batch_is_checked_like_single_messages_and_stored_whole",

@@ -39,11 +39,11 @@ MUTANTS = (
         "proxy/services/keyed_sends.py",
         old="""\
         if max(places) >= self._store.end:
-            self._store.commit.when_told(done)
+            self._store.commit.when_reported(done)
 """,
         new="""\
         if not places:
-            self._store.commit.when_told(done)
+            self._store.commit.when_reported(done)
 """,
         caught_by=(
             "tests/integration/broker/features/test_deduplication.py::test_repeat_of_what_is_not_durable_yet_is_answered_when_it_is",

@@ -160,11 +160,11 @@ groups:
 """
     with pytest.raises(ConfigError) as failed:
         loads(text, actions=Registry())
-    told = "\n".join(str(problem) for problem in failed.value.problems)
-    assert "actions[1]" in told
-    assert "is async or blocking and comes before the order gate" in told
-    assert "Waits.process" in told
-    assert "Blocks.timeLimit" in told
+    reported = "\n".join(str(problem) for problem in failed.value.problems)
+    assert "actions[1]" in reported
+    assert "is async or blocking and comes before the order gate" in reported
+    assert "Waits.process" in reported
+    assert "Blocks.timeLimit" in reported
 
 
 def test_functions_are_actions_with_their_options_and_what_the_decorator_says() -> None:

@@ -245,13 +245,13 @@ def test_changes_of_clusters_need_a_restart() -> None:
         topics={"t": TopicConfig(broker_cluster="main")},
         groups={"g": GroupConfig(group="g", topics=[SubscriptionConfig(topic="t")])},
     )
-    told = [str(each) for each in diff(old, new).refusals]
-    assert [each.partition(":")[0] for each in told] == [
+    reported = [str(each) for each in diff(old, new).refusals]
+    assert [each.partition(":")[0] for each in reported] == [
         "kafka.main.librdkafka",
         "kafka.main.sessionTimeout",
         "kafka.more",
         "topics.t.brokerCluster",
     ]
-    assert all("restart" in each for each in told)
-    assert "me" not in "".join(told).split()
+    assert all("restart" in each for each in reported)
+    assert "me" not in "".join(reported).split()
     assert diff(old, old).empty

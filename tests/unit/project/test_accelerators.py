@@ -293,19 +293,19 @@ def checked(messages: list[SendMessage]) -> None:
             body_bytes_max=100,
             auto_create=lambda _: None,
         )
-        told: list[Any] = []
+        reported: list[Any] = []
         for keyed in (False, True, False):
             puts: list[Put] = []
             ports: list[TopicPort] = []
             try:
-                told.append(checks.check(messages, puts, ports, keyed=keyed))
+                reported.append(checks.check(messages, puts, ports, keyed=keyed))
             except Refusal as refusal:
-                told.append((refusal.code, refusal.text))
-            told.append([(put.topic.name, *put[1:]) for put in puts])
-            told.append([port.topic.name for port in ports])
-            told.append([(port.round, port.limit and port.limit.available()) for port in known.values()])
+                reported.append((refusal.code, refusal.text))
+            reported.append([(put.topic.name, *put[1:]) for put in puts])
+            reported.append([port.topic.name for port in ports])
+            reported.append([(port.round, port.limit and port.limit.available()) for port in known.values()])
         store.abandon()
-        return told
+        return reported
 
     both(work)
 
@@ -361,7 +361,7 @@ def test_records_of_any_puts_same(  # noqa: PLR0917 - drawn one by one
         made, puts = puts_of(rows, topics)
         encoder = Encoder(OPTIONS, UniqueKeys(bytes(4), Random(1)))
         stamp = Stamp(5, bytes(range(host_bytes)), 1_700_000_000_000)
-        told: list[Any] = []
+        reported: list[Any] = []
         for _ in range(2):
             measured = encoder.measure(puts, stamp, atomic=atomic)
             # Behind the end of a segment others have a place of their own.
@@ -375,9 +375,9 @@ def test_records_of_any_puts_same(  # noqa: PLR0917 - drawn one by one
             # Records in one stretch may be one buffer.
             each = len(buffers) // len(puts) if 0 <= gap_after < len(puts) - 1 else len(buffers)
             records = [b"".join(buffers[at : at + each]) for at in range(0, len(buffers), each)]
-            told += [measured, records, positions, flags, [(q.topic, q.queue_id) for q in touched]]
-            told += [(bytes(queue.tail), queue.next_offset) for topic in made for queue in topic.queues]
-        return told
+            reported += [measured, records, positions, flags, [(q.topic, q.queue_id) for q in touched]]
+            reported += [(bytes(queue.tail), queue.next_offset) for topic in made for queue in topic.queues]
+        return reported
 
     both(work)
 

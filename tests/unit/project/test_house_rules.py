@@ -376,12 +376,12 @@ def test_every_dependency_has_its_reason() -> None:
 
 def test_decisions_that_the_code_cites_are_restated() -> None:
     """docs/decisions.md has every D.. that a module, test or page cites."""
-    told = set(re.findall(r"^\*\*(D\d+)\b", (ROOT / "docs" / "decisions.md").read_text(), re.MULTILINE))
+    reported = set(re.findall(r"^\*\*(D\d+)\b", (ROOT / "docs" / "decisions.md").read_text(), re.MULTILINE))
     places = [*product_files(), *(ROOT / "tests").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
     cited = {number for path in places for number in re.findall(r"\bD[1-9]\d?\b", path.read_text())}
 
     # Ruff's rule names look alike but have three digits.
-    assert not cited - told, f"restate {sorted(cited - told)} in docs/decisions.md"
+    assert not cited - reported, f"restate {sorted(cited - reported)} in docs/decisions.md"
 
 
 PRIVATE_MAX = 138

@@ -184,7 +184,7 @@ def test_iteration_ends_when_idle() -> None:
 
 def test_run_fails_the_message_whose_handler_raised_and_goes_on() -> None:
     """An exception of the handler is that message's failure only, and somebody is told of it."""
-    told: list[tuple[int, str]] = []
+    failures: list[tuple[int, str]] = []
 
     def handle(message: PulledMessage) -> None:
         if message.offset == 3:
@@ -194,9 +194,9 @@ def test_run_fails_the_message_whose_handler_raised_and_goes_on() -> None:
 
     with ScriptedNode("consumer", pulls(batch("q1", 1, 2, 3))) as node:
         with Consumer(node.address, "g") as consumer:
-            consumer.run(handle, on_error=lambda message, error: told.append((message.offset, str(error))))
+            consumer.run(handle, on_error=lambda message, error: failures.append((message.offset, str(error))))
         assert reported(node)[-1] == [("q1", [2, 3], [1])]
-    assert told == [(1, "not this one")]
+    assert failures == [(1, "not this one")]
 
 
 def test_iteration_goes_on_over_a_restart_of_the_node() -> None:

@@ -99,7 +99,7 @@ def test_add_that_is_sent_again_has_the_same_uuid() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "outcome"),
+    ("reported", "outcome"),
     [
         (1, CancelOutcome.CANCELLED),
         (2, CancelOutcome.TOO_LATE),
@@ -108,9 +108,9 @@ def test_add_that_is_sent_again_has_the_same_uuid() -> None:
         (99, CancelOutcome.UNTOLD),
     ],
 )
-def test_cancel_tells_what_became_of_it(told: int | None, outcome: CancelOutcome) -> None:
+def test_cancel_tells_what_became_of_it(reported: int | None, outcome: CancelOutcome) -> None:
     """The additive field says it; DDMQ's own answer says nothing. A body goes along, which DDMQ asks for (R103)."""
-    answer = answered(cancelOutcome=told)
+    answer = answered(cancelOutcome=reported)
     with ScriptedNode("producer", lambda *_: answer) as node, Producer(node.address) as producer:
         assert producer.cancel_delay("the id", "orders") is outcome
     message = node.calls[0][1].delayMessage

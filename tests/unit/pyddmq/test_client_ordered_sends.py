@@ -184,15 +184,15 @@ def test_every_outcome_is_true_and_order_holds_whatever_happens(seeds: Sequence[
         bodies = [b"bad-%d" % n if random.random() < 0.05 else b"%d" % n for n in range(40)]
         outcomes = asyncio.run(send_all(keeper, bodies, resends=random.choice([0, 1, 5])))
         assert len(keeper.stored) == len(set(keeper.stored)), f"seed {seed}: stored twice"
-        told = {body for body, error in zip(bodies, outcomes, strict=True) if error is None}
+        reported = {body for body, error in zip(bodies, outcomes, strict=True) if error is None}
         for body, error in zip(bodies, outcomes, strict=True):
             assert error is None or isinstance(error, ClientError), f"seed {seed}: {error!r}"
             if error is not None and not error.undecided:
                 assert body not in keeper.stored, f"seed {seed}: {body!r} failed for sure ({error}) and is stored"
             counts["stored" if error is None else "undecided" if error.undecided else "refused"] += 1
-        assert told <= set(keeper.stored), f"seed {seed}: told and not stored"
-        kept = [body for body in keeper.stored if body in told]
-        assert kept == [body for body in bodies if body in told], f"seed {seed}: out of order"
+        assert reported <= set(keeper.stored), f"seed {seed}: told and not stored"
+        kept = [body for body in keeper.stored if body in reported]
+        assert kept == [body for body in bodies if body in reported], f"seed {seed}: out of order"
     assert min(counts.values()) > len(seeds) // 2, counts
 
 

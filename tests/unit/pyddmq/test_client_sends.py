@@ -87,7 +87,7 @@ def test_negative_number_is_the_programs_own_mistake(name: str) -> None:
         resending(**{name: -1})
 
 
-def told(**fields: Any) -> Any:
+def reported(**fields: Any) -> Any:
     """An answer, or a receipt; what is not named was not told."""
     return SimpleNamespace(**{"msg": None, "repeat": None, "receipts": None, **fields})
 
@@ -105,18 +105,18 @@ def test_message_leaves_out_what_was_not_asked_for() -> None:
 @pytest.mark.parametrize(
     ("answer", "knows"),
     [
-        (told(repeat=1), True),
-        (told(receipts=[SimpleNamespace(msgId="K1")]), True),
-        (told(receipts=[SimpleNamespace(msgId="other")]), False),
-        (told(msgId="K1"), True),
-        (told(msgId=None, transactionId="K1"), True),
-        (told(), False),
+        (reported(repeat=1), True),
+        (reported(receipts=[SimpleNamespace(msgId="K1")]), True),
+        (reported(receipts=[SimpleNamespace(msgId="other")]), False),
+        (reported(msgId="K1"), True),
+        (reported(msgId=None, transactionId="K1"), True),
+        (reported(), False),
     ],
 )
 def test_node_knows_numbers_when_it_names_a_message_by_its_number(answer: Any, knows: bool) -> None:
     """Only then is it safe to be patient: any other node stores each attempt anew."""
     assert knows_numbers(answer, [SimpleNamespace(uniqKey="K1")]) is knows
-    assert knows_numbers(told(receipts=[SimpleNamespace(msgId=None)]), [SimpleNamespace(uniqKey=None)]) is False
+    assert knows_numbers(reported(receipts=[SimpleNamespace(msgId=None)]), [SimpleNamespace(uniqKey=None)]) is False
 
 
 def test_batch_has_a_receipt_for_each_message_also_from_a_node_that_tells_none() -> None:
@@ -125,9 +125,9 @@ def test_batch_has_a_receipt_for_each_message_also_from_a_node_that_tells_none()
     messages = [SimpleNamespace(uniqKey="K1"), SimpleNamespace(uniqKey="K2")]
     unknown = SendReceipt(code=0, msg="", message_id="", qid="", offset=-1, attempts=3)
     for receipts in (None, [], [SimpleNamespace(msgId="K1", qid="q", offset=0, handle=None)]):
-        assert receipts_of(idl, told(receipts=receipts), messages, 3) == [unknown, unknown]
-    assert receipts_of(idl, told(), [SimpleNamespace(uniqKey=None)], 3) == [unknown]
+        assert receipts_of(idl, reported(receipts=receipts), messages, 3) == [unknown, unknown]
+    assert receipts_of(idl, reported(), [SimpleNamespace(uniqKey=None)], 3) == [unknown]
     places = [SimpleNamespace(msgId=key, qid="q", offset=at, handle=None) for at, key in enumerate(("K1", "K9"))]
-    first, second = receipts_of(idl, told(receipts=places, repeat=1), messages, 3)
+    first, second = receipts_of(idl, reported(receipts=places, repeat=1), messages, 3)
     assert first == SendReceipt(code=0, msg="", message_id="K1", qid="q", offset=0, attempts=3, numbered=True, repeat=1)
     assert (second.offset, second.numbered) == (1, False)

@@ -107,8 +107,8 @@ def test_listener_sees_the_id_before_the_decision_and_the_result_says_all() -> N
     assert seen == TransactionMessage(transaction_id="ID", **expected)  # type: ignore[arg-type]
     assert arg == "arg"
     [end] = node.ended
-    told = (end.producerGroup, end.handle, end.state, end.fromCheck, end.remark)
-    assert told == ("shop", "H", 8, False, None)
+    reported = (end.producerGroup, end.handle, end.state, end.fromCheck, end.remark)
+    assert reported == ("shop", "H", 8, False, None)
     assert (result.status, result.message_id, result.transaction_id, result.queue_offset) == ("SEND_OK", "ID", "ID", 41)
     assert (result.state, result.remark, result.decided, result.problem) == (LocalState.COMMIT, "", True, "")
 
@@ -247,8 +247,10 @@ def test_close_tells_what_was_answered_and_ends_a_fetch_that_waits() -> None:
         node.wait(lambda: bool(node.ended) or len(node.fetches) == 2)
         closers[0].join(PATIENCE_SECONDS)
         assert not closers[0].is_alive()
-    told = [each.handle for fetch in node.fetches for each in fetch.answers or ()] + [end.handle for end in node.ended]
-    assert set(told) == {f"h{number + 1}" for number in range(len(answered))}
+    reported = [each.handle for fetch in node.fetches for each in fetch.answers or ()] + [
+        end.handle for end in node.ended
+    ]
+    assert set(reported) == {f"h{number + 1}" for number in range(len(answered))}
 
 
 def test_misuse_is_told_at_once() -> None:

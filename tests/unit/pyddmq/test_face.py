@@ -69,10 +69,10 @@ def test_places_before_the_last_version_are_gone() -> None:
 
 def test_job_of_the_pipeline_is_what_actions_are_promised() -> None:
     """The class has every attribute that `pyddmq.actions.Job` and `History` declare."""
-    told = {*vars(public.Job), *public.Job.__annotations__}
-    assert {name for name in told if name[0] != "_"} <= set(dir(UpstreamJob))
+    reported = {*vars(public.Job), *public.Job.__annotations__}
+    assert {name for name in reported if name[0] != "_"} <= set(dir(UpstreamJob))
     assert set(public.History.__annotations__) <= set(dir(JobHistory))
-    assert "finish" in told
+    assert "finish" in reported
 
 
 def test_examples_of_actions_stand_before_a_strict_type_checker(tmp_path: Path) -> None:

@@ -210,9 +210,9 @@ class OffsetCommitter:
         self._patience.cancel()
         self.unsettle()
 
-    def settle(self, told: Callable[[bool], None]) -> None:
+    def settle(self, reported: Callable[[bool], None]) -> None:
         """Tell once what has finished by now is committed, which is begun at once; False: it will not be."""
-        self._settling.append((self._turn, told))
+        self._settling.append((self._turn, reported))
         self._hurry()
 
     def last(self, go: Callable[[], None], *, seconds: float) -> None:
@@ -224,23 +224,23 @@ class OffsetCommitter:
             if not gone:
                 gone = True
                 waiting.cancel()
-                telling.cancel()
+                reporting.cancel()
                 go()
 
-        def tell() -> None:
+        def report() -> None:
             self._limited_log.note("kafka_last_commit_awaited", self._group, seconds=seconds)
 
         waiting = Later(self._scheduler, end)
-        telling = Later(self._scheduler, tell)
+        reporting = Later(self._scheduler, report)
         waiting.after(seconds)
-        telling.after(LAST_TELL_SECONDS)
+        reporting.after(LAST_TELL_SECONDS)
         self.settle(end)
 
     def unsettle(self) -> None:
         """Tell who waits that it will not be: a partition is another's."""
         settling, self._settling = self._settling, []
-        for _, told in settling:
-            told(False)
+        for _, reported in settling:
+            reported(False)
 
     def _hurry(self) -> None:
         if self._settling and not self._soon and self._under_way is None:
@@ -256,10 +256,10 @@ class OffsetCommitter:
         """Tell who waits for what is committed now; of those who asked before the last commit of all began, all."""
         covered = self._covered
         if not any(turn <= covered for turn in self._open):
-            ready = [told for turn, told in self._settling if turn < covered]
+            ready = [reported for turn, reported in self._settling if turn < covered]
             self._settling = [each for each in self._settling if each[0] >= covered]
-            for told in ready:
-                told(True)
+            for reported in ready:
+                reported(True)
 
     def now(
         self,

@@ -150,7 +150,7 @@ class KafkaWaiting:
         self._turns = TransactionTurns()
         self._fetching: dict[str, list[Callable[[], None]]] = {}
         self._look = Later(runtime.scheduler, self._look_now)
-        self._tick = Repeated(runtime.scheduler, STATUS_SECONDS, self._tell_status)
+        self._tick = Repeated(runtime.scheduler, STATUS_SECONDS, self._report_status)
         drawn = f"{runtime.random.getrandbits(64):016x}"
         self._owned = _Seat(
             partial(client.member, settings.topic, f"pyddmq-{settings.node}", settings.node),
@@ -364,7 +364,7 @@ class KafkaWaiting:
         if (owner := self.owners.get(place)) is not None:
             owner.at_end(offset)
 
-    def trouble_told(self, failure: KafkaFailure | None) -> None:
+    def trouble_reported(self, failure: KafkaFailure | None) -> None:
         """Note that the cluster is in trouble, or well."""
         if self._rival_at is not None:
             return
@@ -404,10 +404,10 @@ class KafkaWaiting:
             new_id=self._new_id,
         )
 
-        def ends(told: Callable[[LogBounds], None]) -> None:
+        def ends(reported: Callable[[LogBounds], None]) -> None:
             def answered(found: Sequence[LogBounds], _: Mapping[KafkaPartition, KafkaFailure]) -> None:
                 for each in found:
-                    told(each)
+                    reported(each)
 
             member.ends([place], answered)
 
@@ -470,7 +470,7 @@ class KafkaWaiting:
 
     # For operators
 
-    def _tell_status(self) -> None:
+    def _report_status(self) -> None:
         """Say what becomes of each partition, and look whether its log became shorter."""
         if self._rival_at is not None and self._clock.monotonic() - self._rival_at > _RIVAL_SECONDS:
             self._rival_at = None
@@ -571,7 +571,7 @@ class _Answers:
     def at_end(self, place: KafkaPartition, offset: int) -> None:
         pass
 
-    def trouble_told(self, failure: KafkaFailure | None) -> None:
+    def trouble_reported(self, failure: KafkaFailure | None) -> None:
         pass
 
     def broken(self, failure: KafkaFailure) -> None:

@@ -329,7 +329,7 @@ class _TopicScan:
         """Note how far it was read."""
         self._reached(place, offset)
 
-    def trouble_told(self, failure: KafkaFailure | None) -> None:
+    def trouble_reported(self, failure: KafkaFailure | None) -> None:
         """Wait: the time limit ends what does not respond."""
 
     def broken(self, failure: KafkaFailure) -> None:

@@ -102,7 +102,7 @@ class AskedSlot:
         self.answers.append(frame)
 
 
-class Told:
+class Reported:
     """Takes refusals."""
 
     def refuse(self, slot: AskedSlot, refusal: Refusal, _: int, refused: Any) -> None:
@@ -116,7 +116,7 @@ def test_repeat_of_what_a_failed_sync_left_undecided_is_refused_as_that_is() -> 
     store = open_store(disk)
     store.create_topic("t", 1)
     known = memory(store, disk)
-    sends = KeyedSends(known, store=store, publishing=Told(), qid_prefix="q_", broker_name="b")  # type: ignore[arg-type]
+    sends = KeyedSends(known, store=store, publishing=Reported(), qid_prefix="q_", broker_name="b")  # type: ignore[arg-type]
     slots: list[AskedSlot] = []
 
     def encode(_: Call, again: Sequence[Again], repeat: Repeat) -> bytes:
@@ -146,7 +146,7 @@ def test_repeat_of_what_is_not_durable_yet_is_answered_when_it_is() -> None:
     store = open_store(disk)
     store.create_topic("t", 1)
     known = memory(store, disk)
-    sends = KeyedSends(known, store=store, publishing=Told(), qid_prefix="q_", broker_name="b")  # type: ignore[arg-type]
+    sends = KeyedSends(known, store=store, publishing=Reported(), qid_prefix="q_", broker_name="b")  # type: ignore[arg-type]
     slot = AskedSlot()
     known.stored(sends.judge([key(0)]), [append(store, 0).physical])
     sends.answer(

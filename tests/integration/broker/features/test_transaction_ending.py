@@ -29,17 +29,17 @@ def test_decision_is_answered_when_it_is_durable_and_not_before() -> None:
     # The first sync takes 0.85 s.
     syncs = SimSyncs(made.disk, made.scheduler, Random(1), seconds_max=1.0)
     flush_in_background(made.store, syncs, made.scheduler)
-    told: list[tuple[str, End]] = []
+    reported: list[tuple[str, End]] = []
 
     def note(name: str, outcome: EndOutcome) -> None:
-        told.append((name, outcome.end))
+        reported.append((name, outcome.end))
 
     for name in ("first", "again"):
         made.transactions.end(handle, group=GROUP, state=State.COMMIT, done=partial(note, name))
     made.scheduler.advance(0.8)
-    assert (told, made.visible(), made.undecided) == ([], [], 1)
+    assert (reported, made.visible(), made.undecided) == ([], [], 1)
     made.scheduler.advance(0.2)
-    assert (told, made.visible(), made.undecided) == (
+    assert (reported, made.visible(), made.undecided) == (
         [("first", End.OK), ("again", End.ALREADY_SAME)],
         [b"x"],
         0,
@@ -161,12 +161,12 @@ def test_decision_that_the_disk_loses_is_answered_as_failed(state: State) -> Non
     """To everyone who waits for it; what became of it is known after a restart."""
     made = broker()
     handle = made.half(b"x")
-    told: list[End] = []
+    reported: list[End] = []
     for _ in range(2):
-        made.transactions.end(handle, group=GROUP, state=state, done=lambda outcome: told.append(outcome.end))
+        made.transactions.end(handle, group=GROUP, state=state, done=lambda outcome: reported.append(outcome.end))
     made.disk.fail("sync")
     made.scheduler.run_until_idle()
-    assert told == [End.FAILED, End.FAILED]
+    assert reported == [End.FAILED, End.FAILED]
     assert not made.transactions.halves.is_busy(0)
 
 

@@ -112,8 +112,8 @@ def test_discarded_ones_are_listed_until_they_are_resumed() -> None:
         ("a", "discarded", "", 1),
         ("b", "discarded", "", 1),
     ]
-    told: list[EndOutcome] = []
-    made.transactions.resume(0, told.append)
+    reported: list[EndOutcome] = []
+    made.transactions.resume(0, reported.append)
     made.scheduler.run_until_idle()
     assert keys(run_now(made.transactions.discarded())) == ["b"]
     assert keys(run_now(made.transactions.pending())) == ["a"]

@@ -86,11 +86,11 @@ def test_both_decisions_in_one_turn_end_in_the_first() -> None:
     handle = made.half(b"x")
     found: list[tuple[str, End]] = []
 
-    def told(name: str, outcome: EndOutcome) -> None:
+    def reported(name: str, outcome: EndOutcome) -> None:
         found.append((name, outcome.end))
 
     for name, state in (("a", State.ROLLBACK), ("b", State.COMMIT), ("c", State.ROLLBACK)):
-        made.transactions.end(handle, group=GROUP, state=state, done=partial(told, name))
+        made.transactions.end(handle, group=GROUP, state=state, done=partial(reported, name))
     assert found == []
     made.scheduler.run_until_idle()
     assert sorted(found) == [("a", End.OK), ("b", End.ALREADY_OTHER), ("c", End.ALREADY_SAME)]

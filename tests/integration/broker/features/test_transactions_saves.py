@@ -78,12 +78,12 @@ def test_decision_that_is_not_durable_is_not_saved(state: State) -> None:
     made = broker(disk)
     handle = made.half(b"x")
     flush_in_background(made.store, SimSyncs(disk, made.scheduler, Random(1)), made.scheduler)
-    told: list[object] = []
-    made.transactions.end(handle, group=GROUP, state=state, done=told.append)
+    reported: list[object] = []
+    made.transactions.end(handle, group=GROUP, state=state, done=reported.append)
     while not made.store.unsettled or made.store.pending:
         made.scheduler.run_turn()
     made.transactions.save(force=True)
-    assert told == []
+    assert reported == []
     made.leave()
     disk.crash(Random(1), modes=("none",))
     again = broker(disk)

@@ -35,14 +35,14 @@ class Ledger:
     def __init__(self) -> None:
         self.halves: dict[str, bytes] = {}
         self.asked: dict[str, set[State]] = {}
-        self.told: dict[str, State] = {}
+        self.reported: dict[str, State] = {}
         self.seen: dict[int, bytes] = {}
         """What the topic showed, by queue offset, also what went with its log file since."""
 
     def note(self, handle: str, outcome: EndOutcome) -> None:
         """Take an answer; it must agree with those before."""
         if outcome.decided is not None:
-            assert self.told.setdefault(handle, outcome.decided) is outcome.decided, "decided otherwise before"
+            assert self.reported.setdefault(handle, outcome.decided) is outcome.decided, "decided otherwise before"
 
     def decide(self, made: Broker, handle: str, state: State) -> None:
         """Ask for a decision, by the first handle of a transaction or a later one."""
@@ -66,10 +66,10 @@ class Ledger:
         visible = self.look(made)
         assert len(visible) == len(set(visible)), "committed twice"
         for handle, body in self.halves.items():
-            told, asked = self.told.get(handle), self.asked.get(handle, set())
-            if told is State.COMMIT:
+            reported, asked = self.reported.get(handle), self.asked.get(handle, set())
+            if reported is State.COMMIT:
                 assert body in visible, "a commit was lost"
-            elif told is State.ROLLBACK or State.COMMIT not in asked:
+            elif reported is State.ROLLBACK or State.COMMIT not in asked:
                 assert body not in visible, "seen without a commit"
         final: dict[str, EndOutcome] = {}
         for handle in self.halves:

@@ -80,12 +80,12 @@ def test_loop_goes_on_while_a_cancel_is_stored(tools: Any, cancelled: bytes) -> 
     names = {body: send(made, body) for body in (b"a", b"b", b"c")}
     slow(made).disk.fail("sync", path_part="commitlog")
     steps, awaited = begun(made, names[cancelled])
-    assert (made.store.failed, awaited.is_told) == (None, False)
+    assert (made.store.failed, awaited.is_reported) == (None, False)
     made.disk.heal()
     made.scheduler.advance(SYNC_SECONDS - 0.5)
-    assert (made.store.pending, awaited.is_told, made.delivered()) == (True, False, [])
+    assert (made.store.pending, awaited.is_reported, made.delivered()) == (True, False, [])
     made.scheduler.advance(1)
-    assert awaited.is_told
+    assert awaited.is_reported
     made.scheduler.advance(60)
     assert drive(steps, made.scheduler) is CANCELLED
     others = [body for body in names if body != cancelled]
@@ -103,7 +103,7 @@ def test_cancelled_timer_that_came_due_meanwhile_waits_for_no_entry_of_its_cance
     steps, awaited = begun(made, name)
     made.timers.stages.pause(TimerPipelineStage.ENQUEUE_PUT)
     made.scheduler.advance(SYNC_SECONDS + 0.5)
-    assert awaited.is_told
+    assert awaited.is_reported
     assert drive(steps, made.scheduler) is CANCELLED
     made.scheduler.advance(60)
     assert made.delivered() == []
@@ -121,7 +121,7 @@ def test_cancel_that_is_not_durable_is_not_saved_as_done(tools: Any) -> None:
     _, awaited = begun(made, name)
     made.scheduler.advance(1.5)
     made.delivery.save()
-    assert not awaited.is_told
+    assert not awaited.is_reported
     made.leave()
     made.disk.crash(Random(1), modes=("none",))
     again = made.opened_again()
@@ -197,7 +197,7 @@ def test_cancel_of_what_is_being_delivered_waits_for_that(tools: Any, *, fails: 
     slow(made).scheduler.advance(1.5)
     assert made.store.unsettled
     steps, awaited = begun(made, name)
-    assert not awaited.is_told
+    assert not awaited.is_reported
     if fails:
         made.disk.fail("sync", path_part="commitlog")
         with pytest.raises(StoreFailed):
@@ -230,9 +230,9 @@ def test_no_look_waits_for_the_disk(tools: Any) -> None:
             break
         if done is not None:
             under_way += made.store.unsettled
-            told: list[bool] = []
-            done.then(partial(told.append, True))
-            let_pass(made.scheduler, partial(bool, told))
+            reported: list[bool] = []
+            done.then(partial(reported.append, True))
+            let_pass(made.scheduler, partial(bool, reported))
         made.scheduler.run_until_idle()
     assert made.store.failed is None
     assert done.result is TOO_LATE

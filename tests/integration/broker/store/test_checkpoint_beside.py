@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from broker.errors import DiskFull
-from broker.runtime.seams import DiskFile, Syncing, Syncs, Told
+from broker.runtime.seams import DiskFile, Reported, Syncing, Syncs
 from broker.store import Store
 from pyddmq.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
 from tests.integration.store_tools import ROOT, append, bodies, open_store
@@ -60,12 +60,12 @@ class CountedSyncs:
         self._syncs = syncs
         self._begun = 0
 
-    def begin(self, file: DiskFile, done: Told) -> Syncing:
+    def begin(self, file: DiskFile, done: Reported) -> Syncing:
         """Begin to sync a file."""
         self._begun += 1
         return _Counted(self, self._syncs.begin(file, done))
 
-    def begin_folder(self, path: str, done: Told) -> Syncing:
+    def begin_folder(self, path: str, done: Reported) -> Syncing:
         """Begin to sync a folder."""
         self._begun += 1
         return _Counted(self, self._syncs.begin_folder(path, done))

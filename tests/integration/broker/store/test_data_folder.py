@@ -37,10 +37,10 @@ def test_folder_of_somebody_elses_files_is_refused(files: dict[str, bytes]) -> N
     """With a sentence that names some of them and says what to do; nothing is made there."""
     disk = disk_of({f"{ROOT}/{path}": content for path, content in files.items()})
     before = disk.list(ROOT)
-    with pytest.raises(NotAStore, match="no store") as told:
+    with pytest.raises(NotAStore, match="no store") as reported:
         open_store(disk)
-    assert "new folder" in str(told.value)
-    assert any(name in str(told.value) for name in before)
+    assert "new folder" in str(reported.value)
+    assert any(name in str(reported.value) for name in before)
     assert disk.list(ROOT) == before
 
 

@@ -46,7 +46,7 @@ def _made() -> tuple[SimDisk, tuple[DecisionRecord, ...], tuple[int, ...]]:
     return disk, tuple(made), tuple(places)
 
 
-def told(store: Store, start: int = 0) -> list[DecisionRecord]:
+def reported(store: Store, start: int = 0) -> list[DecisionRecord]:
     """All decisions from an offset on."""
     return [decision for step in store.decisions(start) for decision in step.decisions]
 
@@ -62,9 +62,9 @@ def test_every_record_that_replaces_another_is_told(*, closed: bool) -> None:
         disk.kill()
         disk.remove(f"{ROOT}/pyddmq/checkpoint.json")
     store = open_store(disk)
-    assert told(store) == list(made)
+    assert reported(store) == list(made)
     for start in places:
-        assert told(store, start) == [each for each in made if each.physical >= start]
+        assert reported(store, start) == [each for each in made if each.physical >= start]
     store.close()
 
 
@@ -77,7 +77,7 @@ def test_what_is_damaged_decides_nothing_and_hides_nothing(flips: list[tuple[int
     for file, bit in flips:
         disk.flip_bit(f"{ROOT}/commitlog/{file * BYTES:020d}", bit // 8, bit % 8)
     store = open_store(disk)
-    assert told(store) == [each for each in made if store.record_at(each.physical) is not None]
+    assert reported(store) == [each for each in made if store.record_at(each.physical) is not None]
     store.abandon()
 
 
@@ -89,7 +89,7 @@ def test_a_wrong_length_hides_no_decision(bit: int) -> None:
         damaged = copy.deepcopy(disk)
         damaged.flip_bit(f"{ROOT}/commitlog/{place // BYTES * BYTES:020d}", place % BYTES + bit // 8, bit % 8)
         store = open_store(damaged)
-        assert told(store) == [each for each in made if each.physical != place]
+        assert reported(store) == [each for each in made if each.physical != place]
         store.abandon()
 
 
@@ -101,7 +101,7 @@ def test_a_record_that_cannot_be_decides_nothing(at: int, data: bytes) -> None:
     file = disk.open(f"{ROOT}/commitlog/{0:020d}")
     [each, *others] = [each for each in made if each.physical < BYTES]
     store = open_store(disk)
-    assert told(store)[0] == each
+    assert reported(store)[0] == each
     entry = store.record_at(each.physical)
     assert entry is not None
     record = bytearray(file.read(each.physical, entry.size))
@@ -112,6 +112,6 @@ def test_a_record_that_cannot_be_decides_nothing(at: int, data: bytes) -> None:
     record[-11:-1] = b"%010d" % (crc32(record[:-CRC_BYTES]) & 0x7FFFFFFF)
     record[-11:-1] = record[-11:-1][::-1]
     file.write(each.physical, [record])
-    assert told(store)[: len(others)] == others
+    assert reported(store)[: len(others)] == others
     assert store.record_at(each.physical) is None
     store.abandon()

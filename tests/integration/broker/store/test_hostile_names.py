@@ -84,10 +84,10 @@ def test_name_that_no_topic_can_have_is_refused(place: Callable[[dict[str, bytes
         lambda: open_store(disk),
         lambda: ReadOnlyStore.open(ROOT, disk=disk, clock=ManualClock()),
     ):
-        with pytest.raises(StoreUnreadable, match="topic") as told:
+        with pytest.raises(StoreUnreadable, match="topic") as reported:
             refused()
-        assert repr(name[:100])[1:-1] in str(told.value)
-        assert ".json" in str(told.value)
+        assert repr(name[:100])[1:-1] in str(reported.value)
+        assert ".json" in str(reported.value)
     assert {**image_of(disk, ROOT), **image_of(disk, "/outside")} == found
     findings = list(check_data(StoreCheck(ROOT, disk, ManualClock())))
     assert [each for each in findings if each.severity is Severity.DAMAGE and repr(name[:100])[1:-1] in each.text]

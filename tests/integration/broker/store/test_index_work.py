@@ -141,8 +141,8 @@ def test_step_that_fails_shows_once_a_minute_and_is_tried_again(monkeypatch: pyt
                 store_many(store, 2 * PIECE_RECORDS)
                 work.stored()
         runtime.limited_log.flush(everything=True)
-    told = [(line["event"], line["log_level"], line["count"], "exc_info" in line) for line in lines]
-    assert told == [("index_work_failed", "error", 1, True), ("index_work_failed", "error", 3, False)]
+    reported = [(line["event"], line["log_level"], line["count"], "exc_info" in line) for line in lines]
+    assert reported == [("index_work_failed", "error", 1, True), ("index_work_failed", "error", 3, False)]
     store_many(store, 2 * PIECE_RECORDS)
     work.stored()
     scheduler.advance(1)

@@ -92,9 +92,9 @@ def test_hole_is_told_and_passed() -> None:
     seen = look(disk)
     assert seen.holes == [(unit[0], unit[0] + unit[1])]
     assert [offset for offset, body in contents(seen).items() if body is None] == [2]
-    told: list[tuple[int, int]] = []
-    assert len(list(seen.records(damaged=lambda start, end: told.append((start, end))))) == 5
-    assert told == seen.holes
+    reported: list[tuple[int, int]] = []
+    assert len(list(seen.records(damaged=lambda start, end: reported.append((start, end))))) == 5
+    assert reported == seen.holes
 
 
 def test_damaged_unit_is_mended_in_what_is_read_alone() -> None:
@@ -135,9 +135,9 @@ def test_segments_and_queue_files_deleted_beneath_are_gone_and_not_damage() -> N
     assert seen.min_offset == 4096
     with pytest.raises(RecordGone):
         fresh.topics["t"].queues[0].read(0, 10)
-    told: list[tuple[int, int]] = []
-    kept = [entry.queue_offset for entry in fresh.records(damaged=lambda *hole: told.append(hole))]
-    assert (kept[-1], told) == (199, [])
+    reported: list[tuple[int, int]] = []
+    kept = [entry.queue_offset for entry in fresh.records(damaged=lambda *hole: reported.append(hole))]
+    assert (kept[-1], reported) == (199, [])
     assert fresh.topics["t"].queues[0].min_offset == kept[0]
 
 

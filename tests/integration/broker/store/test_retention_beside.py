@@ -116,13 +116,13 @@ def test_half_that_is_decided_while_it_is_moved_is_decided_once(state: State, *,
     full(made, TransactionHold(made.transactions, made.metrics))
     flush_in_background(made.store, SimSyncs(made.disk, made.scheduler, Even(), seconds_max=4.0), made.scheduler)
     steps = begun(made)
-    told: list[EndOutcome] = []
-    decide(made, handle, state, told.append, by_check=by_check)
-    assert told == []
+    reported: list[EndOutcome] = []
+    decide(made, handle, state, reported.append, by_check=by_check)
+    assert reported == []
     drive(steps, made.scheduler)
     retain(made.store, made.scheduler)
     made.scheduler.advance(10)
-    assert [outcome.end for outcome in told] == [End.OK]
+    assert [outcome.end for outcome in reported] == [End.OK]
     assert made.metrics.value(counted.PUT_BACK) == 1
     for _ in range(2):
         assert (made.visible(), made.undecided) == ([b"x"] if state is State.COMMIT else [], 0)
@@ -154,12 +154,12 @@ def test_file_waits_while_its_folder_is_synced() -> None:
     steps = made.store.retention.steps()
     awaited = next(steps)
     assert awaited is not None
-    told: list[bool] = []
-    awaited.then(lambda: told.append(True))
-    assert told == []
+    reported: list[bool] = []
+    awaited.then(lambda: reported.append(True))
+    assert reported == []
     made.disk.fail("sync_folder", path_part="commitlog")
     made.scheduler.advance(5)
-    assert told == [True]
+    assert reported == [True]
     assert drive(steps, made.scheduler) is False
     assert made.store.failed is not None
     assert TOPIC in made.store.topics

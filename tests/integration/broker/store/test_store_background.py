@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from broker.errors import MessageRefused, StoreError, StoreFailed
 from broker.log.group_commit import CommitDriver
-from broker.runtime.seams import DiskFile, Told
+from broker.runtime.seams import DiskFile, Reported
 from broker.store import Store
 from pyddmq.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
 from tests.integration.store_tools import append, bodies, open_store
@@ -22,16 +22,16 @@ class HeldSyncs:
     """Syncs that end when a test says so, or a flush waits for them; holds one at a time."""
 
     def __init__(self) -> None:
-        self.begun: list[tuple[DiskFile, Told]] = []
+        self.begun: list[tuple[DiskFile, Reported]] = []
         self.fails: OSError | None = None
 
-    def begin(self, file: DiskFile, done: Told) -> HeldSyncs:
+    def begin(self, file: DiskFile, done: Reported) -> HeldSyncs:
         """Hold it."""
         assert not self.begun
         self.begun.append((file, done))
         return self
 
-    def begin_folder(self, path: str, done: Told) -> HeldSyncs:
+    def begin_folder(self, path: str, done: Reported) -> HeldSyncs:
         """No flush asks for it."""
         raise AssertionError(path)
 
@@ -60,21 +60,21 @@ def test_nothing_shows_before_the_sync_has_ended() -> None:
     """One at a time; what is appended meanwhile is not part of it, and goes with the next (D1)."""
     disk = SimDisk()
     store, syncs = opened(disk)
-    told: list[str] = []
+    reported: list[str] = []
     pending: list[str] = []
     take_over(store, Turns(lambda: pending.append("pending")), syncs=syncs)
-    store.topics["t"].listeners.append(lambda: told.append("topic"))
-    append(store, b"a", done=lambda error: told.append(f"a {error}"))
+    store.topics["t"].listeners.append(lambda: reported.append("topic"))
+    append(store, b"a", done=lambda error: reported.append(f"a {error}"))
     end = store.end
     assert store.commit.begin()
-    append(store, b"b", done=lambda error: told.append(f"b {error}"))
+    append(store, b"b", done=lambda error: reported.append(f"b {error}"))
     assert not store.commit.begin()
-    assert (bodies(store), told, store.end, len(pending), len(syncs.begun)) == ({}, [], end, 2, 1)
+    assert (bodies(store), reported, store.end, len(pending), len(syncs.begun)) == ({}, [], end, 2, 1)
     syncs.end()
-    assert (bodies(store), told, store.pending, store.unsettled) == ({0: b"a"}, ["a None", "topic"], False, True)
+    assert (bodies(store), reported, store.pending, store.unsettled) == ({0: b"a"}, ["a None", "topic"], False, True)
     assert not store.commit.begin()
     syncs.end()
-    assert (bodies(store), told[2:], store.unsettled) == ({0: b"a", 1: b"b"}, ["b None", "topic"], False)
+    assert (bodies(store), reported[2:], store.unsettled) == ({0: b"a", 1: b"b"}, ["b None", "topic"], False)
     assert not store.commit.begin()
 
 
@@ -90,7 +90,7 @@ class _Watching(CommitDriver):
     def on_shown(self, flushes: int) -> None:
         self._seen.append((bodies(self._store), flushes, self._store.unsettled))
 
-    def on_told(self, raised: Exception | None) -> None:
+    def on_reported(self, raised: Exception | None) -> None:
         self._seen.append(repr(raised))
 
 
@@ -117,18 +117,18 @@ def test_flush_waits_for_what_is_on_its_way_and_settles_it_with_what_is_staged()
     """In their order; what it was for is told once."""
     disk = SimDisk()
     store, syncs = opened(disk)
-    told: list[str] = []
-    append(store, b"a", done=lambda error: told.append(f"a {error}"))
+    reported: list[str] = []
+    append(store, b"a", done=lambda error: reported.append(f"a {error}"))
     store.commit.begin()
-    append(store, b"b", done=lambda error: told.append(f"b {error}"))
+    append(store, b"b", done=lambda error: reported.append(f"b {error}"))
     store.flush()
-    assert (bodies(store), told, store.unsettled, syncs.begun) == (
+    assert (bodies(store), reported, store.unsettled, syncs.begun) == (
         {0: b"a", 1: b"b"}, ["a None", "b None"], False, [],
     )  # fmt: skip
-    append(store, b"c", done=lambda error: told.append(f"c {error}"))
+    append(store, b"c", done=lambda error: reported.append(f"c {error}"))
     store.commit.begin()
     syncs.end()
-    assert told[2:] == ["c None"]
+    assert reported[2:] == ["c None"]
     disk.crash(Random(1), modes=("none",))
     assert bodies(open_store(disk)) == {0: b"a", 1: b"b", 2: b"c"}
 
@@ -153,14 +153,14 @@ def test_flush_hears_of_the_failure_of_what_is_on_its_way() -> None:
     """Its own sync would not: the system tells one of the two. Nothing is shown, nothing more is written."""
     disk = SimDisk()
     store, syncs = opened(disk)
-    told: list[StoreError | None] = []
-    append(store, b"a", done=told.append)
+    reported: list[StoreError | None] = []
+    append(store, b"a", done=reported.append)
     store.commit.begin()
-    append(store, b"b", done=told.append)
+    append(store, b"b", done=reported.append)
     syncs.fails = OSError(errno.EIO, "no")
     operations = disk.operations
     store.flush()
-    assert [type(each) for each in told] == [StoreFailed, StoreFailed]
+    assert [type(each) for each in reported] == [StoreFailed, StoreFailed]
     assert (bodies(store), store.unsettled, disk.operations) == ({}, False, operations)
 
 
@@ -168,15 +168,15 @@ def test_failed_sync_tells_all_and_shows_nothing() -> None:
     """Those of the flush and those staged behind it; nothing is written or synced again, and offsets go back."""
     disk = SimDisk()
     store, syncs = opened(disk)
-    told: list[StoreError | None] = []
+    reported: list[StoreError | None] = []
     append(store, b"kept")
     store.flush()
-    append(store, b"a", done=told.append)
+    append(store, b"a", done=reported.append)
     store.commit.begin()
-    append(store, b"b", done=told.append)
+    append(store, b"b", done=reported.append)
     operations = disk.operations
     syncs.end(OSError(errno.EIO, "no"))
-    assert [type(each) for each in told] == [StoreFailed, StoreFailed]
+    assert [type(each) for each in reported] == [StoreFailed, StoreFailed]
     assert (bodies(store), store.topics["t"].queues[0].next_offset, store.unsettled) == ({0: b"kept"}, 1, False)
     assert not store.commit.begin()
     store.flush()
@@ -190,23 +190,23 @@ def test_failed_write_of_a_flush_in_the_background_tells_all() -> None:
     """As that of any other; no sync is begun."""
     disk = SimDisk()
     store, syncs = opened(disk)
-    told: list[StoreError | None] = []
-    append(store, b"a", done=told.append)
+    reported: list[StoreError | None] = []
+    append(store, b"a", done=reported.append)
     disk.fail("write")
     assert not store.commit.begin()
-    assert (len(told), isinstance(told[0], StoreFailed), syncs.begun, bodies(store)) == (1, True, [], {})
+    assert (len(reported), isinstance(reported[0], StoreFailed), syncs.begun, bodies(store)) == (1, True, [], {})
 
 
 def test_failure_elsewhere_ends_what_is_on_its_way() -> None:
     """Fail-stop is whole: that a sync ends well afterwards changes nothing."""
     store, syncs = opened(SimDisk())
-    told: list[StoreError | None] = []
-    append(store, b"a", done=told.append)
+    reported: list[StoreError | None] = []
+    append(store, b"a", done=reported.append)
     store.commit.begin()
     store.writes.fail("testing", OSError(errno.EIO, "no"))
-    assert [type(each) for each in told] == [StoreFailed]
+    assert [type(each) for each in reported] == [StoreFailed]
     syncs.end()
-    assert (len(told), bodies(store)) == (1, {})
+    assert (len(reported), bodies(store)) == (1, {})
 
 
 @pytest.mark.parametrize("orderly", [True, False])
@@ -214,17 +214,17 @@ def test_end_of_the_store_with_a_flush_on_its_way(*, orderly: bool) -> None:
     """A clean stop waits for it, an abandoned store forgets it; the late end of its sync is harmless."""
     disk = SimDisk()
     store, syncs = opened(disk)
-    told: list[StoreError | None] = []
-    append(store, b"a", done=told.append)
+    reported: list[StoreError | None] = []
+    append(store, b"a", done=reported.append)
     store.commit.begin()
-    append(store, b"b", done=told.append)
+    append(store, b"b", done=reported.append)
     if orderly:
         store.close()
     else:
         store.abandon()
     for _, done in syncs.begun:
         done(None)
-    assert told == ([None, None] if orderly else [])
+    assert reported == ([None, None] if orderly else [])
     disk.kill()
     assert bodies(open_store(disk)) == ({0: b"a", 1: b"b"} if orderly else {0: b"a"})
 

@@ -34,13 +34,13 @@ class Moments:
         self.store, self.syncs = open_store(self.disk, clock=self.clock), HeldSyncs()
         self.store.create_topic("t", 1)
         take_over(self.store, None, syncs=self.syncs, alarms=self.scheduler)
-        self.told: list[str] = []
+        self.reported: list[str] = []
 
     def put(self, name: str, after_ms: int = 0) -> None:
         """Append a message, which may be shown after so long."""
         if after_ms:
             self.store.commit.wait_for(START_MS + after_ms)
-        append(self.store, name.encode(), done=lambda error: self.told.append(f"{name} {error}"))
+        append(self.store, name.encode(), done=lambda error: self.reported.append(f"{name} {error}"))
 
     @property
     def shown(self) -> list[bytes | None]:
@@ -56,9 +56,9 @@ def test_what_is_durable_before_its_moment_is_shown_at_its_moment() -> None:
     made.store.commit.begin()
     made.syncs.end()
     made.scheduler.advance(0.00199)
-    assert (made.shown, made.told, made.store.unsettled) == ([b"now"], ["now None"], True)
+    assert (made.shown, made.reported, made.store.unsettled) == ([b"now"], ["now None"], True)
     made.scheduler.advance(0.00001)
-    assert (made.shown, made.told, made.store.unsettled) == ([b"now", b"soon"], ["now None", "soon None"], False)
+    assert (made.shown, made.reported, made.store.unsettled) == ([b"now", b"soon"], ["now None", "soon None"], False)
     [unit] = made.store.topics["t"].queues[0].read(1, 1)
     assert message_of(made.store.read(unit[0], unit[1])).store_ms == START_MS + 2
 
@@ -80,7 +80,7 @@ def test_disk_goes_on_and_what_follows_waits_in_order() -> None:
     made.scheduler.advance(0.001)
     assert made.shown == [b"a"]
     made.scheduler.advance(0.001)
-    assert (made.shown, made.told) == ([b"a", b"b", b"c"], ["a None", "b None", "c None"])
+    assert (made.shown, made.reported) == ([b"a", b"b", b"c"], ["a None", "b None", "c None"])
 
 
 def test_flush_lets_the_time_pass() -> None:
@@ -95,9 +95,9 @@ def test_flush_lets_the_time_pass() -> None:
         made.put("b")
         made.store.flush()
         assert (made.shown, made.clock.wall_us()) == ([b"a", b"b"], (START_MS + 3) * 1000)
-        assert (made.told, made.store.unsettled) == (["a None", "b None"], False)
+        assert (made.reported, made.store.unsettled) == (["a None", "b None"], False)
         made.scheduler.advance(1)
-        assert len(made.told) == 2
+        assert len(made.reported) == 2
 
 
 def test_clock_that_is_set_back_holds_nothing() -> None:
@@ -126,8 +126,8 @@ def test_failed_sync_tells_those_that_wait_and_a_restart_has_them() -> None:
     made.store.commit.begin()
     made.syncs.end(OSError(errno.EIO, "input/output error"))
     made.scheduler.advance(1)
-    assert (made.shown, [each.split(" ")[0] for each in made.told]) == ([], ["a", "b"])
-    assert "input/output error" in made.told[0]
+    assert (made.shown, [each.split(" ")[0] for each in made.reported]) == ([], ["a", "b"])
+    assert "input/output error" in made.reported[0]
     made.store.abandon()
     made.disk.crash(Random(1), modes=("none",))
     again = open_store(made.disk, clock=made.clock)
@@ -142,7 +142,7 @@ def test_restart_knows_how_long_to_wait() -> None:
     made.syncs.end()
     made.store.abandon()
     made.scheduler.advance(0.001)
-    assert not made.told
+    assert not made.reported
     made.disk.crash(Random(1), modes=("none",))
     stored_ms = open_store(made.disk, clock=made.clock).recovery.store_ms
     assert seconds_early(stored_ms, made.clock) == pytest.approx(0.002)

@@ -356,7 +356,7 @@ def run_until_stop(disk: SimDisk, random: Random, clock: ManualClock, acknowledg
             made = [b"%d:" % random.getrandbits(40) + bytes(random.randint(0, 600)) for _ in range(count)]
             positions = append(store, *made, atomic=random.random() < 0.3 and sum(map(len, made)) < 2500)
             stored = dict(zip((position.offset for position in positions), made, strict=True))
-            store.commit.when_told(lambda error, stored=stored: acknowledged.update(stored))  # type: ignore[misc]
+            store.commit.when_reported(lambda error, stored=stored: acknowledged.update(stored))  # type: ignore[misc]
         store.flush()
         assert queue.max_offset == max(acknowledged) + 1
         clock.advance(random.choice((0.1, 20)))

@@ -126,10 +126,10 @@ def test_staged_messages_are_settled_before() -> None:
     """Their publishers hear that they are stored; then the topic goes with them."""
     disk = SimDisk()
     store = filled(disk)
-    told: list[object] = []
-    append(store, b"staged", done=told.append)
+    reported: list[object] = []
+    append(store, b"staged", done=reported.append)
     store.topic_changes.delete("t")
-    assert told == [None]
+    assert reported == [None]
     assert store.create_topic("t", 1).queues[0].min_offset == 16
 
 
@@ -194,8 +194,8 @@ def test_message_on_its_way_is_told_before_its_topic_goes(refused: bool) -> None
     disk = SimDisk()
     store = filled(disk)
     scheduler = beside(store, disk, Random(1))
-    told: list[object] = []
-    append(store, b"staged", done=told.append)
+    reported: list[object] = []
+    append(store, b"staged", done=reported.append)
     scheduler.run_until_idle()
     seen: list[int] = []
 
@@ -210,7 +210,7 @@ def test_message_on_its_way_is_told_before_its_topic_goes(refused: bool) -> None
             drive(steps, scheduler)
     else:
         drive(steps, scheduler)
-    assert (told, seen, "t" in store.topics) == ([None], [11], refused)
+    assert (reported, seen, "t" in store.topics) == ([None], [11], refused)
 
 
 def test_topic_that_is_published_to_all_the_time_goes_all_the_same() -> None:
@@ -221,15 +221,15 @@ def test_topic_that_is_published_to_all_the_time_goes_all_the_same() -> None:
 
     def again(error: object) -> None:
         if "t" in store.topics:
-            append(store, b"more", done=again if len(told) < 12 else told.append)
-        told.append(error)
+            append(store, b"more", done=again if len(reported) < 12 else reported.append)
+        reported.append(error)
 
-    told: list[object] = []
+    reported: list[object] = []
     append(store, b"more", done=again)
     drive(store.topic_changes.deleting("t"), scheduler)
     assert "t" not in store.topics
-    assert told == [None] * 14
-    assert store.create_topic("t", 1).queues[0].min_offset == behind(10 + len(told))
+    assert reported == [None] * 14
+    assert store.create_topic("t", 1).queues[0].min_offset == behind(10 + len(reported))
 
 
 def test_failed_disk_fails_the_store() -> None:
@@ -273,15 +273,15 @@ def test_stop_at_any_change_leaves_one_life_or_the_other(seed: int, stop: int, p
     old = [bodies(store, queue_id=queue) for queue in range(2)]
     scheduler = beside(store, disk, random) if is_beside else ManualScheduler(ManualClock())
     disk.stop_after(stop)
-    told = 0
+    reported = 0
     try:
         drive(store.topic_changes.deleting("t"), scheduler)
-        told = 1
+        reported = 1
         store.create_topic("t", 2)
-        told = 2
+        reported = 2
         append(store, b"new")
         store.flush()
-        told = 3
+        reported = 3
         store.close()
     except PowerCut:
         pass
@@ -302,13 +302,13 @@ def test_stop_at_any_change_leaves_one_life_or_the_other(seed: int, stop: int, p
     disk.kill()
     store = open_store(disk, **SIZES)
     if "t" not in store.topics:
-        assert told < 2
+        assert reported < 2
         store.create_topic("t", 2)
     found = [bodies(store, queue_id=queue) for queue in range(2)]
     if found == old:
-        assert told == 0
+        assert reported == 0
     else:
-        assert found[0] in ([{16: b"new"}] if told == 3 else [{}, {16: b"new"}])
+        assert found[0] in ([{16: b"new"}] if reported == 3 else [{}, {16: b"new"}])
         assert found[1] == {}
         assert append(store, b"newer", queue_id=1)[0].offset == 16
 

@@ -218,8 +218,8 @@ def test_backup_of_a_live_store_is_checked_and_restored(live: Store, tmp_path: P
     """The node goes on; the restored store has everything."""
     copy, back = tmp_path / "copy", tmp_path / "back"
     assert run(["store", "backup", live.root, str(copy), "--json"]) == ExitCode.OK
-    [told] = json_lines(capsys)
-    assert (told["verified"], told["findings"], told["logEnd"]) == (True, 0, live.end)
+    [reported] = json_lines(capsys)
+    assert (reported["verified"], reported["findings"], reported["logEnd"]) == (True, 0, live.end)
     live.put("orders", b"later")
     live.close()
     assert run(["store", "restore", str(copy), str(back)]) == ExitCode.OK

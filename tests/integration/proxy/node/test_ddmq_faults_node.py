@@ -132,11 +132,11 @@ def test_settings_are_refused_or_take_a_send(place: str, value: object) -> None:
     try:
         world.config = loads(yaml.safe_dump(wanted), file="f.yaml", actions=world.registry).config
     except ConfigError as refused:
-        told = str(refused)
+        reported = str(refused)
     else:
-        told = ""
+        reported = ""
         _takes_a_send(world)
-    assert not told or key in told
+    assert not reported or key in reported
 
 
 def _takes_a_send(world: World) -> None:
@@ -279,8 +279,8 @@ def test_reload_logs_names_and_no_values() -> None:
 
     with capture_logs() as lines:
         assert world.reload(change).accepted
-    told = [line for line in lines if line["event"] == "reloaded"]
-    assert len(told) == 1
-    assert "by-key" in str(told)
+    reported = [line for line in lines if line["event"] == "reloaded"]
+    assert len(reported) == 1
+    assert "by-key" in str(reported)
     assert "hush-hush" not in str(lines)
     world.kill()

@@ -35,7 +35,7 @@ def test_callback_that_fails_keeps_no_reply_back_and_shows_once(tmp_path: Path) 
             for number in range(FAULTS):
                 node.call(publish_with_fault)
                 assert producer.send("orders", b"outside").offset == 2 * number + 1
-        told = [line for line in lines if line["event"] == "turn_callback_failed"]
-    assert [(line["log_level"], line["count"]) for line in told] == [("error", 1), ("error", FAULTS - 1)]
-    assert ["exc_info" in line for line in told] == [True, False]
-    assert told[1]["fault"] == "ValueError: of our own"
+        reported = [line for line in lines if line["event"] == "turn_callback_failed"]
+    assert [(line["log_level"], line["count"]) for line in reported] == [("error", 1), ("error", FAULTS - 1)]
+    assert ["exc_info" in line for line in reported] == [True, False]
+    assert reported[1]["fault"] == "ValueError: of our own"

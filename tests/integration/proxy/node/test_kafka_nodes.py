@@ -66,10 +66,10 @@ def test_other_programs_and_partitions_without_a_member_are_named() -> None:
     class Asked:
         """A cluster that answers at once."""
 
-        def look(self, topics: Sequence[str], told: Callable[[ClusterFacts], None], groups: Sequence[str]) -> None:
+        def look(self, topics: Sequence[str], reported: Callable[[ClusterFacts], None], groups: Sequence[str]) -> None:
             assert (list(topics), list(groups)) == (["invoices"], ["billing"])
             members = {"billing": [MemberFacts("their-app", "10.0.0.9", {"invoices": [1]})]}
-            told(ClusterFacts(topics={"invoices": TopicFacts(3, 0, 1, 1, {}, None)}, members=members))
+            reported(ClusterFacts(topics={"invoices": TopicFacts(3, 0, 1, 1, {}, None)}, members=members))
 
     client: Any = Asked()
     members = KafkaMembers(lambda _: client, ManualClock(NOW_MS))

@@ -104,10 +104,10 @@ def test_refused_low_level_calls_show(tmp_path: Path) -> None:
         value = node.node.runtime.metrics.value
         assert node.call(lambda: value("pyddmq_fetches_refused_total", "no_such_group")) == 3
         assert node.call(lambda: value("pyddmq_fetch_acks_refused_total", "no_such_group")) == 3
-    told = [line for line in logs if line["event"] in ("fetch_refused", "ack_refused")]
-    events = sorted((line["event"], line["count"]) for line in told if line["count"] == 1)
+    reported = [line for line in logs if line["event"] in ("fetch_refused", "ack_refused")]
+    events = sorted((line["event"], line["count"]) for line in reported if line["count"] == 1)
     assert events == [("ack_refused", 1), ("fetch_refused", 1)]
-    assert all("nobody" in line["text"] for line in told if line["event"] == "fetch_refused")
+    assert all("nobody" in line["text"] for line in reported if line["event"] == "fetch_refused")
 
 
 def test_delivered_delay_message_is_marked(tmp_path: Path) -> None:

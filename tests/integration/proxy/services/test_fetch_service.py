@@ -169,8 +169,8 @@ def test_calls_that_cannot_be_served_say_why(tmp_path: Path) -> None:
         of_low = ConsumeResult(context=Context(groupId="low", topic="orders", qid=QIDS[1]), successOffsets=[0])
         with pytest.raises(PullException) as submitted:
             client.call("submit", result=of_low)
-        told: Any = submitted.value
-        assert told.code == PullCode.LOW_LEVEL
+        reported: Any = submitted.value
+        assert reported.code == PullCode.LOW_LEVEL
         assert node.call(lambda: opened_of(node.node).progress.trackers["low", "orders", 1].watermark) == 0
 
 

@@ -425,13 +425,13 @@ def test_each_message_of_a_batch_has_one_outcome(plan: list[tuple[str, Answer]],
     assert published + refused - late == len(plan)
     assert (result.code == OK) == (refused == 0)
     in_kafka = len(world.main.bodies("invoices")) + len(world.other.bodies("events"))
-    told = [answer for topic, answer in plan if topic != "orders" and answer.failure is None]
+    reported = [answer for topic, answer in plan if topic != "orders" and answer.failure is None]
     assert in_kafka >= published - world.stored() - world.stored(1)
     if result.code not in (OK, TIMEOUT, ResultCode.FAIL_UNKNOWN):
         # What is refused so is nowhere: its producer may give its number to another message.
         assert in_kafka == world.stored() + world.stored(1) == 0
     if result.code == OK:
-        assert len(told) == sum(topic != "orders" for topic, _ in plan)
+        assert len(reported) == sum(topic != "orders" for topic, _ in plan)
     assert world.node.parts.kafka.unsettled is False
     assert all(world.count(KAFKA_WAITING, cluster) == 0 for cluster in ("main", "other"))
 

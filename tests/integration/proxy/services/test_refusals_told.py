@@ -70,9 +70,9 @@ def test_flood_of_garbage_is_a_line_for_each_reason(tmp_path: Path) -> None:
         for _ in range(TRIES):
             knock(node.producer, b"GET / HTTP/1.1\r\n\r\n")
             knock(node.consumer, b"\xff\xff\xff\xff")
-        told = lines_of(lines, "connection_refused")
-        assert {line["reason"] for line in told} == {"http", "negative"}
-        assert [line["count"] for line in told] == [1, 1]
+        reported = lines_of(lines, "connection_refused")
+        assert {line["reason"] for line in reported} == {"http", "negative"}
+        assert [line["count"] for line in reported] == [1, 1]
 
 
 def test_connections_above_the_limit_are_told(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ def run(story: Callable[[VirtualLoop], Awaitable[None]]) -> None:
     """Run a story on a loop whose time is a number."""
     loop = VirtualLoop()
 
-    async def told() -> None:
+    async def reported() -> None:
         await story(loop)
 
-    loop.run_task(told())
+    loop.run_task(reported())
 
 
 async def take(pace: Pace, loop: VirtualLoop, times: list[float], count: int) -> None:

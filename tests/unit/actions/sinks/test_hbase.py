@@ -233,7 +233,7 @@ def test_timestamps_by_order_tell_messages_of_one_millisecond_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raised", "told", "closed"),
+    ("raised", "reported", "closed"),
     [
         ("NoSuchColumnFamilyException: none", ServerRefusedMessage, 0),
         ("NotServingRegionException: orders", ServerAway, 0),
@@ -241,7 +241,7 @@ def test_timestamps_by_order_tell_messages_of_one_millisecond_apart() -> None:
     ],
 )
 def test_connection_stays_after_an_answer_and_is_closed_after_none(
-    raised: str | OSError, told: type[Exception], closed: int
+    raised: str | OSError, reported: type[Exception], closed: int
 ) -> None:
     """What HBase refuses costs no connection; a call that was cut off replaces all of them, the idle ones too."""
     need_module("happybase", "pip install 'pyddmq[hbase]'")  # brings the module below
@@ -275,7 +275,7 @@ def test_connection_stays_after_an_answer_and_is_closed_after_none(
 
     link = RealHBase(HBaseWish(host="h", port=1, transport="framed", protocol="binary", timeout_ms=1, pool_size=1))
     link._pool = pool = Pool()
-    with pytest.raises(told):
+    with pytest.raises(reported):
         link.increment("orders", b"r", {b"d:n": 1})
     assert (pool.one.closes, pool.replaced, pool.idle.closes) == (closed, closed, closed)
     assert (link._pool is pool) == (not closed)

@@ -368,8 +368,8 @@ def test_listeners_may_run_in_an_executor_that_is_handed_in() -> None:
         world.orderly(suspend_ms=10)
         world.send("a", "b", "c")
         for _ in range(4):
-            told, *facts = back.get(timeout=PATIENCE_SECONDS)
-            told(*facts)
+            reported, *facts = back.get(timeout=PATIENCE_SECONDS)
+            reported(*facts)
             world.advance(0.01)
 
     assert (world.offsets(), world.committed()) == ([0, 1, 1, 2], 3)

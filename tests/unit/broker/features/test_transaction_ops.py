@@ -22,7 +22,7 @@ from broker.transaction.ops import (
     HalfReference,
     OpPlaces,
     OpWriter,
-    Told,
+    Reported,
     members_of,
     op_puts,
 )
@@ -59,7 +59,7 @@ class Writer:
     def __init__(self) -> None:
         self.log, self.clock, self.metrics = Log(), ManualClock(), Metrics()
         self.scheduler = ManualScheduler(self.clock)
-        self.told: list[StoreError | None] = []
+        self.reported: list[StoreError | None] = []
         self.ops = OpWriter(
             cast(Store, self.log),
             runtime_of(SimDisk(), self.clock, metrics=self.metrics, scheduler=self.scheduler),
@@ -67,9 +67,9 @@ class Writer:
         )
 
     @property
-    def tell(self) -> Told:
+    def report(self) -> Reported:
         """Notes what is told."""
-        return self.told.append
+        return self.reported.append
 
     @property
     def written(self) -> list[tuple[bytes, bytes]]:
@@ -123,23 +123,23 @@ def test_what_is_decided_in_a_turn_is_one_append() -> None:
     """A half that is named twice stands there once, with the last fate."""
     made = Writer()
     made.ops.add(3, Fate.MOVED)
-    made.ops.add(4, Fate.ROLLED_BACK, made.tell)
+    made.ops.add(4, Fate.ROLLED_BACK, made.report)
     made.ops.add(3, Fate.COMMITTED)
     assert made.log.appends == []
     made.scheduler.run_until_idle()
     assert made.written == [(b"3,4,", b"TAGS\x01d\x02__PYDDMQ_DECISIONS\x01cr\x02")]
-    assert (made.ops.in_flight, made.told) == (1, [])
+    assert (made.ops.in_flight, made.reported) == (1, [])
 
 
 def test_only_a_durable_record_pays_what_is_owed_and_tells_who_waits() -> None:
     """A rollback is decided by its op record alone, so nothing is owed for it."""
     made = Writer()
     made.ops.add(3, Fate.COMMITTED)
-    made.ops.add(4, Fate.ROLLED_BACK, made.tell)
+    made.ops.add(4, Fate.ROLLED_BACK, made.report)
     made.scheduler.run_until_idle()
     assert made.ops.owed == {3: Fate.COMMITTED}
     made.log.done.pop()(None)
-    assert (made.ops.owed, made.told, made.ops.in_flight) == ({}, [None], 0)
+    assert (made.ops.owed, made.reported, made.ops.in_flight) == ({}, [None], 0)
     assert made.ops.places.first(4) == 100
     assert made.metrics.value("pyddmq_transactions_op_records_total") == 1
 
@@ -148,10 +148,10 @@ def test_record_that_is_not_durable_leaves_what_it_named_owed() -> None:
     """It is named again when somebody asks for all that is owed."""
     made, error = Writer(), StoreFailed("a sync", OSError(5, "EIO"))
     made.ops.add(3, Fate.DISCARDED)
-    made.ops.add(4, Fate.ROLLED_BACK, made.tell)
+    made.ops.add(4, Fate.ROLLED_BACK, made.report)
     made.scheduler.run_until_idle()
     made.log.done.pop()(error)
-    assert (made.ops.owed, made.told) == ({3: Fate.DISCARDED}, [error])
+    assert (made.ops.owed, made.reported) == ({3: Fate.DISCARDED}, [error])
     made.ops.write_owed()
     made.scheduler.run_until_idle()
     assert made.written[1][0] == b"3,"
@@ -162,9 +162,9 @@ def test_full_disk_tells_who_waits_and_writes_what_is_owed_when_there_is_space()
     made = Writer()
     made.log.failure = DiskFull("/s", 1024)
     made.ops.add(3, Fate.COMMITTED)
-    made.ops.add(4, Fate.ROLLED_BACK, made.tell)
+    made.ops.add(4, Fate.ROLLED_BACK, made.report)
     made.scheduler.run_until_idle()
-    assert made.told == [made.log.failure]
+    assert made.reported == [made.log.failure]
     made.log.failure = None
     made.scheduler.advance(RETRY_SECONDS / 2)
     assert made.written == []

@@ -38,7 +38,7 @@ class _Driver(CommitDriver):
     def on_shown(self, flushes: int) -> None:
         self.heard.append(f"shown {flushes}")
 
-    def on_told(self, raised: Exception | None) -> None:
+    def on_reported(self, raised: Exception | None) -> None:
         self.heard.append(f"told {raised}")
 
 
@@ -152,22 +152,24 @@ def test_nobody_is_told_twice_or_well_of_a_failure() -> None:
     batch = _batch()
     batch.fail()
     with pytest.raises(AssertionError, match="only shown batches"):
-        batch.tell(None)
-    batch.tell(StoreError("gone"))
+        batch.report(None)
+    batch.report(StoreError("gone"))
     with pytest.raises(AssertionError, match="from TOLD to TOLD"):
-        batch.tell(StoreError("gone"))
+        batch.report(StoreError("gone"))
 
 
 def test_failed_sync_tells_everybody_once_and_nothing_is_written_after() -> None:
     """Those of the flush on its way and those staged behind it, in their order; the log is left alone."""
     world = _World()
-    told: list[str] = []
+    reported: list[str] = []
     for name in ("a", "b"):
-        append(world.store, name.encode(), done=lambda error, name=name: told.append(f"{name} {type(error).__name__}"))
+        append(
+            world.store, name.encode(), done=lambda error, name=name: reported.append(f"{name} {type(error).__name__}")
+        )
         world.commit.begin()
     world.disk.fail("sync", path_part="/commitlog/")
     world.end()
-    assert told == ["a StoreFailed", "b StoreFailed"]
+    assert reported == ["a StoreFailed", "b StoreFailed"]
     assert (bodies(world.store), world.store.unsettled, world.commit.begin()) == ({}, False, False)
     with pytest.raises(StoreFailed):
         append(world.store, b"c")
@@ -176,41 +178,41 @@ def test_failed_sync_tells_everybody_once_and_nothing_is_written_after() -> None
 def test_who_asks_is_told_with_what_is_under_way() -> None:
     """With what is staged, else with what is on its way, else at once."""
     world = _World()
-    told: list[str] = []
-    world.commit.when_told(lambda error: told.append(f"idle {error}"))
-    assert told == ["idle None"]
+    reported: list[str] = []
+    world.commit.when_reported(lambda error: reported.append(f"idle {error}"))
+    assert reported == ["idle None"]
     append(world.store, b"a")
     world.commit.begin()
-    world.commit.when_told(lambda error: told.append(f"begun {error}"))
+    world.commit.when_reported(lambda error: reported.append(f"begun {error}"))
     append(world.store, b"b")
-    world.commit.when_told(lambda error: told.append(f"staged {error}"))
-    assert told == ["idle None"]
+    world.commit.when_reported(lambda error: reported.append(f"staged {error}"))
+    assert reported == ["idle None"]
     world.end()
-    assert told == ["idle None", "begun None", "staged None"]
+    assert reported == ["idle None", "begun None", "staged None"]
 
 
 def test_flush_completes_what_is_under_way_in_the_order_of_the_log() -> None:
     """A flush on its way, and what is staged, with one more sync; its end is not taken for another."""
     world = _World()
-    told: list[str] = []
-    append(world.store, b"a", done=lambda error: told.append("a"))
+    reported: list[str] = []
+    append(world.store, b"a", done=lambda error: reported.append("a"))
     world.commit.begin()
-    append(world.store, b"b", done=lambda error: told.append("b"))
+    append(world.store, b"b", done=lambda error: reported.append("b"))
     world.store.flush()
-    assert (told, bodies(world.store), world.store.unsettled) == (["a", "b"], {0: b"a", 1: b"b"}, False)
+    assert (reported, bodies(world.store), world.store.unsettled) == (["a", "b"], {0: b"a", 1: b"b"}, False)
     world.end()
-    assert told == ["a", "b"]
+    assert reported == ["a", "b"]
 
 
 def test_flush_completes_what_is_under_way_without_a_sync_of_its_own() -> None:
     """Under `async`: it waits for the sync that has begun, and shows what is staged unsynced."""
     world = _World("async")
-    told: list[str] = []
-    append(world.store, b"a", done=lambda error: told.append(f"a {error}"))
+    reported: list[str] = []
+    append(world.store, b"a", done=lambda error: reported.append(f"a {error}"))
     world.commit.begin()
-    append(world.store, b"b", done=lambda error: told.append(f"b {error}"))
+    append(world.store, b"b", done=lambda error: reported.append(f"b {error}"))
     world.store.flush()
-    assert (told, bodies(world.store), world.store.unsettled) == (["a None", "b None"], {0: b"a", 1: b"b"}, False)
+    assert (reported, bodies(world.store), world.store.unsettled) == (["a None", "b None"], {0: b"a", 1: b"b"}, False)
 
 
 def test_moment_makes_a_batch_of_its_own() -> None:

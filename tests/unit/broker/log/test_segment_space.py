@@ -109,13 +109,13 @@ def test_publishes_are_refused_as_long_as_no_further_file_can_be_claimed() -> No
     """What asks is told from the disk's space, not from a publish that would have to be tried."""
     space = Space()
     space.fill()
-    told = [space.segment_space.refuses]
+    reported = [space.segment_space.refuses]
     with pytest.raises(DiskFull):
         space.put(PUBLISH, 500)
     for capacity_bytes in (2 * SEGMENT, 3 * SEGMENT - 1, 3 * SEGMENT):
         space.disk.capacity_bytes = capacity_bytes
-        told.append(space.segment_space.refuses)
-    assert told == [False, True, True, False]
+        reported.append(space.segment_space.refuses)
+    assert reported == [False, True, True, False]
 
 
 def test_spare_is_set_aside_only_where_a_publish_has_a_file_too() -> None:

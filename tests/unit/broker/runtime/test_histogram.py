@@ -129,14 +129,14 @@ def test_syncs_are_observed_when_the_loop_hears_of_them() -> None:
     clock, metrics, disk = ManualClock(), Metrics(), SimDisk()
     scheduler = ManualScheduler(clock)
     timed = TimedSyncs(SimSyncs(disk, scheduler, Half(), seconds_max=0.008), clock, metrics, "commit_log")  # type: ignore[arg-type]
-    told: list[OSError | None] = []
-    timed.begin(disk.open("/log", create=True), told.append)
-    timed.begin_folder("/", told.append)
+    reported: list[OSError | None] = []
+    timed.begin(disk.open("/log", create=True), reported.append)
+    timed.begin_folder("/", reported.append)
     histogram = metrics.histogram(SYNC_SECONDS, "commit_log")
     scheduler.advance(0.003)
-    assert (told, buckets(histogram)) == ([], {})
+    assert (reported, buckets(histogram)) == ([], {})
     scheduler.advance(0.001)
-    assert (told, buckets(histogram)) == ([None, None], {12: 1})
+    assert (reported, buckets(histogram)) == ([None, None], {12: 1})
 
 
 def test_longest_sync_of_the_last_minute_counts_and_the_one_under_way() -> None:

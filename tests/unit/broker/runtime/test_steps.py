@@ -122,10 +122,10 @@ def test_runner_makes_each_step_in_a_call_of_its_own() -> None:
     notes, disk, results = list[str](), Disk(), list[int]()
     scheduler = ManualScheduler(ManualClock())
 
-    def told() -> Generator[Disk | None, None, None]:
+    def reported() -> Generator[Disk | None, None, None]:
         results.append((yield from work(notes, disk)))
 
-    StepRunner(scheduler.call_soon).run(told())
+    StepRunner(scheduler.call_soon).run(reported())
     assert notes == ["one"]
     scheduler.run_until_idle()
     assert notes == ["one", "two"]

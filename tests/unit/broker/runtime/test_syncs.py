@@ -30,12 +30,12 @@ def test_linux_syncs_files_and_folders_beside_the_loop(runner: asyncio.Runner, t
         disk = RealDisk()
         syncs, end = syncs_of(asyncio.get_running_loop(), disk)
         assert isinstance(syncs, LinuxAio)
-        told: list[OSError | None] = []
+        reported: list[OSError | None] = []
         last = asyncio.Event()
 
         def done(error: OSError | None) -> None:
-            told.append(error)
-            if len(told) == 101:
+            reported.append(error)
+            if len(reported) == 101:
                 last.set()
 
         for number in range(100):
@@ -44,10 +44,10 @@ def test_linux_syncs_files_and_folders_beside_the_loop(runner: asyncio.Runner, t
             syncs.begin(file, done)
             file.close()
         syncs.begin_folder(str(tmp_path), done)
-        assert not told
+        assert not reported
         await last.wait()
         end()
-        return told
+        return reported
 
     with runner:
         assert runner.run(run()) == [None] * 101
@@ -61,12 +61,12 @@ def test_linux_tells_what_failed(runner: asyncio.Runner, tmp_path: Path) -> None
         loop.set_exception_handler(lambda loop, context: None)
         disk = RealDisk()
         syncs = LinuxAio(loop, disk)
-        told: list[OSError | None] = []
+        reported: list[OSError | None] = []
         last = asyncio.Event()
 
         def done(error: OSError | None) -> None:
-            told.append(error)
-            if len(told) == 4:
+            reported.append(error)
+            if len(reported) == 4:
                 last.set()
             raise RuntimeError
 
@@ -77,7 +77,7 @@ def test_linux_tells_what_failed(runner: asyncio.Runner, tmp_path: Path) -> None
         await last.wait()
         syncs.close()
         syncs.close()
-        return told
+        return reported
 
     with runner:
         found = sorted(0 if error is None else error.errno or 0 for error in runner.run(run()))
@@ -90,12 +90,12 @@ def test_after_the_end_nobody_is_told_by_the_kernel(runner: asyncio.Runner, tmp_
     async def run() -> int:
         disk = RealDisk()
         syncs = LinuxAio(asyncio.get_running_loop(), disk)
-        told: list[OSError | None] = []
-        syncs.begin(disk.open(f"{tmp_path}/file", create=True), told.append)
+        reported: list[OSError | None] = []
+        syncs.begin(disk.open(f"{tmp_path}/file", create=True), reported.append)
         syncs.close()
         for _ in range(3):
             await asyncio.sleep(0)
-        return len(told)
+        return len(reported)
 
     with runner:
         assert runner.run(run()) == 0
@@ -107,29 +107,29 @@ def test_who_waits_is_told_before_the_others(runner: asyncio.Runner, tmp_path: P
     async def run() -> list[str]:
         disk = RealDisk()
         syncs, end = syncs_of(asyncio.get_running_loop(), disk)
-        told: list[str] = []
+        reported: list[str] = []
         all_told = asyncio.Event()
 
         def begin(name: str) -> Syncing:
             def done(error: OSError | None) -> None:
-                told.append(name)
-                if len(told) == 3:
+                reported.append(name)
+                if len(reported) == 3:
                     all_told.set()
 
             return syncs.begin(disk.open(f"{tmp_path}/{name}", create=True), done)
 
         begun = [begin(name) for name in ("first", "second", "third")]
         begun[1].wait()
-        assert told == ["second"]
+        assert reported == ["second"]
         begun[1].wait()
         await all_told.wait()
         begun[0].wait()
         end()
-        return told
+        return reported
 
     with runner:
-        told = runner.run(run())
-    assert (told[0], sorted(told)) == ("second", ["first", "second", "third"])
+        reported = runner.run(run())
+    assert (reported[0], sorted(reported)) == ("second", ["first", "second", "third"])
 
 
 def test_who_waits_for_several_is_told_of_each(runner: asyncio.Runner, tmp_path: Path) -> None:
@@ -138,13 +138,13 @@ def test_who_waits_for_several_is_told_of_each(runner: asyncio.Runner, tmp_path:
     async def run(is_told_first: bool) -> list[int]:
         disk = RealDisk()
         syncs, end = syncs_of(asyncio.get_running_loop(), disk)
-        told: list[int] = []
+        reported: list[int] = []
         begun: list[Syncing] = []
         first = asyncio.Event()
 
         def done(number: int) -> None:
-            told.append(number)
-            if is_told_first and len(told) == 1:
+            reported.append(number)
+            if is_told_first and len(reported) == 1:
                 wait_for_all()
                 first.set()
 
@@ -161,7 +161,7 @@ def test_who_waits_for_several_is_told_of_each(runner: asyncio.Runner, tmp_path:
         else:
             wait_for_all()
         end()
-        return sorted(told)
+        return sorted(reported)
 
     with runner:
         assert [runner.run(run(is_told_first)) for is_told_first in (False, True)] == [list(range(20))] * 2
@@ -172,11 +172,11 @@ def test_what_was_synced_at_once_is_told_once() -> None:
     disk, scheduler = SimDisk(), ManualScheduler(ManualClock())
     disk.make_folder("/d")
     for syncs in (SyncsAtOnce(scheduler, disk), SimSyncs(disk, scheduler, Random(1))):
-        told: list[OSError | None] = []
-        syncs.begin(disk.open("/d/f", create=True), told.append).wait()
-        assert told == [None]
+        reported: list[OSError | None] = []
+        syncs.begin(disk.open("/d/f", create=True), reported.append).wait()
+        assert reported == [None]
         scheduler.advance(1)
-        assert told == [None]
+        assert reported == [None]
 
 
 def test_file_with_a_sync_of_its_own_is_synced_by_that(runner: asyncio.Runner, tmp_path: Path) -> None:
@@ -192,9 +192,9 @@ def test_file_with_a_sync_of_its_own_is_synced_by_that(runner: asyncio.Runner, t
         loop = asyncio.get_running_loop()
         disk = RealDisk()
         syncs = LinuxAio(loop, disk)
-        told: asyncio.Future[OSError | None] = loop.create_future()
-        syncs.begin(Seen(disk.open(f"{tmp_path}/file", create=True).descriptor, "seen"), told.set_result)
-        error = await told
+        reported: asyncio.Future[OSError | None] = loop.create_future()
+        syncs.begin(Seen(disk.open(f"{tmp_path}/file", create=True).descriptor, "seen"), reported.set_result)
+        error = await reported
         syncs.close()
         return error
 
@@ -212,9 +212,9 @@ def test_folder_of_a_disk_with_a_sync_of_its_own_is_synced_by_that(runner: async
         disk = SimDisk()
         disk.make_folder("/nowhere/else")
         syncs = LinuxAio(loop, disk)
-        told: asyncio.Future[OSError | None] = loop.create_future()
-        syncs.begin_folder("/nowhere/else", told.set_result)
-        error = await told
+        reported: asyncio.Future[OSError | None] = loop.create_future()
+        syncs.begin_folder("/nowhere/else", reported.set_result)
+        error = await reported
         syncs.close()
         return error
 
@@ -227,14 +227,14 @@ def test_without_the_calls_it_syncs_at_once(monkeypatch: pytest.MonkeyPatch, tmp
     disk, scheduler = SimDisk(), ManualScheduler(ManualClock())
     disk.make_folder("/d")
     syncs = SyncsAtOnce(scheduler, disk)
-    told: list[OSError | None] = []
+    reported: list[OSError | None] = []
     disk.fail("sync_folder")
-    syncs.begin(disk.open("/d/f", create=True), told.append)
-    syncs.begin_folder("/d", told.append)
-    assert (disk.synced_files, told) == (1, [])
+    syncs.begin(disk.open("/d/f", create=True), reported.append)
+    syncs.begin_folder("/d", reported.append)
+    assert (disk.synced_files, reported) == (1, [])
     scheduler.run_until_idle()
-    assert told[0] is None
-    assert isinstance(told[1], OSError)
+    assert reported[0] is None
+    assert isinstance(reported[1], OSError)
 
     async def run() -> bool:
         syncs, end = syncs_of(asyncio.get_running_loop(), RealDisk())
@@ -253,22 +253,22 @@ def _simulated(seed: int = 1) -> tuple[SimDisk, ManualScheduler, SimSyncs]:
 
 def test_simulated_sync_covers_what_was_written_before_it_when_it_ends() -> None:
     """Not before, and not what came later; a sync at once in between is no obstacle."""
-    told: list[OSError | None] = []
+    reported: list[OSError | None] = []
     for when, kept in (("before", b""), ("after", b"one"), ("again", b"onetwo")):
         disk, scheduler, syncs = _simulated()
         file = disk.open("/d/f", create=True)
         disk.sync_folder("/d")
         file.write(0, [b"one"])
-        syncs.begin(file, told.append)
+        syncs.begin(file, reported.append)
         file.write(3, [b"two"])
         if when == "again":
             file.sync()
         if when != "before":
             scheduler.advance(1)
-            assert told.pop() is None
+            assert reported.pop() is None
         disk.crash(Random(1), modes=("none",))
         scheduler.advance(1)
-        assert not told
+        assert not reported
         assert disk.open("/d/f").read(0, 10) == kept
 
 
@@ -277,12 +277,12 @@ def test_simulated_folder_sync_covers_the_names_before_it() -> None:
     seen = set()
     for seed in range(20):
         disk, scheduler, syncs = _simulated(seed)
-        told: list[OSError | None] = []
+        reported: list[OSError | None] = []
         disk.open("/d/first", create=True)
-        syncs.begin_folder("/d", told.append)
+        syncs.begin_folder("/d", reported.append)
         disk.open("/d/second", create=True)
         scheduler.advance(1)
-        assert told == [None]
+        assert reported == [None]
         disk.crash(Random(seed))
         seen.add(tuple(disk.list("/d")))
     assert seen == {("first",), ("first", "second")}
@@ -293,15 +293,15 @@ def test_simulated_sync_fails_and_is_cut_when_it_ends() -> None:
     disk, scheduler, syncs = _simulated()
     file = disk.open("/d/f", create=True)
     disk.sync_folder("/d")
-    told: list[OSError | None] = []
+    reported: list[OSError | None] = []
     file.write(0, [b"one"])
-    syncs.begin(file, told.append)
+    syncs.begin(file, reported.append)
     disk.fail("sync")
     scheduler.advance(1)
-    assert isinstance(told[0], OSError)
+    assert isinstance(reported[0], OSError)
     file.write(3, [b"two"])
     file.sync()
-    syncs.begin(file, told.append)
+    syncs.begin(file, reported.append)
     disk.stop_after(0)
     with pytest.raises(PowerCut):
         scheduler.advance(1)

@@ -53,8 +53,8 @@ def test_any_sequence_comes_back_exactly(
     assert rows_of(disk) == [row for rows, _, _ in snapshots for row in rows]
     waiting = [each.sample for each in found if isinstance(each, ScheduledRow)]
     assert waiting == [sample for _, scheduled, _ in snapshots for sample in scheduled]
-    told = [each.event for each in found if isinstance(each, EventRow)]
-    assert told == [event for _, _, noted in snapshots for event in noted]
+    reported = [each.event for each in found if isinstance(each, EventRow)]
+    assert reported == [event for _, _, noted in snapshots for event in noted]
     assert gaps_of(disk) == []
 
 

@@ -148,7 +148,7 @@ def test_texts_stay_with_their_samples() -> None:
     queues = {("t", 0): [sample, replace(sample, time_ms=BEGIN + 10_000, held_reason="it broke", out_client="a")],
               ("t", 1): [replace(sample, held_reason="late")]}  # fmt: skip
     found, _ = judged(queues, LagLimits(), {})
-    rows = list(found.told(np.arange(found.count)))
+    rows = list(found.reported(np.arange(found.count)))
     assert [(row["held_reason"], row["out_client"]) for row in rows] == [
         (None, None),
         ("it broke", "a"),

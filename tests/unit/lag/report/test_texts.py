@@ -68,7 +68,7 @@ def test_counts_moments_and_rates() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "written"),
+    ("reported", "written"),
     [
         ("no client pulls; 5 messages are ready", "No client pulls; 5 messages are ready."),
         ("Start them.", "Start them."),
@@ -76,9 +76,9 @@ def test_counts_moments_and_rates() -> None:
         ("", ""),
     ],
 )
-def test_sentence_begins_large_and_ends_with_a_stop(told: str, written: str) -> None:
+def test_sentence_begins_large_and_ends_with_a_stop(reported: str, written: str) -> None:
     """So that two of them can follow each other."""
-    assert texts.sentence(told) == written
+    assert texts.sentence(reported) == written
 
 
 def test_clock_has_the_day_only_where_it_is_another() -> None:

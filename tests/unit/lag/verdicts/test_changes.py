@@ -28,7 +28,7 @@ def queue(status: str, *, group: str = "g", topic: str = "t", number: int = 0, l
     return JudgedQueue((group, topic, number), verdict, QueueSample(time_ms=0))
 
 
-def told(statuses: list[str], verdicts: Verdicts | None = None) -> list[tuple[int, str | None, str]]:
+def reported(statuses: list[str], verdicts: Verdicts | None = None) -> list[tuple[int, str | None, str]]:
     """Number of the round, status before and after, for a group whose only queue has one status a round."""
     verdicts = Verdicts() if verdicts is None else verdicts
     found = []
@@ -63,7 +63,7 @@ def test_change_is_told_at_once_where_it_is_worse_and_else_when_it_has_held(
 ) -> None:
     """So a group that goes to and fro posts once; one that is incomplete keeps its verdict."""
     assert SETTLED_MS == 6 * EVERY_MS
-    assert told(statuses) == wanted
+    assert reported(statuses) == wanted
 
 
 def test_worst_queue_decides_and_the_one_with_the_largest_lag_speaks() -> None:
@@ -124,7 +124,7 @@ def test_restart_reports_what_was_not_ok_before_it(
     verdicts = Verdicts()
     for status in before:
         verdicts.recall([queue(status)], 0)
-    assert told(after, verdicts) == wanted
+    assert reported(after, verdicts) == wanted
 
 
 def test_silent_node_is_worse_than_one_that_records() -> None:

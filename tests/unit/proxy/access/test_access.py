@@ -89,13 +89,13 @@ def test_change_of_a_file_is_taken_and_a_broken_one_is_not() -> None:
     """Whole or not at all; a token that is gone or is another one ends its connections."""
     files = Files()
     found = access(files)
-    told: list[object] = []
+    reported: list[object] = []
 
     def look() -> list[object]:
         """Look, and have the files read at once; returns the policies that another one took the place of."""
-        told.clear()
-        found.look(lambda work, done: done(work()), told.append)
-        return told
+        reported.clear()
+        found.look(lambda work, done: done(work()), reported.append)
+        return reported
 
     assert look() == []
     proven = found.proven(TEXT)
@@ -116,10 +116,10 @@ def test_files_are_read_beside_the_loop_one_at_a_time() -> None:
     files = Files()
     found = access(files)
     orders: list[tuple[Callable[[], object], Callable[[object], None]]] = []
-    told: list[object] = []
+    reported: list[object] = []
 
     def look() -> None:
-        found.look(lambda work, done: orders.append((work, done)), told.append)
+        found.look(lambda work, done: orders.append((work, done)), reported.append)
 
     files.tokens, files.state = {}, 1
     look()
@@ -130,12 +130,12 @@ def test_files_are_read_beside_the_loop_one_at_a_time() -> None:
     reloaded = found.prepared(CONFIG)
     found.policy = reloaded
     done(read)
-    assert (found.policy, told) == (reloaded, [])
+    assert (found.policy, reported) == (reloaded, [])
     files.tokens, files.state = {ID: TOKEN}, 2
     look()
     work, done = orders[1]
     done(work())
-    assert told == [reloaded]
+    assert reported == [reloaded]
     assert found.proven(TEXT) is not None
 
 

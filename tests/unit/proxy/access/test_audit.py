@@ -29,7 +29,7 @@ class World:
         audit.open("/data")
         return audit
 
-    def told(self) -> list[tuple[str, str, int]]:
+    def reported(self) -> list[tuple[str, str, int]]:
         return [(each.what, each.outcome, each.count) for each in self.audit.recent(100)[0]]
 
 
@@ -72,7 +72,7 @@ def test_denials_of_a_kind_are_one_line_a_minute() -> None:
     assert world.metrics.value(LINES, "denials") == 2
     world.clock.advance(61)
     world.audit.flush()
-    assert sorted(each[2] for each in world.told()) == [1, 1, 999]
+    assert sorted(each[2] for each in world.reported()) == [1, 1, 999]
     assert world.metrics.value(LINES, "changes") == 0
     assert world.disk.list("/data/pyddmq/audit") == ["denials.jsonl"]
 
@@ -84,7 +84,7 @@ def test_outcome_that_finds_no_space_is_counted_and_the_node_goes_on() -> None:
     world.disk.fail("write", error=errno.ENOSPC, path_part="audit")
     world.audit.ended("pause", "done", ANNA, of=number)
     assert world.metrics.value(LOST, "changes") == 1
-    assert world.told() == [("pause", "asked", 1)]
+    assert world.reported() == [("pause", "asked", 1)]
 
 
 def test_long_bodies_are_cut() -> None:

@@ -13,8 +13,8 @@ def test_pending_occurrence_of_a_loop_tells_what_was_made_and_what_is_left() -> 
     """Under the id of the add, whichever occurrence is pending."""
     third = FIRST.later(2)
     assert third is not None
-    told = LoopView(id=FIRST.id, made=2, left=8, interval=60, expire_ms=1_800_003_600_000)
-    assert delay_ids(f"{third.id} {FIRST.id}") == (third.id, told)
+    reported = LoopView(id=FIRST.id, made=2, left=8, interval=60, expire_ms=1_800_003_600_000)
+    assert delay_ids(f"{third.id} {FIRST.id}") == (third.id, reported)
     begun = LoopView(id=FIRST.id, made=0, left=10, interval=60, expire_ms=1_800_003_600_000)
     assert delay_ids(FIRST.id) == (FIRST.id, begun)
 

@@ -20,7 +20,7 @@ access:
 """
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+def reported(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     """Run a command; returns its exit code and what it printed."""
     code = run(arguments)
     out, err = capsys.readouterr()
@@ -30,7 +30,9 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]
 def test_token_is_printed_once_and_kept_as_its_hash(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The file is its owner's alone, and the printed text proves what it says."""
     file = tmp_path / "tokens.json"
-    code, text = told(capsys, "access", "token", "create", "--file", str(file), "--principal", "shop", "--days", "1")
+    code, text = reported(
+        capsys, "access", "token", "create", "--file", str(file), "--principal", "shop", "--days", "1"
+    )
     assert code == 0
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert text.strip().split("_")[2] not in file.read_text()
@@ -46,17 +48,17 @@ def test_tokens_are_listed_and_revoked_by_id_or_principal(tmp_path: Path, capsys
     """What is named and not there changes nothing."""
     file = str(tmp_path / "tokens.json")
     for principal in ("a", "b", "b"):
-        told(capsys, "access", "token", "create", "-f", file, "-p", principal)
-    _, listed = told(capsys, "access", "token", "list", "-f", file, "--json")
+        reported(capsys, "access", "token", "create", "-f", file, "-p", principal)
+    _, listed = reported(capsys, "access", "token", "list", "-f", file, "--json")
     ids = {each["id"]: each["principal"] for each in json.loads(listed)}
     assert sorted(ids.values()) == ["a", "b", "b"]
     assert "sha256" not in listed
     first = next(iter(ids))
-    assert told(capsys, "access", "token", "revoke", "-f", file, first, "0" * 16)[0] == 11
-    assert told(capsys, "access", "token", "revoke", "-f", file, "-p", "c")[0] == 11
-    assert told(capsys, "access", "token", "revoke", "-f", file)[0] == 2
+    assert reported(capsys, "access", "token", "revoke", "-f", file, first, "0" * 16)[0] == 11
+    assert reported(capsys, "access", "token", "revoke", "-f", file, "-p", "c")[0] == 11
+    assert reported(capsys, "access", "token", "revoke", "-f", file)[0] == 2
     assert len(tokens_of(Path(file).read_bytes(), "f")) == 3
-    assert told(capsys, "access", "token", "revoke", "-f", file, "-p", "b")[0] == 0
+    assert reported(capsys, "access", "token", "revoke", "-f", file, "-p", "b")[0] == 0
     assert [each.principal for each in tokens_of(Path(file).read_bytes(), "f").values()] == ["a"]
 
 
@@ -74,7 +76,7 @@ def test_wrong_lines_make_no_file(
 ) -> None:
     """A sentence and an exit code."""
     file = tmp_path / "tokens.json"
-    found, text = told(capsys, "access", "token", *arguments, "--file", str(file))
+    found, text = reported(capsys, "access", "token", *arguments, "--file", str(file))
     assert found == code
     assert said in text
     assert not file.exists()
@@ -84,7 +86,7 @@ def test_file_that_is_none_is_left_as_it_is(tmp_path: Path, capsys: pytest.Captu
     """Whatever it is, it is not overwritten."""
     file = tmp_path / "tokens.json"
     file.write_text("notes of mine")
-    assert told(capsys, "access", "token", "create", "-f", str(file), "-p", "a")[0] == 3
+    assert reported(capsys, "access", "token", "create", "-f", str(file), "-p", "a")[0] == 3
     assert file.read_text() == "notes of mine"
 
 
@@ -104,7 +106,7 @@ def test_explain_names_the_line(
     """Who asks why is shown the line that gives, or those that might have."""
     file = tmp_path / "node.yaml"
     file.write_text(CONFIG)
-    found, text = told(capsys, "access", "explain", str(file), *arguments)
+    found, text = reported(capsys, "access", "explain", str(file), *arguments)
     assert found == code
     assert said.replace("{}", str(file)) in text
 
@@ -113,7 +115,7 @@ def test_explain_without_rules_says_that_everybody_may(tmp_path: Path, capsys: p
     """There is no line to name."""
     file = tmp_path / "node.yaml"
     file.write_text("node: {}\n")
-    code, text = told(capsys, "access", "explain", str(file), "a", "produce", "t", "--json")
+    code, text = reported(capsys, "access", "explain", str(file), "a", "produce", "t", "--json")
     assert code == 0
     assert json.loads(text)["allowed"] is True
 

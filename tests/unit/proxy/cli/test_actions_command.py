@@ -23,9 +23,9 @@ def test_command_shows_each_step(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "4. AsyncHttp: not run: it would receive this message now" in shown
     assert "query: [('amount', '3')]" in shown
     assert run([*words, "--json"]) == ExitCode.OK
-    told = json.loads(capsys.readouterr().out)
-    assert told["orderKey"] == "7"
-    assert [step["answer"] for step in told["steps"]] == ["CONTINUE", None, "CONTINUE", None]
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["orderKey"] == "7"
+    assert [step["answer"] for step in reported["steps"]] == ["CONTINUE", None, "CONTINUE", None]
     assert run(["actions", "try", str(file), "g", "nope"]) == ExitCode.NOT_FOUND
     assert run(["actions", "try", str(tmp_path / "none.yaml"), "g", "orders"]) == ExitCode.CONFIG_INVALID
     file.write_text("nope: 1")
@@ -43,8 +43,8 @@ def test_command_lists_actions_with_options_and_places(capsys: pytest.CaptureFix
     (breaker,) = [each for each in listed["AsyncHttp"] if each["name"] == "breaker"]
     assert isinstance(breaker["default"], dict), "a section within the options is JSON, too"
     assert run(["actions", "Redis", "--json"]) == ExitCode.OK
-    (told,) = json.loads(capsys.readouterr().out)["actions"]
-    assert "needs the extra redis" in (told["place"] or "") or "pip install" in (told["problem"] or "")
+    (reported,) = json.loads(capsys.readouterr().out)["actions"]
+    assert "needs the extra redis" in (reported["place"] or "") or "pip install" in (reported["problem"] or "")
     assert run(["actions", f"{test_action_trial.__name__}:Hooks"]) == ExitCode.OK
     assert "process (bool, default False)" in capsys.readouterr().out
     assert run(["actions", "Nope"]) == ExitCode.NOT_FOUND

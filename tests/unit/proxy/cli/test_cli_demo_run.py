@@ -105,8 +105,8 @@ class MiniNode:
         offset, message = free[0]
         self.waiting.remove(free[0])
         self.out[offset] = message
-        told = CONSUMER.Message(key=message.key, value=message.body, offset=offset, properties=message.properties)
-        return CONSUMER.PullResponse(context=CONSUMER.Context(groupId=GROUP, topic=TOPIC, qid="q"), messages=[told])
+        reported = CONSUMER.Message(key=message.key, value=message.body, offset=offset, properties=message.properties)
+        return CONSUMER.PullResponse(context=CONSUMER.Context(groupId=GROUP, topic=TOPIC, qid="q"), messages=[reported])
 
 
 class Hurried(SystemClock):

@@ -55,5 +55,5 @@ def test_first_lines_that_got_no_answer_may_be_stored(capsys: pytest.CaptureFixt
     """Also when nothing was stored before them."""
     with ScriptedNode("producer", lambda _method, _arguments: HANG_UP) as node:
         assert run(["send", "orders", "--file", lines, "--producer", node.address]) == ExitCode.CANNOT_CONNECT
-    told = " ".join(capsys.readouterr().err.split())
-    assert "Stored before: 0 messages; lines 1 to 4 may or may not be stored" in told
+    reported = " ".join(capsys.readouterr().err.split())
+    assert "Stored before: 0 messages; lines 1 to 4 may or may not be stored" in reported

@@ -87,11 +87,11 @@ def test_withdrawn_calls_are_not_made(runner: asyncio.Runner) -> None:
 
 def test_failed_call_keeps_no_other_from_being_made(runner: asyncio.Runner) -> None:
     """What it raises goes to the loop's handler, as for the loop's own timers."""
-    told: list[object] = []
+    reported: list[object] = []
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: told.append(context.get("exception")))
+        loop.set_exception_handler(lambda _, context: reported.append(context.get("exception")))
         alarms = Alarms(loop, SystemClock())
         last = asyncio.Event()
         alarms.call_later(0.0005, [].pop)
@@ -101,7 +101,7 @@ def test_failed_call_keeps_no_other_from_being_made(runner: asyncio.Runner) -> N
 
     with runner:
         runner.run(run())
-    assert [type(each) for each in told] == [IndexError]
+    assert [type(each) for each in reported] == [IndexError]
 
 
 def test_loop_without_readers_makes_the_calls_itself() -> None:

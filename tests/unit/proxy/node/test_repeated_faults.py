@@ -72,8 +72,8 @@ def test_callbacks_that_raise_show_once_a_minute_for_each_place(loop_factory: Lo
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             runner.run(scenario())
         limited_log.flush(everything=True)
-    told = [(line["event"], line["count"], str(line.get("exc_info", line.get("fault")))) for line in lines]
-    assert sorted(told) == [
+    reported = [(line["event"], line["count"], str(line.get("exc_info", line.get("fault")))) for line in lines]
+    assert sorted(reported) == [
         ("loop_callback_failed", 1, "one"),
         ("loop_callback_failed", 1, "other"),
         ("loop_callback_failed", 1, "something without an exception"),

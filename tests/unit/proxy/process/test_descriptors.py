@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from conf import Config, loads
-from proxy.process.serve import _tell_of_descriptors
+from proxy.process.serve import _warn_of_descriptors
 
 QUEUES, CONNECTIONS = 300, 100
 
@@ -26,7 +26,7 @@ groups: [{{group: g, topics: [{{topic: t}}]}}]
 def test_low_limit_is_one_warning_with_what_to_set(config: Config, descriptors: int) -> None:
     """Too low for connections, or for the files of queues: the numbers, and the limit that would do."""
     with capture_logs() as logs:
-        _tell_of_descriptors(descriptors, config)
+        _warn_of_descriptors(descriptors, config)
     [line] = logs
     assert (line["event"], line["log_level"]) == ("open_files_limited", "warning")
     assert f"there are {QUEUES} queues" in line["text"]
@@ -36,5 +36,5 @@ def test_low_limit_is_one_warning_with_what_to_set(config: Config, descriptors: 
 def test_sufficient_limit_logs_nothing(config: Config) -> None:
     """Half of the descriptors are for files of queues."""
     with capture_logs() as logs:
-        _tell_of_descriptors(2 * QUEUES, config)
+        _warn_of_descriptors(2 * QUEUES, config)
     assert logs == []

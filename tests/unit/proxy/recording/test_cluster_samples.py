@@ -87,7 +87,7 @@ def test_group_that_is_not_told_is_not_known() -> None:
     samples(sampler)
     survey.silent.add("billing")
     found = sampler.round()
-    assert found.untold == ["billing"]
+    assert found.unreported == ["billing"]
     for queues in (found.queues, sampler.unknown().queues):
         [(key, sample)] = queues
         assert (key.group, sample.start, sample.end, sample.committed) == ("billing", None, None, None)
@@ -108,7 +108,7 @@ def test_group_whose_broker_does_not_list_it_is_unknown_and_not_deleted() -> Non
     found = sampler.round()
     figures = {key.group: (sample.end, sample.committed) for key, sample in found.queues}
     assert figures == {"billing": (None, None), "reports": (10, 4)}
-    assert (found.untold, found.events, found.incomplete) == (["billing"], [], "broker 2 does not respond")
+    assert (found.unreported, found.events, found.incomplete) == (["billing"], [], "broker 2 does not respond")
     survey.unlisted.clear()
     del survey.committed["billing"]
     assert [each.group for each in sampler.round().events] == ["billing"], "a complete list shows what is deleted"

@@ -9,7 +9,7 @@ import pytest
 from proxy.tls.peer_certificate import PeerCertificate, peer_certificate
 
 
-def told(**changed: Any) -> dict[str, Any]:
+def reported(**changed: Any) -> dict[str, Any]:
     """Return what OpenSSL tells of a certificate."""
     return {
         "subject": (
@@ -31,7 +31,7 @@ def told(**changed: Any) -> dict[str, Any]:
 
 def test_all_that_a_rule_may_name_is_there() -> None:
     """Subject, names of three kinds, common name, serial, end."""
-    assert peer_certificate(told()) == PeerCertificate(
+    assert peer_certificate(reported()) == PeerCertificate(
         subject="CN=worker-1,OU=billing,O=Example",
         names=("DNS:worker-1.example", "URI:spiffe://example/worker", "email:ops@example"),
         common_name="worker-1",
@@ -61,10 +61,10 @@ def test_certificate_may_say_next_to_nothing() -> None:
 )
 def test_no_value_passes_for_another_attribute(value: str, written: str) -> None:
     """RFC 4514, section 2.4: one who may choose a name can not write a subject that is somebody else's."""
-    assert peer_certificate(told(subject=((("commonName", value),),))).subject == f"CN={written}"
+    assert peer_certificate(reported(subject=((("commonName", value),),))).subject == f"CN={written}"
 
 
 def test_attributes_of_one_step_are_joined() -> None:
     """RFC 4514, section 2.2; what has no short name keeps OpenSSL's."""
     subject = ((("commonName", "a"), ("serialNumber", "7")),)
-    assert peer_certificate(told(subject=subject)).subject == "CN=a+serialNumber=7"
+    assert peer_certificate(reported(subject=subject)).subject == "CN=a+serialNumber=7"

@@ -120,8 +120,11 @@ def test_blob_that_is_not_what_the_text_says_counts_for_nothing(fault: str) -> N
             # With a sum that is right: somebody named another's.
             from upstream.kafka.commits import blobs
 
-            told = named._replace(sum=blobs._sum(changed))
-            first.cluster().group("g").committed[KafkaPartition("t", 0)] = (offset, text.replace(str(named), str(told)))
+            reported = named._replace(sum=blobs._sum(changed))
+            first.cluster().group("g").committed[KafkaPartition("t", 0)] = (
+                offset,
+                text.replace(str(named), str(reported)),
+            )
     first.client.kill()
     second = KafkaGround(FAILING, queues=1, beside=first)
     first.advance(14)
@@ -207,20 +210,20 @@ def test_slot_that_a_commit_names_is_not_the_next_ones() -> None:
     ground = KafkaGround(FAILING, queues=1)
     ground.advance(1)
     blobs = vars(ground.member.partitions)["_blobs"]
-    place, told = KafkaPartition("t", 0), list[Named | None]()
+    place, reported = KafkaPartition("t", 0), list[Named | None]()
     blobs.own(place, None)
     for _ in range(2):
-        blobs.write(place, 5, "text", told.append, seconds=2)
+        blobs.write(place, 5, "text", reported.append, seconds=2)
         ground.advance(0.1)
-    first, second = told
+    first, second = reported
     assert first is not None
     assert second is not None
     assert first.key == second.key, "nothing is named yet"
     blobs.committed(place, second)
     for _ in range(2):
-        blobs.write(place, 5, "text", told.append, seconds=2)
+        blobs.write(place, 5, "text", reported.append, seconds=2)
         ground.advance(0.1)
-    assert {each.key for each in told[2:] if each is not None} == {second.key[:-1] + "1"}
+    assert {each.key for each in reported[2:] if each is not None} == {second.key[:-1] + "1"}
 
 
 class _Silent:
@@ -259,12 +262,12 @@ def test_topic_that_does_not_answer_is_waited_for_within_bounds() -> None:
     blobs = Blobs("g", TOPIC, reader=_Silent(), producer=_Silent(), runtime=runtime)
     place = KafkaPartition("t", 0)
     blobs.own(place, None)
-    told: list[object] = []
-    blobs.write(place, 5, "text", told.append, seconds=2)
-    blobs.read(NAMED, place, 5, told.append)
+    reported: list[object] = []
+    blobs.write(place, 5, "text", reported.append, seconds=2)
+    blobs.read(NAMED, place, 5, reported.append)
     scheduler.advance(1.9)
-    assert told == []
+    assert reported == []
     scheduler.advance(0.2)
-    assert told == [None]
+    assert reported == [None]
     scheduler.advance(8)
-    assert told == [None, None]
+    assert reported == [None, None]

@@ -14,54 +14,54 @@ def _ground() -> tuple[KafkaGround, list[bool]]:
     ground.put("one")
     client = Client()
     ground.ack(client, *ground.take(client))
-    told: list[bool] = []
-    return ground, told
+    reported: list[bool] = []
+    return ground, reported
 
 
 def test_who_waits_is_told_once_it_is_committed() -> None:
     """At once, not with the next interval; and where nothing is left to commit, too."""
-    ground, told = _ground()
-    ground.member.settle(told.append)
-    assert told == []
+    ground, reported = _ground()
+    ground.member.settle(reported.append)
+    assert reported == []
     ground.advance(0.06)
-    assert told == [True]
+    assert reported == [True]
     assert ground.cluster().group("g").committed[KafkaPartition("t", 0)][0] == ground.cluster().topics["t"][0].high
-    ground.member.settle(told.append)
+    ground.member.settle(reported.append)
     ground.advance(0.06)
-    assert told == [True, True]
+    assert reported == [True, True]
 
 
 def test_who_waits_is_told_by_a_commit_that_began_afterwards() -> None:
     """What finishes while one is under way is in the next."""
-    ground, told = _ground()
+    ground, reported = _ground()
     ground.member.settle(lambda _: None)
     ground.advance(0)
     ground.put("two")
     client = Client()
     ground.ack(client, *ground.take(client))
-    ground.member.settle(told.append)
-    while not told:
+    ground.member.settle(reported.append)
+    while not reported:
         ground.advance(0.001)
     assert ground.cluster().group("g").committed[KafkaPartition("t", 0)][0] == ground.cluster().topics["t"][0].high
 
 
 def test_commit_that_fails_for_a_while_is_waited_for_and_one_that_is_lost_is_not() -> None:
     """Nobody is told yes for what is not committed."""
-    ground, told = _ground()
+    ground, reported = _ground()
     ground.cluster().down = True
-    ground.member.settle(told.append)
+    ground.member.settle(reported.append)
     ground.advance(1)
-    assert told == []
+    assert reported == []
     ground.cluster().down = False
     ground.advance(1)
-    assert told == [True]
+    assert reported == [True]
     ground.put("two")
     client = Client()
     ground.ack(client, *ground.take(client))
     ground.cluster().expel(ground.client.members[0])
-    ground.member.settle(told.append)
+    ground.member.settle(reported.append)
     ground.advance(1)
-    assert told == [True, False]
+    assert reported == [True, False]
 
 
 @pytest.mark.parametrize("limit", [200, 90, 10], ids=["named elsewhere", "cut", "no text"])

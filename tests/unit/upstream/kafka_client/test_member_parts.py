@@ -65,7 +65,7 @@ class World:
         """As librdkafka names them in an answer."""
         return [self.package.TopicPartition("t", 0, each) for each in numbers]
 
-    def told(self) -> list[tuple[int, str | None]]:
+    def reported(self) -> list[tuple[int, str | None]]:
         """What was told by now."""
         self.loop.turn(0)
         return [(offset, None if said is None else said.code) for offset, said in self.ended]
@@ -89,7 +89,7 @@ def test_one_commit_is_on_its_way_and_the_latest_counts(world: World) -> None:
     world.commits.round()
     assert world.consumer.calls[1:] == [("async", [(0, 3)])]
     world.commits.answered(None, [])
-    assert world.told() == [(1, None), (2, None), (3, None)]
+    assert world.reported() == [(1, None), (2, None), (3, None)]
 
 
 def test_commit_of_a_former_term_is_not_sent(world: World) -> None:
@@ -98,7 +98,7 @@ def test_commit_of_a_former_term_is_not_sent(world: World) -> None:
     world.put(2, term=0)
     world.commits.round()
     assert world.consumer.calls == [("async", [(0, 1)])]
-    assert world.told() == [(2, "ILLEGAL_GENERATION")]
+    assert world.reported() == [(2, "ILLEGAL_GENERATION")]
     assert world.ended[0][1] is not None
     assert world.ended[0][1].fenced
 
@@ -118,7 +118,7 @@ def test_commit_during_a_rebalance_is_tried_again(world: World) -> None:
     world.clock.advance(AGAIN_SECONDS)
     world.commits.round()
     assert len(world.consumer.calls) == 2
-    assert world.told() == [(1, "ILLEGAL_GENERATION")]
+    assert world.reported() == [(1, "ILLEGAL_GENERATION")]
 
 
 def test_unknown_member_is_fenced_at_once(world: World) -> None:
@@ -126,7 +126,7 @@ def test_unknown_member_is_fenced_at_once(world: World) -> None:
     world.put(1)
     world.commits.round()
     world.commits.answered(world.errors(world.errors.UNKNOWN_MEMBER_ID), [])
-    assert world.told() == [(1, "UNKNOWN_MEMBER_ID")]
+    assert world.reported() == [(1, "UNKNOWN_MEMBER_ID")]
     assert world.ended[0][1] is not None
     assert world.ended[0][1].fenced
 
@@ -138,12 +138,12 @@ def test_end_of_a_revoke_waits_for_what_is_on_its_way(world: World) -> None:
     world.put(2)
     world.commits.finish()
     assert world.consumer.calls == [("async", [(0, 1)]), ("sync", [(0, 2)])]
-    assert world.told() == [(1, None), (2, None)]
+    assert world.reported() == [(1, None), (2, None)]
     world.commits.answered(world.errors(world.errors.UNKNOWN_MEMBER_ID), [])
     world.put(3)
     world.commits.round()
     world.commits.close()
-    assert world.told()[2:] == [(3, "ILLEGAL_GENERATION")]
+    assert world.reported()[2:] == [(3, "ILLEGAL_GENERATION")]
 
 
 def test_partition_rests_until_it_is_read_and_while_it_is_paused(world: World) -> None:
@@ -182,20 +182,20 @@ def test_answer_that_never_comes_is_not_waited_for(world: World) -> None:
     world.terms[PLACE] = 2
     world.commits.expelled()
     world.commits.round()
-    assert world.told() == [(1, "ILLEGAL_GENERATION")]
+    assert world.reported() == [(1, "ILLEGAL_GENERATION")]
     world.put(5, term=2)
     world.commits.round()
     assert world.consumer.calls[-1] == ("async", [(0, 5)])
     world.commits.answered(None, world.offsets(5))
-    assert world.told()[-1] == (5, None)
+    assert world.reported()[-1] == (5, None)
     world.put(6, term=2)
     world.commits.round()
     world.commits.answered(None, first)
-    assert world.told()[-1] == (5, None), "that was the answer of long ago"
+    assert world.reported()[-1] == (5, None), "that was the answer of long ago"
     world.clock.advance(UNHEARD_SECONDS)
     world.put(7, term=2)
     world.commits.round()
-    assert world.told()[-1] == (6, "TIMED_OUT")
+    assert world.reported()[-1] == (6, "TIMED_OUT")
     assert world.consumer.calls[-1] == ("async", [(0, 7)])
 
 

@@ -26,18 +26,18 @@ DOWN = Error("_ALL_BROKERS_DOWN", "1/1 brokers are down")
 
 def world() -> tuple[ClientTroubles, list[KafkaFailure | None]]:
     """Troubles, and what was told of them."""
-    told: list[KafkaFailure | None] = []
-    return ClientTroubles(told.append, lambda text: text.replace("sesame", "***")), told
+    reported: list[KafkaFailure | None] = []
+    return ClientTroubles(reported.append, lambda text: text.replace("sesame", "***")), reported
 
 
 def test_reason_is_told_once_however_often_all_are_down() -> None:
     """The user is refused, again and again, with other times each; the next trouble after an answer is a new one."""
-    troubles, told = world()
+    troubles, reported = world()
     for took in (311, 95):
         text = f"ssl://h:1/bootstrap: SASL authentication error: sesame is wrong (after {took}ms in state AUTH_REQ)"
         troubles.note(Error("_AUTHENTICATION", text))
         troubles.note(DOWN)
-    [failure] = told
+    [failure] = reported
     assert failure is not None
     assert failure.code == "AUTHENTICATION"
     assert str(failure) == (
@@ -46,16 +46,16 @@ def test_reason_is_told_once_however_often_all_are_down() -> None:
     )
     troubles.answered()
     troubles.note(DOWN)
-    assert [None if each is None else each.code for each in told] == ["AUTHENTICATION", None, "ALL_BROKERS_DOWN"]
+    assert [None if each is None else each.code for each in reported] == ["AUTHENTICATION", None, "ALL_BROKERS_DOWN"]
 
 
 def test_all_down_says_what_a_connection_said() -> None:
     """Which alone is no trouble: another broker may be there."""
-    troubles, told = world()
+    troubles, reported = world()
     troubles.note(Error("_TRANSPORT", "h:1: Connect failed: Connection refused (after 0ms in state CONNECT, 3 more)"))
-    assert told == []
+    assert reported == []
     troubles.note(DOWN)
-    assert str(told[0]) == "1/1 brokers are down; h:1: Connect failed: Connection refused (ALL_BROKERS_DOWN)"
+    assert str(reported[0]) == "1/1 brokers are down; h:1: Connect failed: Connection refused (ALL_BROKERS_DOWN)"
 
 
 def test_refused_certificate_names_both_reasons() -> None:
@@ -77,12 +77,12 @@ def test_program_that_shares_the_group_by_another_strategy_is_named() -> None:
 
 def test_look_that_is_not_answered_is_told_in_the_same_sentences() -> None:
     """Until the cluster answers; what is no code is taken for a cluster that cannot be reached."""
-    troubles, told = world()
+    troubles, reported = world()
     for _ in range(2):
         troubles.unanswered("sesame is wrong (SASL_AUTHENTICATION_FAILED)")
     troubles.answered()
     troubles.unanswered("the process has ended")
-    first, nothing, second = told
+    first, nothing, second = reported
     assert first is not None
     assert (first.code, "rejects the user" in str(first), "sesame" in str(first)) == (
         "SASL_AUTHENTICATION_FAILED",

@@ -93,7 +93,7 @@ def test_no_answered_ack_is_lost_wherever_a_roll_stops(power: bool) -> None:
         disk = SimDisk()
         node = full(disk, seed=changes)
         acked = {0, 7}
-        told, durable = set(acked), set(acked)
+        reported, durable = set(acked), set(acked)
         disk.stop_after(changes)
         try:
             for step in range(60):
@@ -101,25 +101,25 @@ def test_no_answered_ack_is_lost_wherever_a_roll_stops(power: bool) -> None:
                 acked.add(offset)
                 fill(node, 3 + step % 5)
                 node.ack(offset)
-                told.add(offset)
+                reported.add(offset)
                 if step % 7 == changes % 7:
                     node.progress.sync()
-                    durable = set(told)
+                    durable = set(reported)
                 if step % 11 == changes % 11:
                     node.progress.begin_commit()
                 if step % 13 == changes % 13:
                     node.progress.reset(node.tracker(1), step)
                     node.progress.flush()
-                    durable = set(told)
+                    durable = set(reported)
                 amid += len(names(node)) == 2
                 node.scheduler.advance(0.0004 * (step % 4))
             node.close()
-            told = durable = set(acked)
+            reported = durable = set(acked)
         except PowerCut:
             stopped += 1
         node = cut(node, changes) if power else killed(node)
         found = finished(node)
-        assert (durable if power else told) <= found <= acked, changes
+        assert (durable if power else reported) <= found <= acked, changes
         assert node.metrics.value(reconcile.OFFSETS_FOREIGN) == 0
     assert stopped > 100
     assert amid > 100

@@ -54,7 +54,7 @@ def test_commit_beside_the_loop_keeps_file_and_journal_in_line(power: bool) -> N
         node.publish(200)
         node.ack(*range(10), 20)
         node.scheduler.advance(1)
-        acked, told = {*range(10), 20}, set(finished(node))
+        acked, reported = {*range(10), 20}, set(finished(node))
         disk.stop_after(changes)
         try:
             node.progress.begin_commit()
@@ -64,7 +64,7 @@ def test_commit_beside_the_loop_keeps_file_and_journal_in_line(power: bool) -> N
                 acked |= {10 + step % 10 + 20 * (step // 10), 100 + 2 * step}
                 if step == changes % 12:
                     node.progress.begin_commit()
-                told = set(acked)
+                reported = set(acked)
             node.progress.reset(node.tracker(1), 40)
             node.progress.flush()
             node.progress.begin_commit()
@@ -77,7 +77,7 @@ def test_commit_beside_the_loop_keeps_file_and_journal_in_line(power: bool) -> N
         found = finished(node)
         # What the power takes is what was acked last; nothing comes up that nobody acked.
         assert found <= acked
-        assert found >= ({*range(10), 20} if power else told)
+        assert found >= ({*range(10), 20} if power else reported)
     assert stopped > 50
 
 

@@ -59,10 +59,10 @@ def test_acks_share_syncs() -> None:
     clock = ManualClock()
     scheduler, journal, syncs = ManualScheduler(clock), Journal(), Syncs()
     acks = AckSyncs(cast("Progress", journal), FileWrites(SimDisk(), cast("Any", syncs)), scheduler)
-    told: list[tuple[str, bool]] = []
+    reported: list[tuple[str, bool]] = []
 
     def add(name: str) -> None:
-        acks.add(lambda durable: told.append((name, durable)))
+        acks.add(lambda durable: reported.append((name, durable)))
 
     add("a")
     add("b")
@@ -70,14 +70,14 @@ def test_acks_share_syncs() -> None:
     add("c")
     add("d")
     scheduler.advance(0)
-    assert (journal.begun, told) == (1, [])
+    assert (journal.begun, reported) == (1, [])
     syncs.under_way.pop().wait()
-    assert told == [("a", True), ("b", True)]
+    assert reported == [("a", True), ("b", True)]
     scheduler.advance(0)
     assert journal.begun == 2
     journal.fails = True
     syncs.under_way.pop().wait()
-    assert told[2:] == [("c", False), ("d", False)]
+    assert reported[2:] == [("c", False), ("d", False)]
     add("e")
     scheduler.advance(0)
     assert journal.begun == 3
