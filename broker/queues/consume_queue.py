@@ -12,12 +12,12 @@ A unit whose record is lost in a damaged part of the log is a filler: the offset
 
 from __future__ import annotations
 
-import errno
 import struct
 from collections.abc import Callable, Sequence
-from typing import Final
+from functools import partial
 
 from broker.errors import RecordGone, StoreError
+from broker.queues.open_files import OpenFiles
 from broker.queues.unit_sums import UnitSums
 from broker.runtime.disks.unreadable import Unreadable, ignored, read_around, write_around
 from broker.runtime.file_writes import FileWrite, Single
@@ -33,10 +33,6 @@ FILLER_BYTES = UNIT.pack(*FILLER)
 _ZEROS_BYTES = 1 << 16
 _PLACES_MAX = 16
 """Units that a queue remembers: about one for each group."""
-OPEN_FILES_MAX: Final = 512
-OPEN_FILES_MIN: Final = 4
-_NO_DESCRIPTOR: Final = frozenset((errno.EMFILE, errno.ENFILE))
-_CLOSED_AT_ONCE: Final = 64
 Checker = Callable[["ConsumeQueue", int, list[Unit]], list[Unit]]
 
 
@@ -246,6 +242,7 @@ class ConsumeQueue:
         Returns:
             False when it stopped: whether that record is kept is unknown.
         """
+        self._places.clear()
         while log_minimum and self.min_offset < self.max_offset:
             for physical, size, _ in self.read_unchecked(self.min_offset, 1024):
                 if not size and all_there:
@@ -481,8 +478,11 @@ class ConsumeQueue:
         """Return a file for reading; None when it is not there."""
         file = self._files.find(self, number)
         if file is None and self._disk.exists(path := self._path(number)):
-            file = self._files.opened(self, number, lambda: self._disk.open(path))
+            file = self._opened(number, partial(self._disk.open, path))
         return file
+
+    def _opened(self, number: int, open_it: Callable[[], DiskFile]) -> DiskFile:
+        return self._files.opened(self, number, open_it, partial(self.is_in_use, number))
 
     def _file_to_write(self, number: int) -> DiskFile:
         """Return a file of its full size, made where it is missing."""
@@ -491,8 +491,8 @@ class ConsumeQueue:
             return file
         path = self._path(number)
         if not self._disk.exists(path):
-            return self._files.opened(self, number, lambda: self._create(path, number))
-        file = self._files.opened(self, number, lambda: self._disk.open(path))
+            return self._opened(number, partial(self._create, path, number))
+        file = self._opened(number, partial(self._disk.open, path))
         if not self._has_sure_names:
             # Its maker may have been killed before the name was durable.
             self._have_names_synced()
@@ -540,77 +540,6 @@ def syncing(queues: Sequence[ConsumeQueue]) -> FileWrite:
     finally:
         for queue in queues:
             queue.end_sync()
-
-
-class OpenFiles:
-    """The open files of all queues, by queue and number, the most recently used last.
-
-    A node has queues by the thousand and descriptors by the hundred. A file is opened when it is read or written; the
-    least recently used ones are closed above the bound, and where the process has no descriptor left. One that is not
-    synced stays open: the system reports a failed write to those who had the file open then (fsyncgate).
-
-    Attributes:
-        most: The bound; files in use count, and may be open beyond it.
-    """
-
-    def __init__(self, most: int = OPEN_FILES_MAX) -> None:
-        self.most = max(most, OPEN_FILES_MIN)
-        self._files: dict[tuple[ConsumeQueue, int], DiskFile] = {}
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def find(self, queue: ConsumeQueue, number: int) -> DiskFile | None:
-        """Return a file if it is open, and count it as used just now."""
-        file = self._files.pop((queue, number), None)
-        if file is not None:
-            self._files[queue, number] = file
-        return file
-
-    def opened(self, queue: ConsumeQueue, number: int, open_it: Callable[[], DiskFile]) -> DiskFile:
-        """Open a file and keep it; others are closed when there are too many, or no descriptor is left.
-
-        Raises:
-            OSError: It cannot be opened, also after others were closed.
-        """
-        self.trim(self.most - 1)
-        try:
-            file = open_it()
-        except OSError as error:
-            if error.errno not in _NO_DESCRIPTOR or not self._close_idle(_CLOSED_AT_ONCE):
-                raise
-            file = open_it()
-        self._files[queue, number] = file
-        return file
-
-    def trim(self, most: int = 0) -> None:
-        """Close what is open above the bound, or above `most`."""
-        surplus = len(self._files) - (most or self.most)
-        if surplus > 0:
-            self._close_idle(surplus)
-
-    def close(self, queue: ConsumeQueue, number: int) -> None:
-        """Close one file, if it is open."""
-        file = self._files.pop((queue, number), None)
-        if file is not None:
-            file.close()
-
-    def close_all_of(self, queue: ConsumeQueue) -> None:
-        """Close the files of a queue."""
-        for each, number in [key for key in self._files if key[0] is queue]:
-            self.close(each, number)
-
-    def _close_idle(self, count: int) -> int:
-        """Close the least recently used files that are not in use; returns how many."""
-        idle: list[tuple[ConsumeQueue, int]] = []
-        for key in self._files:
-            if len(idle) == count:
-                break
-            if not key[0].is_in_use(key[1]):
-                idle.append(key)
-        for key in idle:
-            self.close(*key)
-        return len(idle)
 
 
 def _padded(data: bytes, count: int) -> bytes:

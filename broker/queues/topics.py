@@ -13,7 +13,8 @@ from typing import Any
 from broker.errors import NO_SPACE, REPAIR_ADVICE, MessageRefused, StoreUnreadable
 from broker.format.message_type import ATTRIBUTE, MessageType, type_of
 from broker.format.record import TOPIC_BYTES_MAX
-from broker.queues.consume_queue import OPEN_FILES_MAX, Checker, ConsumeQueue, OpenFiles
+from broker.queues.consume_queue import Checker, ConsumeQueue
+from broker.queues.open_files import OPEN_FILES_MAX, OpenFiles
 from broker.queues.topic_lives import TopicLives
 from broker.runtime.disks.unreadable import Unreadable, ignored
 from broker.runtime.file_writes import FileWrite, at_once

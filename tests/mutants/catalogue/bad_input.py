@@ -92,14 +92,16 @@ MUTANTS = (
         try:
             loaded = yield from self._loading()
         except ConfigError as error:
+            self.configuration = replace(self.configuration, text=error.shown)
             return self._refuse(tuple(str(problem) for problem in error.problems))
 """,
         new="""\
-        for group in self._node.groups.values():
+        for group in self._node.in_force.groups.values():
             group.begin_drain()
         try:
             loaded = yield from self._loading()
         except ConfigError as error:
+            self.configuration = replace(self.configuration, text=error.shown)
             return self._refuse(tuple(str(problem) for problem in error.problems))
 """,
         caught_by=("tests/simulation/test_reload.py::test_bad_reload_names_the_place_and_changes_nothing",),

@@ -17,7 +17,7 @@ MUTANTS = (
     Mutant(
         "an exception in an action counts as success",
         "upstream/running/running.py",
-        old="        outcomes.error(job, answer)\n",
+        old="        outcomes.error(job, answer, action)\n",
         new="        outcomes.succeed(job)\n",
         caught_by=(
             "tests/unit/actions/test_actions.py::test_exception_is_retried_max_retry_times_and_then_dead_lettered",

@@ -28,6 +28,7 @@ TWO_PHASES = {
 ASKED = {
     "broker/log/durability.py::then": "whoever waits says what is to happen",
     "broker/log/durability.py::_expect": "of its two constructors",
+    "broker/queues/open_files.py::opened": "called before the file is closed to make room",
     "broker/consumer/orderly.py::_dead_letter": "what goes on after this call's messages",
     "upstream/kafka_client/member.py::leave": "told once the member has left",
     "upstream/kafka/waiting/owner.py::end": "called once what is being written has ended",
@@ -50,6 +51,7 @@ MANY = {
     "proxy/services/transaction_service.py::__init__": "likewise",
     "upstream/kafka/commits/commits.py::__init__": "what commits of one group work with; made in one place",
     "upstream/kafka/source.py::__init__": "likewise",
+    "upstream/kafka_client/member.py::__init__": "likewise",
     "upstream/kafka_client/member_thread.py::__init__": "likewise",
 }
 """Functions of more arguments than others may have, and why."""

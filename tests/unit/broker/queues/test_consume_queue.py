@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.errors import RecordGone
-from broker.queues.consume_queue import FILLER, FILLER_BYTES, UNIT, UNIT_BYTES, ConsumeQueue, OpenFiles, Unit, syncing
+from broker.queues.consume_queue import FILLER, FILLER_BYTES, UNIT, UNIT_BYTES, ConsumeQueue, Unit, syncing
+from broker.queues.open_files import OpenFiles
 from broker.runtime.seams import DiskFile
 from pyddmq.testing import SimDisk
 
