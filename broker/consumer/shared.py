@@ -61,7 +61,7 @@ class Members:
     """The members of all groups, and those that left and still give up their queues.
 
     Args:
-        locks: The store's; they tell of members outside of the program.
+        locks: The store's; they show members outside of the program.
     """
 
     def __init__(self, locks: QueueLocks) -> None:
@@ -106,7 +106,7 @@ class Members:
             del present[member.client_id]
 
     def changed(self, group: str) -> None:
-        """Have all members of a group compute the allocation anew."""
+        """Have all members of a group compute the allocation again."""
         for member in self._members.get(group, {}).values():
             member.ask_rebalance()
 
@@ -134,7 +134,7 @@ class Members:
                 member.abandon()
 
     def close(self) -> None:
-        """Have nobody write anything any more."""
+        """Stop all writes."""
         self._closed = True
 
 

@@ -1,8 +1,8 @@
 """What is appended and where it went: `Put` and `LogPosition`.
 
 `OWNER_NAME` is the property that holds the principal who stored a message that waits (docs/security.md). It goes with
-the record wherever that is put again, so that a restart knows it. What was stored where nobody asked who sends has
-none, and belongs to nobody.
+the record wherever that is put again, so that a restart knows it. What was stored without access rules has
+none, and belongs to no principal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OWNER_NAME = b"__PYDDMQ_OWNER"
 
 
 def owned(put: Put, owner: str | None) -> Put:
-    """Return a put that belongs to somebody; None: to nobody."""
+    """Return a put that belongs to a principal; None: to none."""
     if owner is None:
         return put
     block = put.properties
@@ -29,12 +29,12 @@ def owned(put: Put, owner: str | None) -> Put:
 
 
 def owner_of(block: bytes) -> str:
-    """Return whom a record with these properties belongs to; "" for nobody."""
+    """Return the principal that a record with these properties belongs to; "" for none."""
     return (find_property(block, OWNER_NAME) or b"").decode("utf-8", "replace")
 
 
 def is_foreign(owner: str, asking: str | None) -> bool:
-    """Whether what belongs to `owner` is another's than who asks; None asks for everybody, and "" owns nothing."""
+    """Whether what belongs to `owner` is another principal's; None asks for all, and "" owns nothing."""
     return asking is not None and owner not in ("", asking)
 
 

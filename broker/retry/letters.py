@@ -83,7 +83,7 @@ class Letter:
 
     @property
     def action(self) -> str:
-        """Name of the action that failed last, "" when the record does not tell."""
+        """Name of the action that failed last, "" when the record does not name it."""
         return self._written_by_us("DLQ_ACTION")
 
     @property

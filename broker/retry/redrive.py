@@ -20,7 +20,7 @@ after it when a caller asks, and without it from the first dead letter on.
 A dead letter has to fit the message type of the topic that a redrive sends it to (`broker.format.message_type`). A
 redriven message is neither delayed nor half, and its order is that of its key. For the topic that it came from there
 is more to say: it goes to its queue, which is an order too, and it may have been delayed, or a half, before it
-was delivered. The record that it was delivered as tells: it replaces one of a delay level, of the timers or of the
+was delivered. The record that it was delivered as decides: it replaces one of a delay level, of the timers or of the
 halves (D27). Where that is gone, or is itself a redriven one, the message is taken to fit, as it did when it was sent.
 """
 

@@ -1,4 +1,4 @@
-"""Names that are read back from files: what is there was written by somebody, and is no path before it was checked.
+"""Names that are read back from files: their content is not trusted, and is no path before it was checked.
 
 A topic's name is a folder's, so a reader of one (from JSON, a checkpoint, the ack journal or a record) asks here
 first. The rule is RocketMQ's own: of its characters none can lead out of a folder. Names that are asked for may have

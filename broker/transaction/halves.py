@@ -3,7 +3,7 @@
 `GroupCheckQueue` has which undecided halves a producer is to be asked about, and when. Moments are monotonic seconds;
 no I/O.
 
-A half that was never checked costs nothing here but its place in `arrivals` until its time comes; then it stands in its
+A half that was never checked costs nothing here but its place in `arrivals` until its time comes; then it is in its
 group's line, 8 bytes. Halves that were checked, or asked for another time, have an entry of their own
 (`ScheduledCheck`).
 """
@@ -162,7 +162,7 @@ class CheckSchedule:
         return asked is not None and asked.due == due
 
     def forget(self, offset: int) -> None:
-        """A half is decided: nobody is asked about it any more. Lines drop it when they come to it."""
+        """A half is decided: no more checks are handed out for it. Lines drop it when they come to it."""
         self.asked.pop(offset, None)
         self.remarks.pop(offset, None)
 

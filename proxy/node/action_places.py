@@ -9,7 +9,7 @@ from conf.places import Path
 
 
 def group_path(config: Config, name: str) -> Path:
-    """Where a group stands."""
+    """Positions of a group."""
     return ("groups", list(config.groups).index(name))
 
 

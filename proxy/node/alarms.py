@@ -112,7 +112,7 @@ class Alarms:
         try:
             os.read(self._descriptor, 8)
         except BlockingIOError:
-            # It was set anew after it had woken the loop.
+            # It was set again after it had woken the loop.
             return
         self._set_to = float("inf")
         now = self._clock.monotonic()

@@ -1,6 +1,6 @@
 """What a node is put together from: the seams, and each part as the configuration wants it.
 
-`proxy.node.node` decides when a part is made and how parts meet; here stands only how one is made.
+`proxy.node.node` decides when a part is made and how parts meet; this module has only how one is made.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def opening_store(
     )
     found = geometry_of(node.data, disk=runtime.disk, default=options)
     if found is not None:
-        # Not configured: RocketMQ's index files go on in their size, and are no others for it afterwards.
+        # Not configured: RocketMQ's index files continue in their size, and are no others for it afterwards.
         options = replace(options, index_slots=found.index_slots, index_entries=found.index_entries)
     return (
         yield from Store.opening(
@@ -135,7 +135,7 @@ def opening_progress(
 
 
 def check_settings(node: NodeConfig) -> CheckSettings:
-    """When undecided transactions are checked and given up."""
+    """When undecided transactions are checked and discarded."""
     return CheckSettings(
         timeout_ms=node.transaction_time_out,
         interval_ms=node.transaction_check_interval,
@@ -263,7 +263,7 @@ async def open_ports(
 
 
 def producer_handlers(parts: Parts, opened: Opened, *, state: Callable[[], str]) -> tuple[dict[str, Handler], PassLine]:
-    """Make what answers producers of a node that is open; `state` tells that of its life."""
+    """Make what answers producers of a node that is open; `state` returns that of its life."""
     runtime, guard, in_force = parts.runtime, parts.guard, parts.in_force
     node, store, ports = in_force.config.node, opened.store, opened.ports
     checks = MessageChecks(

@@ -18,7 +18,8 @@ PIECE_RECORDS = 256
 """Of records just stored about half a millisecond of the loop's time, of others read from the log 1.5 ms."""
 SMALL_TURN_RECORDS = 32
 SMALL_PIECE_RECORDS = 64
-"""Of a turn that stored fewer than these: whoever waits for few messages does not wait for a piece that is worth it."""
+"""Of a turn that stored fewer than these: a client that waits for few messages does not wait for a piece that is worth
+it."""
 TURN_PIECES_MAX = 4
 BUSY_SECONDS = 0.05
 BUSY_RECORDS = 64
@@ -71,7 +72,7 @@ class IndexWork:
         return False
 
     def _work(self) -> None:
-        """Build a small piece of what is old while turns go on, and large ones when none does."""
+        """Build a small piece of what is old while turns continue, and large ones when none does."""
         turns = self._turns()
         busy, self._seen = turns != self._seen, turns
         waits = busy and self._index.fresh

@@ -137,7 +137,7 @@ class KafkaClients:
             made.start()
 
     def configure_checks(self, settings: CheckSettings) -> None:
-        """Bring into force when half messages on Kafka are checked and given up."""
+        """Bring into force when half messages on Kafka are checked and discarded."""
         for each in self.waiting.values():
             each.checks = settings
 
@@ -188,7 +188,7 @@ class KafkaClients:
         self._producers.clear()
 
     async def close_beside(self, seconds: float, *, threads: Threads, loop: asyncio.AbstractEventLoop) -> None:
-        """Close beside the loop, which meanwhile is told what becomes of records that are under way."""
+        """Close beside the loop, which meanwhile gets the results of records that are under way."""
         if not self._producers:
             return
         ended: asyncio.Future[object] = loop.create_future()

@@ -44,7 +44,7 @@ class KafkaMembers:
         self._seen: dict[str, MembersSeen] = {}
 
     def seen(self, cluster: str, topics: Sequence[str], groups: Sequence[str]) -> MembersSeen | None:
-        """Return the last answer of a cluster, None before the first; asks anew where it is old.
+        """Return the last answer of a cluster, None before the first; asks again where it is old.
 
         Args:
             cluster: Its name.

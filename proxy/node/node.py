@@ -65,7 +65,7 @@ from upstream.progress.progress import Progress, ProgressFailed
 
 
 class PeriodicWork:
-    """By name. A piece of work that raises is told of in the log and runs again all the same."""
+    """By name. A piece of work that raises is logged and runs again all the same."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._scheduler = runtime.scheduler
@@ -169,11 +169,12 @@ class Node:
 
         Raises:
             StoreError: The data directory is in use, unwritable, of another geometry, newer, ...
-            ListenError: A port cannot be had; told before the recovery begins.
+            ListenError: A port cannot be had; raised before the recovery begins.
         """
         parts, config, seams = self.parts, self.in_force.config, self.parts.seams
         self.started_monotonic = seams.clock.monotonic()
-        # The first step takes the lock and compares the sizes, so that a directory in use is told before a port opens.
+        # The first step takes the lock and compares the sizes, so that a directory in use is reported before a port
+        # opens.
         steps = opening_store(
             config.node, self.runtime, self.turns, descriptors_max=seams.descriptors_max, tracing=parts.tracing
         )

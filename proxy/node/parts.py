@@ -39,7 +39,7 @@ from upstream.figures.tracing import Tracing
 from upstream.kafka.link import KafkaClient
 
 AccessMode = Literal["rules", "open", "loopback"]
-"""What says who may do what: the section `access`; or nobody does, and the ports are, or are not, of the loopback."""
+"""What says who may do what: the section `access`; or none, and the ports are, or are not, of the loopback."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class Parts:
         in_force: The configuration in force and the groups; a reload changes them.
         runtime: What its parts share.
         calls: Makes the calls of actions that await or block.
-        access: Who may do what; None where everybody may do everything.
+        access: The rules; None without any, where everything is allowed.
         limiter: What each client may take.
         audit: What is kept of who changed what, and who was denied what.
         guard: Looks at that.

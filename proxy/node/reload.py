@@ -81,7 +81,7 @@ class Reloader:
             read: Loads and checks the configuration; raises ConfigError.
             over: Puts over it what the command line said.
             applied: Told of a configuration that came into force, for what the process around the node has of it.
-            file: Where the configuration is read, as people are told.
+            file: Where the configuration is read, as people see it.
             text: What was read there, without secrets.
         """
         self._node = node
@@ -186,7 +186,7 @@ class Reloader:
 
         Args:
             config: The configuration.
-            place: Makes the sentence of a refusal, with where its key stands.
+            place: Makes the sentence of a refusal, with the place of its key.
             accept_loss: See `reload`.
         """
         tls, opened = self._node.parts.tls, self._opened()

@@ -33,7 +33,7 @@ class TlsView:
 
     The files that were read last were refused at `refused_ms` for `refused`, 0 where they were taken. `expiring`: by
     service when its certificate expires, and `crls_expiring` when the first of its revocation lists does, epoch ms, of
-    those that are told of by now.
+    those that are reported by now.
     """
 
     refused: str = ""

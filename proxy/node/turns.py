@@ -165,7 +165,7 @@ class NodeTurns(CommitDriver):
         self._send()
         if flushed:
             opened.steps.synced()
-            # Acks become durable with the log (D9), but nobody waits for that: the replies are on their way.
+            # Acks become durable with the log (D9), but no reply waits for that: they are on their way.
             try:  # noqa: SIM105 - in every turn
                 opened.progress.sync_after_log()
             except ProgressFailed:

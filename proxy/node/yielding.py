@@ -2,8 +2,8 @@
 
 Where one step follows the other, the loop never rests, and the kernel's worker that syncs the log on the same core gets
 its turn when the system's scheduler next looks: milliseconds later, for a sync that takes a fraction of one, and
-whoever waits for it waits that long. So the loop rests until the sync has ended, and serves requests meanwhile. A disk
-that takes longer than PAUSE_SECONDS is not waited for.
+a client that waits for it waits that long. So the loop rests until the sync has ended, and serves requests meanwhile. A
+disk that takes longer than PAUSE_SECONDS is not waited for.
 """
 
 from __future__ import annotations

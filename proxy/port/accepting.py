@@ -50,7 +50,7 @@ class Accepting(Protocol[Accepted_contra]):
     """The server of a connection; `proxy.port.server` is the one there is.
 
     Attributes:
-        limits: What it allows; asked anew each time, for a reload may change them.
+        limits: What it allows; asked again each time, for a reload may change them.
         admin_hint: Where HTTP is served.
         budget: The node's account of memory.
         shares: The loop's time.
@@ -104,7 +104,7 @@ class Accepting(Protocol[Accepted_contra]):
         ...
 
     def go_on_soon(self, connection: Accepted_contra) -> None:
-        """Let a connection go on after the end of this turn."""
+        """Let a connection continue after the end of this turn."""
         ...
 
     def rest(self, connection: Accepted_contra, seconds: float) -> None:

@@ -69,10 +69,10 @@ class Connection(asyncio.Protocol):
         is_encrypted: Whether it came by TLS.
         leaving: Whether the peer has closed, which was not read yet: it is read on to that, whatever the pressure.
         outbox: Replies whose turn has come.
-        quota: What its client may take; None where nobody is limited.
+        quota: What its client may take; None without limits.
         received_at: Monotonic seconds when the last bytes were received that were handled.
         requests: Requests that were handled, or are now.
-        rights: What it may do; None where everybody may do everything.
+        rights: What it may do; None without rules.
         share: What it took of the loop's time.
         since_ms: When it was accepted, wall clock.
         slots: Requests without an answer that has its turn, the oldest first.
@@ -167,7 +167,7 @@ class Connection(asyncio.Protocol):
         self.hold(self._idle_bytes)
 
     def secured(self, certificate: PeerCertificate | None) -> None:
-        """The handshake is over."""
+        """The handshake has ended."""
         self.certificate = certificate
 
     def data_received(self: Self, data: bytes) -> None:
@@ -322,7 +322,7 @@ class Connection(asyncio.Protocol):
             self._promised = number
 
     def has_promised(self, number: int) -> bool:
-        """Whether the request of that number was the last one whose reply stands for results."""
+        """Whether the request of that number was the last one whose reply confirms results."""
         return self._promised == number
 
     def may_start(self, slot: ReplySlot | None = None) -> bool:
@@ -429,7 +429,7 @@ class Connection(asyncio.Protocol):
     def look_for_end(self: Self) -> None:
         """Notice that the peer has closed while nothing is read from it. Called every second or so.
 
-        What it sent before counts: frames that are complete are handled, for which reading goes on.
+        What it sent before counts: frames that are complete are handled, for which reading continues.
         """
         peer = self.outbox.peer
         if self._reading or self.ended or self.closed or not peer.gone():
@@ -547,7 +547,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def carries_promise(self) -> bool:
-        """Whether a reply that stands for results waits to be written, or for its turn.
+        """Whether a reply that is for results waits to be written, or for its turn.
 
         Every request has one reply, so what is neither in its slot nor in the output has left.
         """
@@ -589,7 +589,7 @@ class Connection(asyncio.Protocol):
                 self._transport.close()
 
     def drop(self) -> None:
-        """Close at once and let go of all that is held, replies that never left included: they are handed back."""
+        """Close at once and release all that is held, replies that never left included: they are handed back."""
         transport = self._transport
         self.connection_lost(None)
         if transport is not None:

@@ -1,20 +1,20 @@
 """The look at a client's limits, of each call before it is handled; what they are is `proxy.limits`.
 
-A call above a rate that may go on within its patience goes on now, and its connection is read no further until what it
-owes is paid: no client notices but by its pace, nothing is kept here but what the kernel does, and a frame that was
-read is handled. One that would take longer is refused, says when to come again, and its connection rests likewise.
+A call above a rate that may continue within its patience continues now, and its connection is read no further until
+what it owes is paid: no client notices but by its pace, nothing is kept here but what the kernel does, and a frame that
+was read is handled. One that would take longer is refused, says when to come again, and its connection rests likewise.
 
-The patience is what clients of DDMQ's have, by port. A send waits for its answer for 100 ms and tells the node 50 (S9);
-it is then sent again over another connection, and what this one has not read by then would be stored twice. Pulls and
-the rest wait for seconds (S6). Of two calls that wait for the same rate the one with the longer patience would keep the
-other one out for ever: so each port has rates of its own. Calls that bring results are never refused before these were
-taken: some libraries throw them away with an exception. Of those, `pull` and `fetchChecks` are refused by their
+The patience is what clients of DDMQ's have, by port. A send waits for its answer for 100 ms and says 50 to the node
+(S9); it is then sent again over another connection, and what this one has not read by then would be stored twice. Pulls
+and the rest wait for seconds (S6). Of two calls that wait for the same rate the one with the longer patience would keep
+the other one out forever: so each port has rates of its own. Calls that bring results are never refused before these
+were taken: some libraries throw them away with an exception. Of those, `pull` and `fetchChecks` are refused by their
 handlers, the others not at all.
 
 ==========================  =====================================================================================
 call                        above a rate for longer than its patience
 ==========================  =====================================================================================
-sends, halves, delays       code 15: the libraries keep the node and send again when their own timeout is over
+sends, halves, delays       code 15: the libraries keep the node and send again when their own timeout has passed
 pull                        its results are taken; with results an empty answer, else PullException 9
 submit, ack, endTransaction taken and answered as ever
 fetch                       code 9 and no queue

@@ -60,7 +60,7 @@ class Intake:
         if not self.splitter.partial:
             self.partial_since = None
         elif self.partial_since is None or handled:
-            # From the frame's first byte on: one that drips in byte by byte must not live for ever.
+            # From the frame's first byte on: one that drips in byte by byte must not live forever.
             self.partial_since = now
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """What a node does as its memory ceiling nears, and how it comes back; the account itself is `upstream.budget`.
 
-Connections and buffers obey the level of the account by themselves. Here stands what nobody else can decide: which
-connections are closed, which of those that are slowed may go on, and who is told when there is room again.
+Connections and buffers obey the level of the account by themselves. This module decides the rest: which
+connections are closed, which of those that are slowed may continue, and which callbacks learn that there is room again.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class MemoryWatch:
         """
         self._servers = servers
         self._sheds_at = 0
-        """The use in bytes from which on it is worthwhile to look again for what can be given up."""
+        """The use in bytes from which on it is worthwhile to look again for what can be released."""
         self.budget = Budget(memory_max, changed=self._changed)
         self.budget.count_jobs = self.budget.live_jobs
         self._groups = groups
@@ -75,7 +75,7 @@ class MemoryWatch:
         self._limited_log = runtime.limited_log
 
     def sweep(self) -> None:
-        """Count what is there, and let some of the slowed connections go on. Called every second or so."""
+        """Count what is held, and let some of the slowed connections continue. Called every second or so."""
         budget, metrics = self.budget, self._metrics
         self._sheds_at = 0
         self.recount()
@@ -189,7 +189,7 @@ class MemoryWatch:
         return [(server, each) for server in self._servers for each in server.connections]
 
     def _changed(self, old: Pressure, new: Pressure) -> None:
-        """Count and note the measures that begin; have everybody go on whom an ended measure held back."""
+        """Count and note the measures that begin; have everybody continue whom an ended measure held back."""
         for level in range(old + 1, new + 1):
             self._metrics.counter(MEASURES, Pressure(level).name.lower()).add()
         self._metrics.counter(LEVEL).value = int(new)
@@ -218,7 +218,7 @@ Served = tuple[ThriftServer, Connection]
 
 
 def _client_of(connection: Connection) -> Client:
-    """Who shares with others (`limits.share`): a kind and a name; None, for all, where nobody does."""
+    """Who shares with others (`limits.share`): a kind and a name; None, for all, without shares."""
     quota = connection.quota
     if quota is None or quota.share is None or quota.client is None:
         return None

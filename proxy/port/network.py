@@ -24,7 +24,7 @@ DESCRIPTORS_KEPT_MAX = 1024
 _RDHUP = getattr(select, "POLLRDHUP", 0)
 _TCP_INFO_BYTES = 256
 _BYTES_ACKED_AT = 120
-"""Where `tcpi_bytes_acked` stands in Linux's struct tcp_info, since 4.1."""
+"""Where `tcpi_bytes_acked` is in Linux's struct tcp_info, since 4.1."""
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 4))
 """A peer that vanished without a word is noticed after two minutes; sockets take this from the one they came from."""
 
@@ -48,7 +48,7 @@ def raise_descriptor_limit() -> int:
 
 
 def address_text(host: str, port: int) -> str:
-    """Return `host:port`; an IPv6 host stands in brackets, as in a URL."""
+    """Return `host:port`; an IPv6 host is in brackets, as in a URL."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -147,7 +147,7 @@ class SocketPeer:
         poll = self._poll
         if poll is None:
             poll = self._poll = select.poll()
-            # An error and a hang-up are told whatever is asked for.
+            # An error and a hang-up are reported in any case.
             poll.register(self._descriptor, _RDHUP)
         return bool(poll.poll(0))
 
@@ -175,7 +175,7 @@ class NoPeer:
     """A peer of whom nothing is known."""
 
     def gone(self) -> bool:
-        """Say no: the loop will tell."""
+        """Say no: the loop will report it."""
         return False
 
     def unread(self) -> int | None:
@@ -183,7 +183,7 @@ class NoPeer:
         return None
 
     def acknowledged(self) -> int | None:
-        """Say that nobody knows."""
+        """Say that it is unknown."""
         return None
 
 
@@ -221,7 +221,7 @@ class AsyncioNetwork:
 
 
 def send_datagram(address: str, data: bytes) -> bool:
-    """Send one datagram to a Unix socket, without waiting; False when nobody takes it.
+    """Send one datagram to a Unix socket, without waiting; False when no process takes it.
 
     Args:
         address: Path of the socket; `@` in front names an abstract one.

@@ -164,7 +164,7 @@ class Outbox:
     def reads_too_little(self, now: float, seconds_max: float) -> bool:
         """Whether replies wait and the peer read less than `READ_BYTES_MIN` of them in so many seconds.
 
-        Called once a second: the time begins anew whenever enough was read.
+        Called once a second: the time begins again whenever enough was read.
         """
         if self.stuck_since is None:
             return False

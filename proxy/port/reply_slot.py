@@ -14,7 +14,7 @@ Lost = Callable[[], bytes | None]
 class Leased:
     """A `Lost` of a reply whose messages may leave for as long as the group's lease holds: asked when it is written.
 
-    A process that was stopped in the middle of a turn goes on with the replies that it had made.
+    A process that was stopped in the middle of a turn continues with the replies that it had made.
     """
 
     __slots__ = ("_give_back", "holds")
@@ -39,7 +39,7 @@ class ReplySlot:
     """The place of one unanswered request in its connection's order of replies.
 
     Attributes:
-        connection: Whose; a `proxy.port.connection.Connection`, which stands above this module.
+        connection: Whose; a `proxy.port.connection.Connection`, which is above this module.
         call: What a pass is to handle (`proxy.port.calls_pass`); without its frame once it waits. `NO_CALL` of a
             request that was handled when it came.
         heard: The connection's `heard` when the request was read.
@@ -85,7 +85,8 @@ class ReplySlot:
 
         Args:
             data: The frame, length included.
-            lost: Called if it is known that no byte of the reply reached the peer, or that nobody is there to read it.
+            lost: Called if it is known that no byte of the reply reached the peer, or that no client is there to read
+            it.
         """
         assert self.data is None, "a request is answered once"
         self.data = data

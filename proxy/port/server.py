@@ -94,8 +94,8 @@ class Commons:
         budget: The node's account of memory; without one there is no ceiling.
         relieve: Called when a connection brought the account to where others must be closed.
         shares: The loop's time; of each port's own when left out.
-        access: Who may do what; without it everybody may do everything.
-        limiter: What each client may take; without it nobody is limited.
+        access: The rules; without them everything is allowed.
+        limiter: What each client may take; without it there is no limit.
     """
 
     runtime: Runtime
@@ -215,7 +215,7 @@ class ThriftServer:
                 listener.close()
 
     def close_connections(self, *, at_once: bool = False) -> None:
-        """Close what is open, after what was written has left or at once, and whoever was accepted and comes later."""
+        """Close all connections, also those accepted later, after what was written has left or at once."""
         self._over = True
         for connection in list(self.connections):
             if at_once:
@@ -319,7 +319,7 @@ class ThriftServer:
         self.shares.defer(connection)
 
     def go_on_soon(self, connection: Connection) -> None:
-        """Let a connection go on after the end of this turn, which has been asked for."""
+        """Let a connection continue after the end of this turn, which has been asked for."""
         self._scheduler.call_soon(connection.go_on)
 
     def rest(self, connection: Connection, seconds: float) -> None:
@@ -380,7 +380,7 @@ class ThriftServer:
             slot.answer(reply)
 
     def _failure(self, connection: Connection, call: Call, error: Exception) -> bytes:
-        """Count and tell of a call that could not be handled, and return its answer.
+        """Count and log a call that could not be handled, and return its answer.
 
         A fault of ours must not take other requests with it; it is logged with its cause.
         """
@@ -427,7 +427,7 @@ class ThriftServer:
                 connection.flush()
 
     def abort_unkept(self) -> None:
-        """End every connection with a reply of this turn that stands for an ack or has messages; keep the others."""
+        """End every connection with a reply of this turn that is for an ack or has messages; keep the others."""
         dirty, self._dirty = self._dirty, []
         for connection in dirty:
             if connection.carries_promise or connection.outbox.carries_messages:
@@ -470,12 +470,12 @@ class ThriftServer:
             connection.drop()
 
     def limits_changed(self) -> None:
-        """Have open connections counted anew, after another section `limits` came into force."""
+        """Have open connections counted again, after another section `limits` came into force."""
         for connection in self.connections:
             connection.quota = self._limiter.renew(connection.quota, connection.host, self.service)
 
     def review(self, before: Policy) -> None:
-        """Decide anew what open connections may do, after another policy took the place of one.
+        """Decide again what open connections may do, after another policy took the place of one.
 
         What waits for messages by a right that is lost is answered empty; its client asks again and is denied.
         """
@@ -497,7 +497,7 @@ class ThriftServer:
                 connection.withdraw_waiting()
 
     def close_for_memory(self, connection: Connection) -> None:
-        """Close a connection that holds much, at once; whoever asked for it tells which."""
+        """Close a connection that holds much, at once; the caller logs which."""
         self._metrics.counter(CONNECTIONS_REFUSED, self.service, "memory").add()
         connection.drop()
 
@@ -514,7 +514,7 @@ class ThriftServer:
         return f"unknown method {method!r}; this is the {self.service} port, the {other} port is separate"
 
     def _refuse(self, reason: str, connection: Connection, text: str = "") -> None:
-        """Count a connection that is closed and tell of it, once a minute for each reason (D25)."""
+        """Count a closed connection and log it, once a minute for each reason (D25)."""
         self._metrics.counter(CONNECTIONS_REFUSED, self.service, reason).add()
         self._limited_log.note(
             "connection_refused",
@@ -530,7 +530,7 @@ class ThriftServer:
         connection.answer(encode_application_exception(call, kind, text))
 
     def _refuse_call(self, connection: Connection, call: Call, kind: str, text: str) -> None:
-        """Count a call that is answered with what was wrong with it, and tell of it, once a minute for each kind."""
+        """Count a call that is answered with what was wrong with it, and log it, once a minute for each kind."""
         self._metrics.counter(CALLS_FAILED, self.service, kind).add()
         self._limited_log.note(
             "call_refused",

@@ -30,7 +30,7 @@ TURN_SECONDS = 0.002
 HEAVY_SECONDS = 0.010
 """Time taken lately from which on a connection is a heavy user."""
 FORGIVEN_SHARE = 0.1
-"""Share of the loop that a connection may take for ever without being a heavy user."""
+"""Share of the loop that a connection may take forever without being a heavy user."""
 
 
 class Share:
@@ -78,7 +78,7 @@ class Shares:
     """The loop's time, shared by the connections of all ports of a node.
 
     Attributes:
-        spent: Seconds taken by frames served as they arrived, since the last end of a turn; who ends one begins anew.
+        spent: Seconds taken by frames served as they arrived, since the last end of a turn; who ends one begins again.
         turns: Turns in which something that waited was served.
     """
 

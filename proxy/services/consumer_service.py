@@ -346,10 +346,10 @@ class ConsumerService:
     def _applying(
         self, results: list[ConsumeResult], slot: ReplySlot, then: Callable[[bool], None]
     ) -> Generator[None, None, None]:
-        """Apply a long chain in steps, then go on with whether any offset of it counted.
+        """Apply a long chain in steps, then continue with whether any offset of it counted.
 
-        Where results cannot be recorded any more before the end, nobody may be told that they were: the connection ends
-        (D5), and the client sends them again over another one.
+        Where results cannot be recorded any more before the end, no client may be answered that they were: the
+        connection ends (D5), and the client sends them again over another one.
         """
         counted = False
         for piece in pieces(results):
@@ -393,7 +393,7 @@ class ConsumerService:
     def _refuse(
         self, call: Call, code: PullCode, text: str, connection: Connection, *, after_ms: int | None = None
     ) -> bytes:
-        """Count a pull that is refused, tell of it once a minute for each code (D25), and encode the answer."""
+        """Count a refused pull, log it once a minute for each code (D25), and encode the answer."""
         self._metrics.counter(PULLS_REFUSED, code.name.lower()).add()
         self._runtime.limited_log.note(
             "pull_refused", kind=code.name, code=int(code), client=connection.address, text=text
@@ -528,7 +528,7 @@ def _located(taken: Sequence[_Taken]) -> _Located:
 
 
 def _give_back(protocol: int, seqid: int, group: ConsumerGroup, batch: PulledBatch, connection: Connection) -> bytes:
-    """Take back a batch that reached nobody; returns the reply without messages, for whoever reads on all the same."""
+    """Take back a batch that reached no client; returns the reply without messages, for one that still reads."""
     group.give_back(batch, connection)
     return encode_empty_pull_reply(Call(protocol, "pull", seqid, 0, b""))
 

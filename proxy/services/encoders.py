@@ -1,4 +1,4 @@
-"""How a send's answer is encoded, whichever call it is: what services hand to whoever knows when it is to be given."""
+"""How a send's answer is encoded, for each call: services hand this to the code that knows when to answer."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ class Refused(Protocol):
     """Encodes the reply of a call that is refused: `encode_result_reply`, or that of another result."""
 
     def __call__(self, call: Call, code: ResultCode, text: str, /, *, retry_after_ms: int | None = None) -> bytes:
-        """Encode it; `retry_after_ms` tells when to come again."""
+        """Encode it; `retry_after_ms` says when to try again."""
         ...

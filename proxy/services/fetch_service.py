@@ -1,6 +1,6 @@
 """fetch and ack: the low-level half of ConsumerService, over the groups of this node that have it (docs/low-level.md).
 
-What a fetch gets is `upstream.fetch`'s; here stands what the wire has to do with it: which calls are refused and how
+What a fetch gets is `upstream.fetch`'s; this module has the wire's part: which calls are refused and how
 (a fetch by FetchResponse.code, an ack by false; both in the log), fetches that wait for something to arrive (at most
 `max(maxLingerTime, 20 ms)`, as pulls), and acks that are answered when they are durable.
 """
@@ -223,7 +223,7 @@ class FetchService:
         slot.withdraw = withdraw
 
     def _refuse(self, call: Call, refused: FetchRefused, connection: Connection, group: str) -> bytes:
-        """Count a fetch that is refused, tell of it once a minute for each code (D25), and encode the answer."""
+        """Count a refused fetch, log it once a minute for each code (D25), and encode the answer."""
         self._metrics.counter(FETCHES_REFUSED, refused.code.name.lower()).add()
         self._limited_log.note(
             "fetch_refused",

@@ -56,7 +56,7 @@ class KeyedSends:
     Args:
         deduplication: What is known.
         store: Where records are read.
-        publishing: Counts and tells refusals.
+        publishing: Counts and logs refusals.
         qid_prefix: Text in front of the queue number in a qid.
         broker_name: Stands in the handles of timers.
 
@@ -116,7 +116,7 @@ class KeyedSends:
 
         def done(error: StoreError | None) -> None:
             if error is None and max(places) >= self._store.end:
-                # What was staged when the store failed is told to nobody who asks later.
+                # What was staged when the store failed is not returned to later callers.
                 error = self._store.failed
             if error is not None:
                 self._publishing.refuse(slot, Refusal(ResultCode.FAIL_UNKNOWN, str(error)), len(keys), refused)

@@ -1,4 +1,4 @@
-"""What every message is asked before it is stored, whichever call brings it: topic, body, properties, type, rate.
+"""Checks of every message before it is stored, in each call: topic, body, properties, type, rate.
 
 A message that passes has its topic's port, its queue (D7), its property block in RocketMQ's form and a `Put`; one that
 does not is a `Refusal` with DDMQ's code (R91, D34).
@@ -330,7 +330,7 @@ def _mixed_refusal() -> Refusal:
 
 
 def store_refusal(error: StoreError) -> Refusal:
-    """Return what a producer is told when the store does not take a message."""
+    """Return the answer to a producer when the store does not take a message."""
     if isinstance(error, MessageRefused):
         return Refusal(ResultCode.FAIL_ILLEGAL_MSG, str(error))
     if isinstance(error, DiskFull):

@@ -253,7 +253,7 @@ class Publishing:
         self.refuse(slot, refusal, error.count, refused)
 
     def log_refused(self, code: ResultCode, text: str, client: str | None, count: int = 1) -> None:
-        """Count messages that were not taken and tell of them, once a minute for each code (D25)."""
+        """Count messages that were not taken and log them, once a minute for each code (D25)."""
         number = int(code)
         self._metrics.counter(SENDS_REFUSED, str(number)).add(count)
         self.limited_log.note("send_refused", "", count, kind=str(number), code=number, client=client, text=text)

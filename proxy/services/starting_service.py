@@ -48,9 +48,9 @@ _FETCH_TEXT = "the node is starting; fetch again later"
 
 
 class StartingService:
-    """The handlers of both ports until the node is ready. Arguments are decoded, so that a bad call is told so.
+    """The handlers of both ports until the node is ready. Arguments are decoded, so that a bad call is refused as such.
 
-    A text that is not UTF-8 is told of when the node is ready: until then sends have one answer.
+    A text that is not UTF-8 is refused when the node is ready: until then sends have one answer.
 
     Attributes:
         held: Calls with results, to be taken when the node is ready.

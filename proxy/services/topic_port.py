@@ -1,4 +1,4 @@
-"""One topic that takes publishes: what sending to it needs at hand."""
+"""One topic that takes publishes: what sending to it needs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ BYTES_SENT = declare("pyddmq_bytes_published_total", "Body bytes stored, by topi
 
 
 class TopicPort:
-    """What publishing to one topic needs at hand: its queues, limit, counters and the next queue of the round.
+    """What publishing to one topic needs: its queues, limit, counters and the next queue of the round.
 
     `in_kafka`: it is a `proxy.services.kafka.ports.KafkaPort`, without queues. `guarded`: its messages have to pass a
-    limit or a message type. Made anew when queues, limits or type change.
+    limit or a message type. Made again when queues, limits or type change.
     """
 
     in_kafka = False

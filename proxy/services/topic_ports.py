@@ -91,7 +91,7 @@ class TopicPorts:
             if cluster is None:
                 port = self._port(self._store.topics[name], limit, settings.limiter_failure_retry_interval)
             elif is_topic_pattern(name):
-                # For who reads; nobody sends to an expression.
+                # For readers; no producer sends to an expression.
                 continue
             else:
                 port = self._kafka_port(name, cluster, limit, settings)

@@ -1,7 +1,7 @@
 """TransactionProducerService: halves, decisions, and the checks of those that stay undecided (D33).
 
-A half is checked as any message is (`proxy.services.message_checks`) and stored where nobody reads it. A decision is
-answered when it is durable. A fetch of checks takes the answers that ride on it first, then what is due, or waits in
+A half is checked as any message is (`proxy.services.message_checks`) and stored where no consumer reads it. A decision
+is answered when it is durable. A fetch of checks takes the answers that ride on it first, then what is due, or waits in
 its connection's turn like a pull (D18); a check whose reply never left our buffer is given back at once.
 """
 
@@ -395,7 +395,7 @@ class TransactionService:
     def _fetch(self, connection: Connection, call: Call, request: CheckCall) -> None:
         quota = connection.quota
         if quota is not None and quota.over is not None:
-            # Its answers are taken; that there is no check is what it is told most often.
+            # Its answers are taken; most often there is no check.
             connection.answer(encode_checks_reply(call, []))
             return
         problem = self._problem(request)
@@ -529,7 +529,7 @@ def _check_group(group: str) -> None:
 
 
 def _checked_ending(request: EndRequest, group: str) -> State:
-    """Return the state that is told. Raises Refusal."""
+    """Return the state that is sent. Raises Refusal."""
     _check_group(group)
     state = _STATES.get(request.state)
     if state is None:

@@ -62,7 +62,7 @@ class WaitingPull:
         lingers.send(slot, self._group, batch)
 
     def withdraw(self) -> None:
-        """Wait no longer: answer empty, where there is still somebody to answer."""
+        """Wait no longer: answer empty, where there is still a client to answer."""
         parked, slot = self._parked, self._slot
         assert parked is not None, "a wait ends once"
         slot.withdraw = self._parked = None

@@ -119,9 +119,9 @@ def _usual_none(  # noqa: PLR0917 - what compiled functions take by name costs m
     """Leave all to the general way; `proxy.wire.pull_accelerator` does more.
 
     Args:
-        before: What stands before the reply's sequence number; empty where there is none.
+        before: The part before the reply's sequence number; empty without one.
         seqid: The sequence number.
-        after: What stands between it and the messages.
+        after: What is between it and the messages.
         messages: As `encode_pull_reply` gets them.
         binary: In which protocol.
         close: What ends each message.

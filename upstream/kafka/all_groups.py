@@ -1,6 +1,6 @@
 """What is asked of a whole cluster by who only looks: all groups, those of other programs too.
 
-Nothing is joined and nothing committed, so a survey shows in no group. What cannot be told is missing in an answer,
+Nothing is joined and nothing committed, so a survey shows in no group. What is unknown is missing in an answer,
 never 0.
 """
 
@@ -25,7 +25,7 @@ class Surveyed(NamedTuple):
     Attributes:
         committed: By partition.
         members: By partition, client ids of the members that have it now; none of one that is not named.
-        is_stable: False while it is being shared out anew: by the classic protocol nothing is committed then.
+        is_stable: False while it is being shared out again: by the classic protocol nothing is committed then.
     """
 
     committed: Mapping[KafkaPartition, CommittedPosition]
@@ -59,10 +59,10 @@ class Survey(Protocol):
         """Return the groups of consumers that the client may see. Raises KafkaFailure: no broker lists any."""
 
     def groups(self, names: Sequence[str]) -> dict[str, Surveyed]:
-        """Return groups by name; one that cannot be told is missing. Raises KafkaFailure: none can."""
+        """Return groups by name; an unknown one is missing. Raises KafkaFailure: none can."""
 
     def ends(self, places: Sequence[KafkaPartition]) -> dict[KafkaPartition, tuple[int, int]]:
-        """Return first offsets and ends; a partition that cannot be told is missing.
+        """Return first offsets and ends; an unknown partition is missing.
 
         As kafka-consumer-groups has them: records of a transaction that is open count.
         """

@@ -106,7 +106,7 @@ class KafkaBroker:
             group_queues: Tells what the group has in hand.
             serve: Answers parked pulls.
             changed: Told when what `expanded` returns has changed; whether the group reads accordingly.
-            wanted: Whether somebody pulls, or has messages of the group.
+            wanted: Whether a client pulls, or has messages of the group.
         """
 
         def go_on() -> None:
@@ -281,5 +281,5 @@ class KafkaBroker:
                 source.fetch([job], lambda _: None)
 
     def replaced_by_dead_letters(self, queue: QueueView, start: int) -> Iterator[DeadLetterOrigin]:
-        """A dead letter is durable before its offset is finished; that one was written is told by nothing else."""
+        """A dead letter is durable before its offset is finished; nothing else shows that one was written."""
         return iter(())

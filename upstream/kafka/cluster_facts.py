@@ -11,7 +11,7 @@ class TopicFacts(NamedTuple):
 
     Attributes:
         partitions: How many.
-        leaderless: Those that nobody leads now.
+        leaderless: Those without a leader now.
         replicas: Copies of the partition that has the fewest.
         in_sync: Copies that are in sync, of the partition that has the fewest.
         settings: By Kafka's names (`retention.ms`); empty where they may not be seen.

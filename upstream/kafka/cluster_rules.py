@@ -211,7 +211,7 @@ def _of_reading(
 
 
 def schedule_ms(subscription: SubscriptionConfig) -> int | None:
-    """Return how long a message may be retried at most before it is given up, in ms; None: without end."""
+    """Return how long a message may be retried at most before it is abandoned, in ms; None: without end."""
     intervals = subscription.retry_intervals
     if subscription.on_exhausted != "deadLetter" or -1 in intervals or subscription.max_retry < 0:
         return None

@@ -71,7 +71,7 @@ class DeadLetterWriter:
         return handle is not None
 
     def write(self, topic: str, job: UpstreamJob, record: KafkaRecord, reason: str, done: Appended) -> None:
-        """Produce a dead letter until it is acknowledged, and tell `done` then."""
+        """Produce a dead letter until it is acknowledged, and call `done` then."""
         facts = {
             "reason": reason.encode()[:_REASON_BYTES],
             "group": self._group.encode(),
@@ -110,7 +110,8 @@ class DeadLetterWriter:
             if waiting is not None and self._refused.get(_spot(job)) is waiting:
                 del self._refused[_spot(job)]
             if own(job.group_queue.queue).gone:
-                # Whoever has the partition now decides anew. Another generation of this member waits for the letter.
+                # The present owner of the partition decides again. Another generation of this member waits for the
+                # letter.
                 return
             try:
                 self._producer.produce(topic, None, record.key, record.value, headers, produced)

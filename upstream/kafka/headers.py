@@ -8,7 +8,7 @@ holds neither an empty one nor the characters 0x01 and 0x02. So a header's prope
 - `name;null` and `name;empty`, with `null` and `empty` as text, for null and for no bytes.
 
 Where a header's own name looks like one of these, or is one of the broker's own names, `#1` behind it says that it is
-meant as it stands. It does so only where it would be misread, so that the property `order#2` of a producer that has
+meant as it is. It does so only where it would be misread, so that the property `order#2` of a producer that has
 none called `order` comes to its consumer by that name.
 
 Promises, for all that Kafka can hold: `encode` makes of what `decode` gave the same key and, name by name, the same
@@ -18,8 +18,8 @@ has two of these endings, or one of those with `;` beside another property of th
 
 Apart from the rest: the header `TAGS` is the tag, and `UNIQ_KEY` the message's id where it has RocketMQ's form, each
 where there is one of its name. A key that is not text is its Base64 as text, beside the property `KEYS;base64`. No
-header is a fact of the broker's own: anybody writes to Kafka what they like. Properties that begin with `__PYDDMQ_` are
-hidden from consumers all the same.
+header is a fact of the broker's own: any client writes to Kafka what it likes. Properties that begin with `__PYDDMQ_`
+are hidden from consumers all the same.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _as_text(value: bytes | None) -> tuple[str, str]:
 
 
 def _of_base64(text: str) -> bytes | None:
-    """Return what a text stands for that `_as_text` made; None: it did not."""
+    """Return the value of a text that `_as_text` made; None: it did not."""
     try:
         value = b64decode(text, validate=True)
     except (NotBase64, ValueError):
@@ -227,7 +227,7 @@ def _odd(name: str) -> bool:
 
 
 def _misread(name: str, text: str, kind: str, counts: Mapping[str, int], kinds: AbstractSet[str]) -> bool:
-    """Whether an odd name, as it stands, would be read as another, or may become that of another header.
+    """Whether an odd name, as it is, would be read as another, or may become that of another header.
 
     Args:
         name, text, kind: Of the header.

@@ -1,12 +1,12 @@
 """Whose a partition is for certain: the lease (D54).
 
 Kafka gives the partitions of a member that is silent for longer than its session to others, and that member hears of it
-last: a process that was stopped and goes on finds, in its client's buffers, records and an assignment that are not its
-own any more. What Kafka does fence are commits: one of a member that is none is refused. So a node hands a message out
-only while a commit that succeeded was *sent* less than a session time ago, less a margin; idle ones are made for that.
-Who was stopped for longer than that finds its lease over, whatever its client tells, and hands nothing out until the
-next commit has succeeded or it was told that the partitions are lost. The same holds for a machine that was suspended:
-the lease's clock counts that, which the one of the event loop does not.
+last: a process that was stopped and continues finds, in its client's buffers, records and an assignment that are not
+its own any more. What Kafka does fence are commits: one of a member that is none is refused. So a node hands a message
+out only while a commit that succeeded was *sent* less than a session time ago, less a margin; idle ones are made for
+that. Who was stopped for longer than that finds its lease over, whatever its client says, and delivers nothing until
+the next commit has succeeded or the loss of the partitions was reported. The same holds for a machine that was
+suspended: the lease's clock counts that, which the one of the event loop does not.
 """
 
 from __future__ import annotations
@@ -62,5 +62,5 @@ class Lease:
         self._until = min(self._until, self.now() + self._seconds)
 
     def end(self) -> None:
-        """It is over: the member is none any more."""
+        """It has ended: the member is none any more."""
         self._until = -1.0

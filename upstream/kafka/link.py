@@ -1,7 +1,7 @@
 """What is asked of a Kafka client: small protocols, each with a real version and one over a cluster in memory.
 
-A client works in threads of its own and tells what happened by calls in the loop's thread, in the order in which it
-happened: no record of a partition is told before it is assigned or after it was revoked or lost. So whoever listens
+A client works in threads of its own and reports what happened by calls in the loop's thread, in the order in which it
+happened: no record of a partition is reported before it is assigned or after it was revoked or lost. So a listener
 needs no lock, and a record that was under way when its partition went is not seen.
 
 Offsets, keys, values and headers are Kafka's: an offset is that of a record in its partition, a committed offset is the
@@ -106,7 +106,7 @@ class KafkaFailure(Exception):
     Attributes:
         code: Its name as librdkafka has it, without the underscore in front: `ILLEGAL_GENERATION`, `MSG_TIMED_OUT`, ...
         fenced: The member is none of its group any more: what it had is others'.
-        unknown: Nobody can tell whether what was asked has happened.
+        unknown: It is not known whether the request has happened.
         lost: Of a transaction: it will never be committed, and its transactional id has to be taken again.
     """
 
@@ -145,7 +145,7 @@ the cluster did not answer."""
 
 
 class MemberListener(Protocol):
-    """Who is told what becomes of a member of a group; in the loop's thread."""
+    """Listener to what becomes of a member of a group; in the loop's thread."""
 
     def assigned(self, assignments: Sequence[Assignment]) -> None:
         """Take partitions: they are this member's, further to those that it has.
@@ -166,13 +166,13 @@ class MemberListener(Protocol):
         """Take records, those of a partition by rising offset."""
 
     def at_end(self, place: KafkaPartition, offset: int) -> None:
-        """Note that all up to an offset was told: what lies between the last record and it holds nothing to read."""
+        """Note that all up to an offset was reported: from the last record to it there is nothing to read."""
 
     def trouble_reported(self, failure: KafkaFailure | None) -> None:
         """Note that the cluster cannot be reached or refuses, or with None that all is well again."""
 
     def broken(self, failure: KafkaFailure) -> None:
-        """Note that the member has ended by a fault: what it had was told lost, and it tells nothing more."""
+        """Note that the member has ended by a fault: what it had was reported as lost, and it reports nothing more."""
 
 
 class TopicSubscription(NamedTuple):
@@ -198,16 +198,16 @@ class GroupMember(Protocol):
         """Read these topics from now on, and no others."""
 
     def read_from(self, place: KafkaPartition, offset: int) -> None:
-        """Read an assigned partition from an offset on; what was under way of it is not told any more."""
+        """Read an assigned partition from an offset on; what was under way of it is not reported any more."""
 
     def pause(self, places: Sequence[KafkaPartition]) -> None:
-        """Read no further records of these, until `resume` or until they are given anew; some may still be told."""
+        """Read no further records of these until `resume` or a new assignment; some may still be reported."""
 
     def resume(self, places: Sequence[KafkaPartition]) -> None:
         """Read on."""
 
     def commit(self, commits: Sequence[Commit], done: Done, *, soon: bool = False) -> None:
-        """Commit offsets. That the member is fenced is told by the failure.
+        """Commit offsets. The failure says that the member is fenced.
 
         Args:
             commits: One for each partition.
@@ -217,7 +217,7 @@ class GroupMember(Protocol):
         """
 
     def ends(self, places: Sequence[KafkaPartition], reported: Ends) -> None:
-        """Ask for first offsets and ends of assigned partitions; not told while the cluster cannot be reached."""
+        """Ask for first offsets and ends of assigned partitions; no answer while the cluster cannot be reached."""
 
     def topics(self, names: Sequence[str], reported: Topics) -> None:
         """Ask which topics of these names, or of these expressions, are there; not told while it cannot be reached."""
@@ -229,7 +229,7 @@ class GroupMember(Protocol):
         """End without waiting for anything, as far as possible; no more calls back."""
 
     def leave(self, done: Callable[[], None]) -> None:
-        """Leave the group; partitions are revoked first, as in a rebalance. Nothing is told after `done`."""
+        """Leave the group; partitions are revoked first, as in a rebalance. Nothing is reported after `done`."""
 
 
 Gap = tuple[int, int]
@@ -397,7 +397,7 @@ class KafkaClient(Protocol):
         """Return a reader."""
 
     def session_ms(self, reported: Callable[[int | None], None]) -> None:
-        """Ask for the brokers' session time of groups by KIP-848; told in the loop's thread, None: they do not say."""
+        """Ask for the brokers' session time of groups by KIP-848; answered in the loop's thread, None: unknown."""
 
     def producer(self, broken: Broken) -> KafkaProducer:
         """Return a producer, one for all of a node; `broken` is called when it has ended by a fault."""
@@ -406,7 +406,7 @@ class KafkaClient(Protocol):
         """Return what writes under a transactional id."""
 
     def look(self, topics: Sequence[str], reported: Callable[[ClusterFacts], None], groups: Sequence[str] = ()) -> None:
-        """Ask what there is of the cluster, of these topics and of these groups; told in the loop's thread."""
+        """Ask what there is of the cluster, of these topics and of these groups; answered in the loop's thread."""
 
     def scan(self, scan: TopicScan, done: ScanDone) -> Callable[[], object]:
         """Look through a topic beside the loop, reading committed records and committing nothing.

@@ -1,7 +1,7 @@
 """Where the logs of a member's partitions begin and end, and what they lost: by retention, or since a log went back.
 
-Kafka sends offsets in order. So a log went back, or is another one, where what comes lies below what came before, where
-its end is lower than it was, or where the partition was missing meanwhile. Such a log is read anew.
+Kafka sends offsets in order. So a log went back, or is another one, where what comes is below what came before, where
+its end is lower than it was, or where the partition was missing meanwhile. Such a log is read again.
 
 librdkafka remembers the highest epoch of a partition's leader. A topic that is created again begins at 0, and after a
 restart of a broker what is remembered is above: the leader refuses every fetch, and the client tries again without end
@@ -95,7 +95,7 @@ class TopicTroubles:
         return [failure for key, failure in new.items() if key not in before]
 
     def went_back(self, topic: str, lost: int) -> None:
-        """Note that a log of a topic is shorter than where the group stood."""
+        """Note that a log of a topic is shorter than the group's position."""
         earlier, _ = self._back.get(topic, (0, 0.0))
         self._back[topic] = (earlier + lost, self._clock.monotonic())
 
@@ -161,7 +161,7 @@ WENT_BACK = declare(
 UNREAD_SECONDS = 75.0
 """A fetch takes 60 s at most (`socket.timeout.ms`)."""
 _LOOK_SECONDS_MAX = 2.0
-"""Ends are asked for each second. A longer gap counts so much: the cluster was away, or the node stood still."""
+"""Ends are asked for each second. A longer gap counts so much: the cluster was away, or the node was stopped."""
 
 
 class Unread:
@@ -229,7 +229,7 @@ class LogWatch:
             progress: How far they are.
             runtime: Time, counts and log lines.
             ask: Asks for ends, which `heard` is called with.
-            begin_anew: Gives a partition anew, by an assignment that is made from the offset of the group's moment.
+            begin_anew: Gives a partition again, by an assignment that is made from the offset of the group's moment.
         """
         self.troubles = TopicTroubles(runtime.clock)
         self.unread = Unread()
@@ -274,7 +274,7 @@ class LogWatch:
             self._waiting.pop(queue, None)
 
     def goes_back(self, queue: KafkaQueue, offset: int) -> bool:
-        """Whether what comes of a partition lies below what came before; then its ends are asked for."""
+        """Whether what comes of a partition is below what came before; then its ends are asked for."""
         if not self._streams[queue].goes_back(offset):
             return False
         if not queue.doubted:

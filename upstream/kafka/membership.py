@@ -5,7 +5,7 @@
     in  --its client reads nothing of a partition that has more--> leaving --left--> out, and in again
     out --for six hours--> in, until its partitions are committed again--> leaving
 
-A node that nobody pulls from would hold partitions whose messages then wait there. So it joins while somebody pulls, or
+A node without pulls would hold partitions whose messages then wait there. So it joins while a client pulls, or
 has messages of it, and leaves a minute after both ended; a group that pushes is always a member. After a fault it
 waits a second, then two, at most a minute; a member that held for ten minutes has the next fault count as a first.
 

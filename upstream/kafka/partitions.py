@@ -2,7 +2,7 @@
 
     assigned -> claimed (a first commit succeeds: no other member has it) -> given: the topic has the queue
     revoked  -> withheld (nothing more of it is handed out; answers count) -> taken: the topic has it no more -> its
-    last commit -> the client may go on
+    last commit -> the client may continue
     lost     -> taken: others may have it already
 
 Progress of such a group is the trackers alone. Its journal is on a volatile disk (`volatile_disk`), since the text of
@@ -268,7 +268,7 @@ class Partitions:
         return self._is_member and not self._arriving
 
     def look(self) -> None:
-        """Give up a member that stands; another one takes its place."""
+        """Give up a member that is; another one takes its place."""
         failure = self.standing
         if failure is not None and self._silence.is_over:
             self._member.abandon()
@@ -286,12 +286,12 @@ class Partitions:
 
     @property
     def standing(self) -> KafkaFailure | None:
-        """Why the member stands, of a cluster that answers; None: it does not."""
+        """Why the member is stuck, of a cluster that answers; None: it is not."""
         waits = self._is_in and not self._leaving and (bool(self._owned or self._arriving) or not self._is_member)
         return self._silence.trouble(waits=waits)
 
     def unknown(self, topic: str) -> str | None:
-        """Return why it is not known where the group stands in this member's partitions of a topic; None: it is."""
+        """Return why it is not known where the group is in this member's partitions of a topic; None: it is."""
         if (standing := self.standing) is not None:
             return f"{WAITING}: {standing}"
         if self._is_in and (failure := self.topic_troubles.of(topic)) is not None:
@@ -305,14 +305,14 @@ class Partitions:
             return f"{WAITING}: {self.trouble}"
         return WAITING if self._is_in else NOT_IN
 
-    # What the client tells
+    # What the client reports
 
     def assigned(self, assignments: Sequence[Assignment]) -> None:
         """Claim partitions."""
         if self._leaving:
             return
         if known := [each.place for each in assignments if each.place in self._owned]:
-            # They were somebody else's meanwhile, and nobody said so.
+            # Another member had them meanwhile, without a notice.
             self.lost(known)
         self._is_member = True
         self._silence.heard()
@@ -409,7 +409,7 @@ class Partitions:
             del self._arriving[queue.place]
             self._owned[queue.place] = queue
             self.streams[queue] = PartitionStream(queue, self._member, self._stream_room)
-            # One that begins anew may rest still, since its stream before was full.
+            # One that begins again may rest still, since its stream before was full.
             self._member.resume([queue.place])
             self.topic_named(queue.topic).give(queue)
             self.logs.given(queue)
@@ -450,7 +450,7 @@ class Partitions:
                 done()
 
             if still:
-                # Also where the lease is over, as after a time in which nothing could be committed: what is not the
+                # Also where the lease has ended, as after a time in which nothing could be committed: what is not the
                 # member's any more Kafka refuses.
                 self.commits.now(still, committed, clean=gone - busy)
             else:

@@ -1,9 +1,9 @@
 """The messages of one generation of a subscription, from the partitions that this member has.
 
 Bodies: what Kafka sends is kept with its job while there is room (`bytes_max` for the source), since it would have to
-be read again otherwise. Where there is none the bodies of jobs that nobody works on yet go, the latest first, and come
-again in the order of their offsets when the job's turn comes (`fetch`, D57). So a key that waits for hours holds its
-jobs, and no bodies.
+be read again otherwise. Where there is none the bodies of jobs that no client works on yet go, the latest first, and
+come again in the order of their offsets when the job's turn comes (`fetch`, D57). So a key that waits for hours holds
+its jobs, and no bodies.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _GAP_MAX = 1 << 24
 that is finished. A larger gap is passed over once it is, which costs nothing."""
 _PRESSURE = "isPressureTraffic"
 _FREE_OF_BODIES = (JobState.WAITING, JobState.READY)
-"""States from which a job goes on by way of `fetch`."""
+"""States from which a job continues by way of `fetch`."""
 
 _ENDS_AT_ONCE = (JobState.READ, JobState.WAITING, JobState.READY, JobState.RETRYING, JobState.STOPPED)
 """States without a holder, in which a body may be missing."""
@@ -205,7 +205,7 @@ class KafkaSource:
 
     @staticmethod
     def _pass_void(group_queue: GroupQueue, offset: int) -> None:
-        """Finish offsets that hold nothing to read (compacted, aborted, a transaction's marker): nobody waits there."""
+        """Finish offsets that hold nothing to read (compacted, aborted, a transaction's marker): no job waits there."""
         if offset > group_queue.next:
             group_queue.tracker.finish_range(group_queue.next, offset)
             group_queue.next = offset
@@ -259,14 +259,14 @@ class KafkaSource:
             self._sweep()
 
     def _forget_ended(self) -> None:
-        """Forget the bodies of jobs that are over."""
+        """Forget the bodies of ended jobs."""
         for group_queue, held in self._held.items():
             live = group_queue.live
             for offset in [each for each in held if each not in live]:
                 self._hold(-size_of(held.pop(offset)))
 
     def _sweep(self) -> None:
-        """Forget what is over, and where the rest is too much the bodies of jobs whose turn is not yet."""
+        """Forget what has ended, and where the rest is too much the bodies of jobs whose turn is not yet."""
         self._forget_ended()
         if self._held_bytes > self.bytes_max:
             self._drop(self.bytes_max // 2)
@@ -377,7 +377,7 @@ class KafkaSource:
             self._expired(tracker, lost)
 
     def record(self, job: UpstreamJob) -> KafkaRecord:
-        """Return the record of a job whose body is at hand.
+        """Return the record of a job whose body is in memory.
 
         Raises:
             MessageUnreadable: It was compacted away, or taken by retention, before its body was read again.
@@ -395,7 +395,7 @@ class KafkaSource:
         return job.group_queue in self._held
 
     def has(self, job: UpstreamJob) -> bool:
-        """Whether a job's body is at hand."""
+        """Whether a job's body is in memory."""
         return job.offset in self._held.get(job.group_queue, ())
 
     def body(self, job: UpstreamJob) -> memoryview:
@@ -439,7 +439,7 @@ class KafkaSource:
 EXPIRED = "expired"
 COMPACTED = "compacted"
 _MISSING: dict[str, tuple[tuple[str, bytes | None], ...]] = {EXPIRED: (("", b""),), COMPACTED: (("", None),)}
-"""Headers of what stands for a record that does not exist any more, by the reason."""
+"""Headers of the placeholder of a record that does not exist any more, by the reason."""
 
 
 _NULL_BODY = b"BODY;null\x01null\x02"

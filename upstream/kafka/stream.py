@@ -1,4 +1,4 @@
-"""What arrived of one partition and was not read yet, and where its reading stands.
+"""What arrived of one partition and was not read yet, and its reading position.
 
 Kafka sends records in order and without being asked for each. A stream holds what came, at most so many records and
 bytes: beyond that the partition rests until half of it is read. Who reads may go anywhere (`seek`): what is held and
@@ -30,7 +30,7 @@ class PartitionStream:
 
     Attributes:
         queue: The partition.
-        position: Next offset to be read from it; -1: nobody reads yet.
+        position: Next offset to be read from it; -1: not read yet.
         bytes: What it holds.
     """
 
@@ -41,7 +41,7 @@ class PartitionStream:
         self._member = member
         self._records: deque[KafkaRecord] = deque()
         self._reported = -1
-        """Offsets below were told: the next record has this one or a higher one."""
+        """Offsets below were reported: the next record has this one or a higher one."""
         self.position = -1
         self.bytes = 0
         self._rests = False
@@ -74,13 +74,13 @@ class PartitionStream:
             self._member.pause([self.queue.place])
 
     def at_end(self, offset: int) -> None:
-        """Note that all up to an offset was told."""
+        """Note that all up to an offset was reported."""
         if self.position >= 0:
             self._reported = max(self._reported, offset)
             self.queue.max_offset = max(self.queue.max_offset, offset)
 
     def goes_back(self, offset: int) -> bool:
-        """Whether what comes lies below what came before: Kafka sends offsets in order, so the log is another one."""
+        """Whether what comes is below what came before: Kafka sends offsets in order, so the log is another one."""
         return self.position >= 0 and offset < self._reported
 
     @property

@@ -1,6 +1,6 @@
 """What a group reads of its cluster: its configuration, over the topics that are there.
 
-Two things of a configuration depend on the cluster. A topic that begins with `^` stands for every topic that fits:
+Two things of a configuration depend on the cluster. A topic that begins with `^` means every topic that fits:
 each gets a subscription of its own, with the entry's settings, when it is found and until it is gone. And `totalMaxTps`
 is the rate of all nodes together: this one has the part of it that its partitions are of all (D56).
 
@@ -21,7 +21,7 @@ _INTERNAL = "__"
 
 
 def is_expression(name: str) -> bool:
-    """Whether a name stands for the topics that fit it."""
+    """Whether a name means the topics that fit it."""
     return name.startswith("^")
 
 

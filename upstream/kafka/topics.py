@@ -11,19 +11,19 @@ from upstream.queues import UNKNOWN, QueueView
 class KafkaQueue:
     """`upstream.queues.QueueView` of one partition, as long as this member has it.
 
-    Kafka gives no offset to a second record, but for an unclean election of a leader, of which nobody is told: so an
+    Kafka gives no offset to a second record, but for an unclean election of a leader, which is not reported: so an
     offset is all that identifies a record.
 
     Attributes:
-        assignment: What was told when it was given.
-        start: Where the group stood then.
+        assignment: What was reported when it was given.
+        start: The group's position then.
         min_offset: First offset that is kept, as last heard.
         max_offset: The end, as last heard.
         newest: Offset and time (ms) of the last record that came.
         gone: It is the member's no more.
         expired: Messages that retention took before the partition was given.
         missing: The cluster does not have it at present.
-        doubted: Something of it came that lies below what came before.
+        doubted: Something of it came that is below what came before.
     """
 
     base_offset = void_from = 0

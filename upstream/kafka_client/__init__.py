@@ -10,6 +10,6 @@ client is made (D38). Threads:
     kafka-read-CLUSTER reader          reads again
 
 A consumer is called in its thread alone: the package lets calls of several wait for each other, a commit for a poll,
-and for a revoke in which the poll waits. What threads have to tell goes to the loop by `call_soon_threadsafe`, so in
+and for a revoke in which the poll waits. What threads have to report goes to the loop by `call_soon_threadsafe`, so in
 the order in which it happened.
 """

@@ -44,7 +44,7 @@ class LibrdkafkaSurvey:
         self._said = ""
         self._admin = self._settings.admin(client_id, error_cb=self._note)
         self._stuck = False
-        """Whether a question was not answered: with 2.16 a client whose group coordinator went asks it in vain from
+        """Whether a question was not answered: with 2.16 a client whose group coordinator went gets no answer from
         then on, also once it is back, so the next round has another client."""
         self._reader: Any = None
 

@@ -118,7 +118,7 @@ class LibrdkafkaClient:
         )
 
     def look(self, topics: Sequence[str], reported: Callable[[ClusterFacts], None], groups: Sequence[str] = ()) -> None:
-        """Ask what there is, by a process of its own."""
+        """Inspect the cluster, by a process of its own."""
 
         def ask() -> None:
             try:

@@ -79,7 +79,7 @@ _HIDDEN = frozenset({"TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED",
 
 
 def look_at(settings: Settings, topics: Collection[str], groups: Collection[str]) -> ClusterFacts:
-    """Return what there is of a cluster.
+    """Return the facts about a cluster.
 
     Args:
         settings: How it is reached.

@@ -2,13 +2,13 @@
 
 One is on its way at a time; what is asked for meanwhile goes together, and of one partition the latest counts.
 librdkafka's callback belongs to the one that has its offsets: of a member that was expelled meanwhile an answer may
-never come, and must not be taken for that of another, or waited for for ever. Within a revoke no callback is heard, so
+never come, and must not be taken for that of another, or waited for forever. Within a revoke no callback is heard, so
 there the thread waits for each answer.
 
-A member whose group is being shared out anew is told ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS although it goes on
-being a member; Java's client says then that one may try again after the next poll. So a commit is tried again for as
-long as the partition is the member's, within a bound. A commit for a partition that is not the member's is never sent:
-the coordinator looks at the generation alone, and would take it.
+A member whose group is being shared out again receives ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS although it
+continues being a member; Java's client says then that one may try again after the next poll. So a commit is tried again
+for as long as the partition is the member's, within a bound. A commit for a partition that is not the member's is never
+sent: the coordinator looks at the generation alone, and would take it.
 """
 
 from __future__ import annotations
@@ -122,10 +122,10 @@ class ConsumerCommits:
     def answered(self, error: Any, partitions: Sequence[Any]) -> None:
         """Hear how what was on its way ended (librdkafka's `on_commit`)."""
         reported = frozenset((each.topic, each.partition, each.offset) for each in partitions)
-        # The latest, where several commit the same: what an earlier one would be told is true of it, too.
+        # The latest, where several commit the same: the answer to an earlier one is true of it, too.
         fitting = [place for place, each in enumerate(self._flights) if each.offsets == reported or not reported]
         if not fitting:
-            return  # The answer to one that was given up.
+            return  # The answer to an abandoned one.
         place = fitting[-1]
         for _ in range(place):
             # Answers come in order: of those before it none will.

@@ -22,7 +22,7 @@ def offsets_at(
     """Return offsets at moments, in ms since the epoch; -1 where no record is so late.
 
     Raises:
-        KafkaException: One cannot be told.
+        KafkaException: One is unknown.
     """
     package = confluent()
     asked = [package.TopicPartition(place.topic, place.partition, moment) for place, moment in wanted.items()]
@@ -161,7 +161,7 @@ def assignments_of(
     answers = [each for each in answers if each.error is None]
     committed = _offsets(answers)
     texts = {KafkaPartition(each.topic, each.partition): each.metadata or "" for each in answers}
-    # Asked for afterwards: what was committed lies below the end, unless the log went back or is another one now.
+    # Asked for afterwards: what was committed is below the end, unless the log went back or is another one now.
     ends, refused = ends_of_each(consumer, committed)
     failures |= refused
     places = list(ends)

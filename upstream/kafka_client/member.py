@@ -39,7 +39,7 @@ waits for that commit. Were it no longer, a message that is out all the while wo
 class LibrdkafkaMember:
     """`upstream.kafka.link.GroupMember`.
 
-    What it tells is in step with what it was asked for: a record that was on its way when its partition went, or was
+    What it reports is in step with what it was asked for: a record that was on its way when its partition went, or was
     to be read from elsewhere, has another epoch and is dropped here.
     """
 
@@ -196,7 +196,7 @@ class LibrdkafkaMember:
             self._listener.assigned(assignments)
 
     def on_revoked(self, places: Sequence[KafkaPartition], release: Callable[[], None]) -> None:
-        """Partitions must be given up; the thread waits for `release`."""
+        """Partitions must be released; the thread waits for `release`."""
         here = [each for each in places if each in self._terms]
         terms = [self._terms[each] for each in here]
         for place in here:

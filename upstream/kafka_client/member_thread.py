@@ -1,6 +1,6 @@
-"""The thread of one member: it polls, and everything that librdkafka tells of a rebalance happens in its polls.
+"""The thread of one member: it polls, and everything that librdkafka reports of a rebalance happens in its polls.
 
-    given by on_assign, resting -> looked up, `assigned` is posted -> read from an offset -> told
+    given by on_assign, resting -> looked up, `assigned` is posted -> read from an offset -> reported
     on_revoke: `revoked` is posted, and the thread waits for its end -> unassigned
     on_lost:   `lost` is posted -> unassigned
 
@@ -50,13 +50,13 @@ class Gates:
         self._call("pause", [each for each in now if each in self._read])
 
     def unshut(self, places: Iterable[KafkaPartition]) -> None:
-        """Let these go on."""
+        """Let these continue."""
         now = [each for each in places if each in self._shut]
         self._shut.difference_update(now)
         self._call("resume", [each for each in now if each in self._read])
 
     def given(self, places: Iterable[KafkaPartition]) -> None:
-        """Let what was just assigned rest until it is read; nobody has paused it yet."""
+        """Let what was just assigned rest until it is read; it was not paused yet."""
         now = list(places)
         self.gone(now)
         self._call("pause", now)
@@ -85,9 +85,9 @@ class Gates:
 POLL_SECONDS = 0.02
 """How long an order may wait for an idle thread, a commit for one: nothing wakes a poll."""
 SOON_SECONDS = 0.002
-"""Likewise while somebody waits for commits: five hundred polls a second, which is half a hundredth of a processor."""
+"""Likewise while a caller waits for commits: five hundred polls a second, which is half a hundredth of a processor."""
 SOON_FOR_SECONDS = 1.0
-"""So long after a commit that somebody waited for the next one is expected."""
+"""So long after a commit that a caller waited for the next one is expected."""
 BATCH = 500
 _AGAIN_SECONDS = 1.0
 _PROBE_SECONDS = 0.5
@@ -101,7 +101,7 @@ class MemberThreadListener(Protocol):
         """Partitions were given."""
 
     def on_revoked(self, places: Sequence[KafkaPartition], release: Callable[[], None]) -> None:
-        """Partitions must be given up."""
+        """Partitions must be released."""
 
     def on_lost(self, places: Sequence[KafkaPartition]) -> None:
         """Partitions are gone."""
@@ -149,7 +149,7 @@ class MemberThread:
             group: Names the thread.
             make: Makes the consumer, by a protocol and with callbacks.
             make_uncommitted: Makes one that reads all records, for a question.
-            told: Whom to tell, through `post`.
+            reported: The callback, through `post`.
             post: The way to the loop.
             room: Bounds what is posted.
             troubles: Told of errors.
@@ -219,7 +219,7 @@ class MemberThread:
         self._orders.put(lambda: self._gates.shut(self._present(places)))
 
     def resume(self, places: Sequence[KafkaPartition]) -> None:
-        """Let these go on."""
+        """Let these continue."""
         self._orders.put(lambda: self._gates.unshut(self._present(places)))
 
     def commit(self, asked: CommitRequest, *, soon: bool) -> None:
@@ -426,7 +426,7 @@ class MemberThread:
         self._give_up(consumer, places)
 
     def _wait_for(self, released: list[bool]) -> None:
-        """Do as ordered until the loop has let go; commits among it count."""
+        """Do as ordered until the loop has released it; commits among it count."""
         until = self._clock.monotonic() + self._revoke_seconds
         while not released and (left := until - self._clock.monotonic()) > 0:
             with contextlib.suppress(Empty):

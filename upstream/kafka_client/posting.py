@@ -1,4 +1,4 @@
-"""Ways between threads and the event loop: what threads tell, how much of it may wait, what they are ordered to do."""
+"""Ways between threads and the event loop: reports of threads, their bound, and orders to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Post:
         self._loop = loop
 
     def __call__(self, call: Callable[..., Any], *arguments: Any) -> bool:
-        """Have something called; False: the loop is closed, and nobody waits for it."""
+        """Have something called; False: the loop is closed, and nothing waits for it."""
         try:
             self._loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:

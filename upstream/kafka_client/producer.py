@@ -215,7 +215,7 @@ class LibrdkafkaProducer:
                 with contextlib.suppress(Exception):
                     each.flush(max(0.0, until - self._clock.monotonic()))
         self._closed.set()
-        # What is still under way is told as such.
+        # What is still under way is reported as such.
         self._purge()
         self._thread.join()
         self._report()

@@ -1,4 +1,4 @@
-"""The thread that asks a cluster what takes its answer, for whoever needs to know; one for a client."""
+"""The thread that makes slow requests to a cluster; one for a client."""
 
 from __future__ import annotations
 

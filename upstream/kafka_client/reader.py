@@ -19,7 +19,7 @@ from upstream.kafka_client.settings import Settings
 _POLL_SECONDS = 0.1
 _BATCH = 500
 _GAP_MAX = 1_000
-"""Offsets that are not wanted are read over, up to so many; beyond it is cheaper to ask anew."""
+"""Offsets that are not wanted are read over, up to so many; beyond it is cheaper to ask again."""
 _AGAIN_SECONDS = 1.0
 _NOTHING_SECONDS = 75.0
 """When nothing came of a partition for so long, another consumer reads it (`upstream.kafka.log_watch`)."""
@@ -85,7 +85,7 @@ class LibrdkafkaReader:
         self._asked.put((place, _Asked(list(offsets), there)))
 
     def close(self) -> None:
-        """Read nothing more; what was asked for is not told."""
+        """Read nothing more; what was asked for is not reported."""
         self._closed.set()
         self._asked.put(None)
 
@@ -146,7 +146,7 @@ class LibrdkafkaReader:
         work.heard_at = self._clock.monotonic()
         if error is not None:
             if error.code() == self._end_code:
-                # What was read once lies below the end: the rest is not there any more.
+                # What was read once is below the end: the rest is not there any more.
                 work.reached(max(message.offset(), work.wanted[-1] + 1) if work.wanted else 0)
             elif error.code() in (
                 self._package.KafkaError.UNKNOWN_TOPIC_OR_PART,

@@ -1,4 +1,4 @@
-"""Batches of what a consumer got, as the loop is told of them."""
+"""Batches of what a consumer got, as the loop receives them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PartitionRecords(NamedTuple):
     Attributes:
         records: Of any partitions.
         epochs: Of each partition in it, which reading of it this belongs to.
-        ends: Partitions all of which was told up to an offset, with the epoch.
+        ends: Partitions all of which was reported up to an offset, with the epoch.
         weight: Bytes, about.
     """
 

@@ -75,7 +75,7 @@ class LogScanner:
         except self._package.KafkaException as error:
             failure = failure_of(error)
         except Exception as error:
-            # Without an answer its caller would wait for ever.
+            # Without an answer its caller would wait forever.
             failure = KafkaFailure("FAIL", f"the scan failed: {error!r}")
         self._post(self._done, failure, found)
 

@@ -1,4 +1,4 @@
-"""What librdkafka is told: the configuration's settings, and over them those on which the promises rest."""
+"""Settings of librdkafka: the configuration's, and over them those on which the promises rest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from upstream.kafka_client.package import KafkaUnusable, confluent, failure_of
 
 # What librdkafka logs, as log lines of the node, without secrets, and few of a kind.
 #
-# A cluster that cannot be reached is told of twenty times a second, for each connection. So after one line of a kind
+# A cluster that cannot be reached is reported twenty times a second, for each connection. So after one line of a kind
 # the next comes a minute later, with how many were left out.
 
 MINUTE = 60.0
@@ -140,7 +140,7 @@ class Settings:
         return self._make("Consumer", {**self._common, **own, **small})
 
     def admin(self, client_id: str, **callbacks: Any) -> Any:
-        """Return an `AdminClient`, for commands: what it has to say is told by `error_cb`. Raises KafkaUnusable."""
+        """Return an `AdminClient`, for commands: `error_cb` gets its errors. Raises KafkaUnusable."""
         own = {"client.id": client_id, "log_level": 0}
         return self._make("AdminClient", {**self._common, **own, **callbacks})
 

@@ -26,7 +26,7 @@ from upstream.kafka_client.query_thread import Asking
 from upstream.kafka_client.settings import Settings
 
 TRANSACTION_SECONDS = 10
-"""An open transaction of an owner that stands still is aborted by the cluster after so long."""
+"""An open transaction of an owner that is still is aborted by the cluster after so long."""
 _CALL_SECONDS = 5.0
 _BESIDE_SECONDS = 0.1
 """So long may a topic acknowledge nothing while others do."""
@@ -167,7 +167,7 @@ class LibrdkafkaTransactions:
     def _probe(self, topic: str) -> KafkaFailure | None:
         """Have each leader of a topic answer: one that does not would keep the transactional id."""
         try:
-            # A new one asks no broker that stands still what is there.
+            # A new one asks no broker that is still what is there.
             consumer = self._settings.reader(self._client_id)
         except KafkaUnusable as error:
             return KafkaFailure("NO_CLIENT", str(error))

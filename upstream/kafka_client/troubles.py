@@ -1,4 +1,4 @@
-"""What is wrong with a cluster at present, told once when it begins, changes and ends."""
+"""What is wrong with a cluster at present, reported once when it begins, changes and ends."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def sentence_of(code: str, said: str) -> str:
 
 
 class ClientTroubles:
-    """Kept by threads; `tell` is called in whichever notices a change."""
+    """Kept by threads; `report` is called in the thread that notices a change."""
 
     def __init__(self, report: Callable[[KafkaFailure | None], object], hide: Callable[[str], str]) -> None:
         self._report = report
@@ -104,7 +104,7 @@ class ClientTroubles:
                 self._report_change()
 
     def forget(self) -> None:
-        """Other topics are asked for: what was refused of the former ones is over."""
+        """Other topics are asked for: what was refused of the former ones has ended."""
         with self._lock:
             self._refused.clear()
             self._report_change()
@@ -112,7 +112,7 @@ class ClientTroubles:
     def _report_change(self) -> None:
         foremost = self._link or next(iter(self._refused.values()), None)
         reported = str(foremost) if foremost is not None else None
-        # The text of all brokers down counts them, so the code is what tells troubles apart.
+        # The text of all brokers down counts them, so the code distinguishes troubles.
         key = foremost.code if foremost is self._link and foremost is not None else reported
         if key != self._reported:
             self._reported = key

@@ -5,7 +5,7 @@ reads much and finds little, as for one of many topics, the timer log is read fr
 some milliseconds, some seconds per ten million units. What is found first is kept for the pages that follow
 (`KeptScan`). Records that were just stored and are not in the wheel yet are not listed.
 
-What stands in a slot is due after the slot's time; only a slot whose own time has come took what was late. So once
+What is in a slot is due after the slot's time; only a slot whose own time has come took what was late. So once
 enough timers are found that are due no later than the time of a slot to come, that slot and all behind it have none
 that is due before them. Those that are to be rolled stand in nearer slots than their own, and are met on the way.
 """

@@ -86,7 +86,7 @@ class WaitingInStore:
 
     @property
     def discarded(self) -> int:
-        """How many halves were given up; they stay in the store."""
+        """Number of discarded halves; they stay in the store."""
         count, cursor = 0, 0
         while True:
             page = run_now(self._transactions.discarded(cursor=cursor, count_max=_PAGE))

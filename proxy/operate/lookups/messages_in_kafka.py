@@ -203,7 +203,7 @@ class KafkaMessageSearch:
 
 
 def masked(record: KafkaRecord, mask: TopicMask) -> KafkaRecord:
-    """Return a record with masked key and headers: by their own names, whichever property each of them becomes."""
+    """Return a record with masked key and headers: by their own names, not those of the properties that they become."""
     if not mask.names:
         return record
     hidden = MASKED.encode()

@@ -1,4 +1,4 @@
-"""Denied calls: counted, told, and those that would have waited answered late.
+"""Denied calls: counted, logged, and those that would have waited answered late.
 
 A client that pulls without the right comes again at once, as often as it is answered; so its answer waits as long as it
 asked for, a second at most. What waits is bounded in number, for it costs memory: beyond that answers come at once.
@@ -85,7 +85,7 @@ class Denials:
         return principal
 
     def hold(self, connection: Connection, reply: bytes, linger_ms: int | None, slot: ReplySlot | None = None) -> None:
-        """Answer a request (that of a slot, or the one being handled) when its linger is over, or its client is."""
+        """Answer a request (that of a slot, or the present one) when its linger has passed, or its client is lost."""
         slot = slot or connection.later()
         if self.held >= HELD_MAX or connection.ended:
             slot.answer(reply)

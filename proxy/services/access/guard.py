@@ -1,7 +1,7 @@
 """The look at a connection's rights, of each kind of call, before anything else is looked at.
 
-Each look returns whether the call may go on, and has denied it where it may not. Services make it where the connection
-has rights at all (`connection.rights`), so that a node without rules pays for a comparison with None.
+Each look returns whether the call may continue, and has denied it where it may not. Services make it where the
+connection has rights at all (`connection.rights`), so that a node without rules pays for a comparison with None.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _rights(connection: Connection) -> Rights:
 
 
 class Guard:
-    """Looks for one node; `access` is None where everybody may do everything."""
+    """Looks for one node; `access` is None without rules."""
 
     def __init__(self, access: Access | None, denials: Denials) -> None:
         self.access = access

@@ -13,7 +13,7 @@ from proxy.access.rules import Permission
 
 RIGHTS: Mapping[str, tuple[Permission, ...]] = MappingProxyType(
     {
-        # Whoever it is: it is how one becomes somebody.
+        # For all clients: by it they get an identity.
         "authenticate": (),
         # On the group; each result that rides on it by its own.
         "pull": (Permission.CONSUME,),

@@ -1,7 +1,7 @@
 """authenticate: a connection says who it is, by its first call, over TLS or the loopback.
 
-A failure ends the connection: nobody goes on as somebody else, whom the network or a certificate would make of it. What
-was wrong is not said, but for what the client itself has done wrong with a token that may be right.
+A failure ends the connection: nobody continues as somebody else, whom the network or a certificate would make of it.
+What was wrong is not said, but for what the client itself has done wrong with a token that may be right.
 """
 
 from __future__ import annotations

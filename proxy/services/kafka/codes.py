@@ -49,7 +49,7 @@ _OTHER = (ResultCode.FAIL_UNKNOWN, "it rejected a message for topic {topic}")
 
 
 def refusal_of(failure: KafkaFailure, cluster: str, topic: str) -> Refusal:
-    """Return what a producer is told of a record that is not, or perhaps not, in its cluster."""
+    """Return the answer to a producer for a record that is not, or perhaps not, in its cluster."""
     code, text = _TIMEOUT if failure.unknown else _BY_NAME.get(failure.code, _OTHER)
     return Refusal(code, f"Kafka cluster {cluster}: {text.format(topic=topic)} ({failure})")
 

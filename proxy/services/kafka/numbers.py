@@ -2,7 +2,7 @@
 
 The window of `broker.deduplication` knows all numbers of a producer, wherever its messages went, and the log is its
 memory. For what went to Kafka the memory is here, and ends with the process: the window says ELSEWHERE, and the
-receipt stands in a table. A number whose record Kafka did not take is MISSING again, and a *hole*: what its producer
+receipt is in a table. A number whose record Kafka did not take is MISSING again, and a *hole*: what its producer
 numbered higher is refused as a gap until it came again, as the embedded store would have refused it.
 """
 

@@ -75,7 +75,7 @@ class Until(NamedTuple):
 
 
 class KafkaPort(TopicPort):
-    """What publishing to one topic of Kafka needs at hand.
+    """What publishing to one topic of Kafka needs.
 
     Attributes:
         cluster: Name of its cluster.

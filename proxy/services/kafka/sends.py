@@ -99,7 +99,7 @@ class KafkaSends:
     """What the producer port has under way to Kafka.
 
     Args:
-        publishing: Stages, counts and tells refusals.
+        publishing: Stages, counts and logs refusals.
         numbers: Knows numbered messages.
         runtime: Clock, timers, metrics.
         new_keys: Makes UNIQ_KEYs for messages without one, given how many and the wall clock.

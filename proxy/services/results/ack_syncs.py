@@ -14,7 +14,7 @@ from broker.runtime.seams import Scheduler
 from upstream.progress.progress import Progress, ProgressFailed
 
 Durable = Callable[[bool], None]
-"""Told whether it is durable; not when nobody can know any more, since the node is closing."""
+"""Receives whether it is durable; not called when that is unknown, since the node is closing."""
 
 
 class AckSyncs:
@@ -28,7 +28,7 @@ class AckSyncs:
         self._is_under_way = False
 
     def add(self, reported: Durable) -> None:
-        """Have what was acked so far made durable, and tell."""
+        """Have what was acked so far made durable, and report."""
         self._waiting.append(reported)
         if not self._is_under_way:
             self._is_under_way = True

@@ -111,7 +111,7 @@ def carries_results(results: Iterable[ConsumeResult]) -> bool:
 
 
 def leave_unanswered(connection: Connection, code: PullCode, runtime: Runtime) -> None:
-    """End the connection of a call whose results cannot be taken, for the reason that pulls without any are told."""
+    """End the connection of a call whose results cannot be taken, for the reason that pulls without any receive."""
     reason = code.name.lower()
     runtime.metrics.counter(RESULTS_UNANSWERED, reason).add()
     runtime.limited_log.note(

@@ -31,7 +31,7 @@ class PartitionWaits:
     def __init__(
         self, groups: Mapping[str, ConsumerGroup], runtime: Runtime, resume: Callable[[list[HeldCall]], None]
     ) -> None:
-        """Set up; `resume` takes the calls whose wait is over."""
+        """Set up; `resume` takes the calls whose wait has ended."""
         self._groups = groups
         self._resume = resume
         self._calls = HeldCalls(runtime)

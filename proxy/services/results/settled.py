@@ -29,7 +29,7 @@ def when_settled(
     go_on: Callable[[ReplySlot], None],
     slot: ReplySlot | None = None,
 ) -> None:
-    """Keep the place of a request, and go on with it once what was taken of these groups is durable.
+    """Keep the place of a request, and continue with it once what was taken of these groups is durable.
 
     Args:
         groups: Those of its results.

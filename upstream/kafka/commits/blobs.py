@@ -1,7 +1,7 @@
 """Commits that are too large for Kafka's text: the rest of them in a compacted topic, named by the text (D53).
 
 A blob is written, and acknowledged by all in-sync replicas, before the commit that names it. So whatever a reader finds
-in a text is there; and what no text names counts for nothing, whoever wrote it: the commit fences the blob.
+in a text is there; and what no text names counts for nothing: the commit fences the blob.
 
 Its key is the owner's: a name made when the owner got the partition, and one of two slots. The slot that the last
 commit names is not written again before another commit has succeeded, so compaction takes nothing that is named. What
@@ -26,7 +26,7 @@ from upstream.kafka.link import Gap, KafkaFailure, KafkaPartition, KafkaProducer
 BLOB_MAX = 900_000
 """Bytes of what a blob may say; with its head it fits into a record of Kafka's default size."""
 READ_SECONDS = 10.0
-"""After so long without the blob its partition goes on without it."""
+"""After so long without the blob its partition continues without it."""
 _AGAIN_SECONDS = 10.0
 _VERSION = "b1"
 _SUM = 32
@@ -45,7 +45,7 @@ class Named(NamedTuple):
     """A blob as a text names it.
 
     Attributes:
-        partition, offset: Where it stands in the commit topic.
+        partition, offset: Where it is in the commit topic.
         sum: The first half of its SHA-256, in hexadecimal.
         key: The last part of its key.
     """
@@ -120,8 +120,8 @@ class Blobs:
             place: The partition.
             offset: The offset that will be committed.
             text: What is known of it.
-            done: Told where it stands, or None: it is not known to stand anywhere. May be called at once.
-            seconds: After so long without an acknowledgement it is told None.
+            done: Told where it is, or None: it is not known to stand anywhere. May be called at once.
+            seconds: After so long without an acknowledgement it is called with None.
         """
         owner = self._owners.get(place)
         now = self._runtime.clock.monotonic()
@@ -175,7 +175,7 @@ class Blobs:
             try:
                 self._producer.produce(self._topic, None, self._key(place, key), None, (), lambda *_: None)
             except KafkaFailure:
-                # It is small, and stays until somebody else's compaction.
+                # It is small, and stays until Kafka's compaction.
                 continue
 
     def read(self, named: Named, place: KafkaPartition, offset: int, there: Callable[[str | None], None]) -> None:

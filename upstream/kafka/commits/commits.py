@@ -5,9 +5,9 @@ Kafka a round trip after at most an interval. When nothing has changed for a whi
 the lease (`upstream.kafka.lease`). That a commit was refused because the member is none any more ends all of it.
 
 By the classic protocol no commit gets through while the group is shared out: a broker answers the member's join, which
-lasts until all others have joined or their sessions are over, before it reads on from that connection. So a member that
-is to leave first has what is finished committed (`last`); who left at once would have all come again that was answered
-since.
+lasts until all others have joined or their sessions have ended, before it reads on from that connection. So a member
+that is to leave first has what is finished committed (`last`); who left at once would have all come again that was
+answered since.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class KafkaOffsets:
 #
 # A member that is expelled, as after a restart of the cluster or a pause, often is given the same partitions again.
 # The commit then says less than it knew: what was answered while nothing could be committed is missing there. That a
-# message is finished stays true whoever had the partition meanwhile, so it may be kept, and need not come again. Only
-# where somebody has set the group back must it come again; then what is committed is none of the texts that this
+# message is finished stays true for any owner of the partition, so it may be kept, and need not come again. Only
+# where an operator has set the group back must it come again; then what is committed is none of the texts that this
 # member has sent since its last commit that is known to have succeeded, and what it knew is forgotten.
 
 
@@ -85,7 +85,7 @@ class Remembered:
 
         Args:
             place: The partition.
-            tracker: As it stands at the end.
+            tracker: As it is at the end.
             said: Commits that Kafka may have of it: the last that has succeeded, and those that were sent since.
         """
         if said:
@@ -123,9 +123,9 @@ BLOB_SECONDS_MAX = 2.0
 TOO_LONG = "OFFSET_METADATA_TOO_LARGE"
 """Kafka refuses the commit for its text."""
 LAST_TELL_SECONDS = 1.0
-"""A member that leaves, and is held up for so long, says by what."""
+"""A member that leaves, and is delayed for so long, logs the reason."""
 SAID_MAX = 64
-"""Commits in vain, one after the other, of which it is kept what they said. Should one before them have arrived after
+"""Failed commits, one after the other, whose content is kept. Should one before them have arrived after
 all, what was finished since comes again."""
 
 Stand = tuple[int, int, int]
@@ -273,7 +273,7 @@ class OffsetCommitter:
         Args:
             queues: Which.
             done: Told how it ended.
-            clean: Those of which nobody has a message any more.
+            clean: Those of which no client has a message any more.
         """
         self._turn += 1
         turn = self._turn
@@ -322,7 +322,7 @@ class OffsetCommitter:
                 if failure.code == TOO_LONG:
                     self._shorten(max(len(commits[queue].metadata) for queue in here))
                 if failure.fenced or any(queue not in self._queues() for queue in here):
-                    # What was given up without its last commit, or is another's.
+                    # What was released without its last commit, or is another's.
                     self.unsettle()
             done(failure)
             self._answered(failure)

@@ -8,12 +8,12 @@ The text is `p1`, the committed offset that it belongs to, and parts with a lett
 
     p1;<offset>[;c][;R<base64>|;B<base64>][;F<base64>][;x][;T<partition>.<offset>.<sum>.<key>]
 
-`c`: the owner left in order and nobody has a message of it. `R`: finished ranges above the offset as LEB128 pairs of
+`c`: the owner left in order and no client has a message of it. `R`: finished ranges above the offset as LEB128 pairs of
 (unfinished, finished) lengths. `B`: the same as a bit per offset, the lowest bit first, deflated; the shorter one is
 written. `F`: failures as LEB128 numbers, six for each offset: its distance from the one before, fails, errors,
 timeouts, stop, and the moment of its next attempt (ms since the epoch, 0: at once). `x`: not all of it had room: the
-highest finished ranges are left out, then failures. `T`: where all of it stands, in the same form
-(`upstream.kafka.commits.blobs`). What is left out, and stands nowhere, is delivered again, or counted anew.
+highest finished ranges are left out, then failures. `T`: where all of it is, in the same form
+(`upstream.kafka.commits.blobs`). What is left out, and is nowhere else, is delivered again, or counted again.
 
 Whoever reads it believes nothing: a text of another form, of another offset, or with numbers that cannot be is as
 none (`CommitMetadata.foreign`).
@@ -57,7 +57,7 @@ class CommitMetadata(NamedTuple):
         clean: The owner before left in order, and nothing was out.
         foreign: There was a text, and it is none of ours or not whole; the rest is empty then.
         cut: Not all had room.
-        blob: Where all of it stands; None: nowhere else.
+        blob: Where all of it is; None: nowhere else.
     """
 
     ranges: Ranges = ()

@@ -64,8 +64,8 @@ class Batch:
         only: The target that it is about alone; "": any.
         to_dead_letters: It gives that one's message up.
         checked: Checks whose count it writes, by identity.
-        discarded: Halves that it gives up.
-        unchecked: Identities whose checks are over.
+        discarded: Halves that it discards.
+        unchecked: Identities whose checks have ended.
     """
 
     records: list[OutgoingRecord] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Batches:
         cache: Of the partition.
         topic, answers_topic, partition: Where changes and answers are written.
         remember_ms: How long an ended message is remembered.
-        checks: When halves are given up.
+        checks: When halves are discarded.
         new_id: Makes a message id, for a loop's further occurrences.
     """
 
@@ -147,7 +147,7 @@ class Batches:
         return batch
 
     def dead_letter(self, now_ms: int, target: str, reason: str, busy: Collection[bytes]) -> Batch:
-        """Return what gives up the first message that is due to a target, which refuses it."""
+        """Return what dead-letters the first message that is due to a target, which refuses it."""
         batch = Batch(only=target, to_dead_letters=True)
         for row in self._cache.due(now_ms, 1, only=target):
             if row.identity in busy:

@@ -147,7 +147,7 @@ class PartitionCache:
         return False
 
     def clear(self, position: int) -> None:
-        """Begin anew, to be filled from the log."""
+        """Begin again, to be filled from the log."""
         self._database.close()
         if self._path != ":memory:":
             for ending in ("", "-wal", "-shm"):

@@ -114,7 +114,7 @@ class KafkaWaiting:
         settings: As given.
         requests: What it asks of owners, itself among them.
         owners: What it owns.
-        checks: When halves are checked and given up; replaced by a reload.
+        checks: When halves are checked and discarded; replaced by a reload.
         statuses: What owners said of their partitions.
     """
 
@@ -241,7 +241,7 @@ class KafkaWaiting:
         Args:
             group: The producer group.
             count_max: At most so many.
-            principal: Whose halves; "": everybody's.
+            principal: Whose halves; "": all.
         """
         found: list[KafkaCheck] = []
         for owner in self._open_owners():

@@ -35,14 +35,14 @@ from upstream.kafka.waiting.records import Damaged, Identity, WaitingRecord, enc
 from upstream.kafka.waiting.topics import WaitingSettings
 
 _SILENT_SECONDS = 60.0
-"""A cluster that says nothing for so long is given up."""
+"""A cluster that says nothing for so long ends the copy."""
 _MARK_BYTES = 16
 
 T = TypeVar("T")
 
 
 class HandoverStopped(Exception):
-    """The copy cannot go on now; started again, it continues."""
+    """The copy cannot continue now; started again, it continues."""
 
 
 class CopiedMessage(NamedTuple):
@@ -53,7 +53,7 @@ class CopiedMessage(NamedTuple):
 
 
 def mark_of(identity: Identity) -> bytes:
-    """Return what stands for an identity in the progress file."""
+    """Return the name of an identity in the progress file."""
     return blake2b(identity.text, digest_size=_MARK_BYTES).digest()
 
 
@@ -169,7 +169,7 @@ class WaitingCopy:
         self._transactions = client.transactions(f"{settings.topic}-handover")
 
     async def look(self, topics: Sequence[str]) -> ClusterFacts:
-        """Return what there is of these topics. Raises HandoverStopped: the cluster does not respond."""
+        """Return the facts about these topics. Raises HandoverStopped: the cluster does not respond."""
         looked = _CallbackAnswer[ClusterFacts]()
         self._client.look(topics, looked.set)
         facts = await self._answered(looked.future)

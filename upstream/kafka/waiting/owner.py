@@ -284,14 +284,14 @@ class PartitionOwner:
             self.cache.save(records[-1].offset + 1, self._clock.wall_ms())
 
     def at_end(self, offset: int) -> None:
-        """Note that all before an offset was told."""
+        """Note that all before an offset was reported."""
         if self.state == "closed" or offset <= self.cache.position:
             return
         self._guarded(lambda: self.cache.save(offset, self._clock.wall_ms()))
         self._check_end()
 
     def _guarded(self, work: Callable[[], object]) -> None:
-        """Do what changes the cache; without a cache the partition is given up."""
+        """Do what changes the cache; without a cache the partition is released."""
         try:
             work()
         except NewerRecord as error:
@@ -397,7 +397,7 @@ class PartitionOwner:
         elif failure is None:
             self._guarded(lambda: self._committed(batch, offsets))
         elif failure.fenced:
-            # By the next owner, of which the group is about to tell; or by a former one that was late.
+            # By the next owner, which the group is about to report; or by a former one that was late.
             self._note(f"another node has taken the partition over: {failure}")
             self._lanes.doubt()
             self._fence_again(_AGAIN_SECONDS)
@@ -483,7 +483,7 @@ class PartitionOwner:
         Args:
             group: The producer group.
             count_max: At most so many.
-            principal: Whose halves; "": everybody's.
+            principal: Whose halves; "": all.
         """
         if self.state != "serving":
             return []
@@ -493,7 +493,7 @@ class PartitionOwner:
         for row in self.cache.due_checks(now_ms, BATCH_MESSAGES, group):
             if len(found) == count_max:
                 break
-            # After the last one the half is discarded once the time to answer it is over.
+            # After the last one the half is discarded once the time to answer it has passed.
             if row.checks >= self._ways.checks().checks_max:
                 continue
             if row.identity in self._checked or is_foreign(row.principal, principal or None):

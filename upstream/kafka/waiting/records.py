@@ -73,7 +73,7 @@ class Identity(NamedTuple):
 
     @property
     def text(self) -> bytes:
-        """What stands in keys, and chooses the partition."""
+        """What is in keys, and chooses the partition."""
         return json.dumps(list(self), ensure_ascii=True, separators=(",", ":")).encode()
 
     def partition(self, count: int) -> int:
@@ -192,7 +192,7 @@ class HalfDecision(NamedTuple):
         request: Names it in its answer.
         state: "commit", "rollback", "unknown", or "resume" for a discarded one.
         group: The producer group that decides; "": an operator, who may decide any.
-        principal: Who asks; "": everybody's halves.
+        principal: Who asks; "": for all halves.
         from_check: It answers a check.
     """
 

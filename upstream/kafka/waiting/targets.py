@@ -1,7 +1,7 @@
 """The health of topics that get waiting messages.
 
 A topic whose records ended a batch is under suspicion: its messages are in no batch with others, but are tried alone,
-in their order, at rising intervals, until it takes them. A message that its topic refuses for good is given up: it
+in their order, at rising intervals, until it takes them. A message that its topic refuses for good is dead-lettered: it
 goes to `<topic>.WAITING.DLQ`; of several the one that it is has to be found, one by one.
 """
 
@@ -40,7 +40,7 @@ class SuspectTarget:
         again_at: When it is tried again.
         attempts: Failed ones, one after the other.
         single: Messages are tried one by one.
-        reason: Why its first message is to be given up; "": it is not.
+        reason: Why its first message is to be dead-lettered; "": it is not.
         trouble: What it said.
         elsewhere: To another partition of the node.
         is_tried: A transaction of it is under way.
