@@ -114,7 +114,7 @@ def test_undecided_transactions_are_listed_shown_and_decided(start_node: StartNo
     address = node.ready["admin"]
     with urlopen(f"http://{address}/waiting?kind=transactions") as response:
         page = response.read()
-        assert b"<h2>Undecided</h2>" in page
+        assert b'<h2 class="row">Undecided' in page
         assert b"writers" in page
     with urlopen(f"http://{address}/metrics") as response:
         assert b'pyddmq_transactions_pending{topic="orders"} 1.0' in response.read()
