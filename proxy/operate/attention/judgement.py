@@ -43,7 +43,7 @@ LEVELS = ("OK", "WARN", "UNKNOWN", "ERR")
 """From the best to the worst."""
 _PLACES = {kind: place for place, kind in enumerate(KINDS)}
 _QUIET = ("INCOMPLETE",)
-_GROUPS_AT_ONCE, _QUEUES_AT_ONCE, _STATUSES_AT_ONCE = 64, 1024, 64
+_GROUPS_AT_ONCE, _ROWS_AT_ONCE, _STATUSES_AT_ONCE = 64, 1024, 64
 """What is looked at in one step, of about a millisecond."""
 _OWN_KINDS = {
     "DATA_LOSS": "lost_to_retention",
@@ -163,7 +163,7 @@ def joining(lag: LagQueues, found: Iterable[Finding] = ()) -> Generator[None, No
     ranked = []
     for number, queue in enumerate(lag.queues, start=1):
         ranked.append((_bad(queue), queue))
-        if number % _QUEUES_AT_ONCE == 0:
+        if number % _ROWS_AT_ONCE == 0:
             yield
     ranked.sort(key=itemgetter(0))
     yield
