@@ -202,7 +202,7 @@ def test_kernel_that_takes_no_more_is_noticed_at_once(certificates: Certificates
         connection = asked(node)
         waiting = node.call(transport_behind(connection).get_write_buffer_size)
         assert 0 < waiting < 2 * BODY
-        assert node.call(lambda: connection._stuck_replies) == 1
+        assert node.call(lambda: connection.outbox.stuck_replies) == 1
         ours = node.call(lambda: len(connection.outbox.replies))
         assert ours > 0
         # Given up with a reset: what is ours comes back, and what lies in the kernel without an acknowledged byte.
