@@ -19,6 +19,9 @@ GRACE_SECONDS = 5.0
 HURRIED_SECONDS = 0.5
 """Likewise after a second signal."""
 
+LIBRARY_THREADS = "kafka-"
+"""In front of the names of threads that call librdkafka (`upstream.kafka_client`)."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -47,6 +50,15 @@ class Leftovers:
             loop.remove_signal_handler(number)
             signal.signal(number, lambda *_: self._end(code))
         threading.Thread(target=self._watch, args=(code, loop), daemon=True, name="leftovers").start()
+
+    def end_beside_libraries(self, code: int) -> None:
+        """End the process at once while threads may still be in librdkafka: the interpreter's end can crash there.
+
+        Without effect while a thread runs that the interpreter would wait for: `watch` has its grace.
+        """
+        threads = [each for each in threading.enumerate() if each is not threading.main_thread()]
+        if all(each.daemon for each in threads) and any(each.name.startswith(LIBRARY_THREADS) for each in threads):
+            self._end(code)
 
     def _watch(self, code: int, loop: asyncio.AbstractEventLoop) -> None:
         seconds = HURRIED_SECONDS if self.hurried else GRACE_SECONDS

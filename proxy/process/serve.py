@@ -205,6 +205,8 @@ def serve(options: ServeOptions, *, disk: Disk | None = None, leftovers: Leftove
             leftovers.watch(code, runner.get_loop())
     finally:
         runner.close()
+    if leftovers is not None:
+        leftovers.end_beside_libraries(code)
     return code
 
 

@@ -334,6 +334,8 @@ class WaitingLoad:
             for address in addresses:
                 ways = calls.setdefault(address, NodeCalls(lambda address=address: [address], Random(1)))  # type: ignore[misc]
                 self._answer_checks(ways)
+        for ways in calls.values():
+            ways.close()
 
     def _answer_checks(self, calls: NodeCalls) -> None:
         request = producer_idl.CheckRequest(producerGroup=GROUP, maxBatchSize=16, maxLingerTime=20)

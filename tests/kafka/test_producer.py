@@ -142,6 +142,7 @@ def test_sends_and_members_survive_a_restart_of_the_broker(killable: KafkaServer
     killable.start()
     clients.until(lambda: len(heard.got) == 100, "all")
     assert heard.values() == [b"%d" % each for each in range(100)]
+    clients.until(lambda: len(sent) == 100, "all answers")
     assert [failure for failure, _, _ in sent] == [None] * 100
     clients.until(lambda: heard.troubles[-1] is None, "the end of the trouble")
     clients.until(lambda: ended, "the commit's end")
