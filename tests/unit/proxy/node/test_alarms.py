@@ -58,8 +58,9 @@ def test_calls_come_in_the_order_of_their_moments_and_never_before(runner: async
 
     with runner:
         runner.run(run())
-    assert [each for each in made if each != "soon"] == ["at once", "first", "second", "third", "last"]
-    assert "soon" in made
+    # What is to run at once is the loop's, which may look at the timer first.
+    assert [each for each in made if each not in ("soon", "at once")] == ["first", "second", "third", "last"]
+    assert {"soon", "at once"} <= set(made)
     assert min(early) >= 0
 
 
