@@ -199,7 +199,7 @@ def share(node: Node, seconds: float) -> float:
 
 
 def watched(node: Node, viewers: int, seconds: float) -> float:
-    """Return the share of a core that the node uses while so many overviews are open."""
+    """Return the share of a core that the node uses while this number of overviews is open."""
     tabs = [Viewer(node, "/") for _ in range(viewers)]
     for tab in tabs:
         tab.open()

@@ -72,7 +72,7 @@ class CommitDriver:
         """A batch is visible: the commit log may be read up to this offset, itself not included."""
 
     def on_shown(self, flushes: int) -> None:
-        """What was begun is visible, and with it so many flushes wholly; the next begins, and callers are notified."""
+        """What was begun is visible and completes this number of flushes; callers are notified next."""
 
     def on_reported(self, raised: Exception | None) -> None:
         """Callers were notified: the replies may leave. `raised` is the first exception of a callback."""

@@ -80,7 +80,7 @@ def columns_of(record: type, names: tuple[str, ...], *, under: str = "") -> tupl
     found = []
     for name in names:
         kind = _KINDS[str(by_name[name].type)]
-        # An age or a lateness is no moment: it does not continue with the clock.
+        # Ages and lateness are durations: they do not advance with the clock.
         if kind is ColumnKind.NUMBER_OR_NULL and name.endswith("_ms") and not name.startswith(("age_", "late_")):
             kind = ColumnKind.MOMENT
         found.append(Column(under + name, kind, by_name[name].default))

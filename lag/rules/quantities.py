@@ -67,7 +67,7 @@ def _age(moment: RuleExpression) -> RuleExpression:
 
 
 _position = highest(fact("committed"), fact("start"))
-"""Where the group continues: what retention took is no lag, but a loss."""
+"""Where the group continues: messages that retention deleted count as lost, not as lag."""
 _method = fact("time_lag_method")
 _caught_up = fact("lag").equals(0)
 _enclosed = fact("below_ms").is_known() & fact("above_ms").is_known()

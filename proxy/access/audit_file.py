@@ -2,7 +2,7 @@
 
 `changes.jsonl` is the present file, `changes.1.jsonl` the one before, and so on; beyond as many as are kept the oldest
 goes. A line is written whole before the change begins, and what must hold is synced before it counts. A line that a
-kill or a full disk tore is ended at the next start, and is no entry; so is anything else put there. After a
+kill or a full disk tore is ended at the next start, and is not an entry; nor is any other text. After a
 sync that failed nothing of the file is believed to be on the disk, and a new one is begun.
 
 Only who has the lock of the store writes here. Files are their owner's alone, as all of the store's are.

@@ -447,7 +447,7 @@ class LiveNode:
         return [event_view(each) for each in reversed(self._node.recording.recorder.notes.recent)]
 
     def settings(self, *, each_max: int) -> Settings:
-        """Return the configuration in force without secrets, with at most so many topics and groups."""
+        """Return the configuration in force without secrets, with at most `each_max` topics and groups."""
         return settings_of(self._in_force.config, each_max=each_max)
 
     def settings_of_group(self, name: str) -> Settings:

@@ -162,7 +162,7 @@ class Outbox:
         self.stuck_bytes = self.stuck_replies = 0
 
     def reads_too_little(self, now: float, seconds_max: float) -> bool:
-        """Whether replies wait and the peer read less than `READ_BYTES_MIN` of them in so many seconds.
+        """Whether replies wait and the peer read less than `READ_BYTES_MIN` of them in this number of seconds.
 
         Called once a second: the time begins again whenever enough was read.
         """

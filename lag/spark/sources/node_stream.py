@@ -2,8 +2,8 @@
 
 What a query finished is acked to the node, so that it shows in every lag report (D48). Spark calls `commit` only when
 the next batch with messages is planned: not when a query is idle, nor after its last batch. But it asks for the latest
-offset after each batch that ended, and of one that failed never before it was run again. So `latestOffset` acks where
-where it is told to start, which is what all finished batches reach, and `commit` what it is given.
+offset after each batch that ended, and of one that failed never before it was run again. So `latestOffset` acks up to
+the offsets handed to it, which all finished batches reach, and `commit` what it is given.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class StoredWaiting(NamedTuple):
     uuid: str = ""
 
     def placed(self, partitions: int) -> WaitingRecord:
-        """Return the record for a topic of so many partitions.
+        """Return the record for a topic with this number of partitions.
 
         Loops go where a node would have them, others by their key; those without a key keep the order of their queue.
         """
