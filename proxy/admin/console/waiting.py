@@ -202,7 +202,12 @@ def timer_buttons(timer: TimerView, now_ms: int) -> list[Button]:
     """Return the buttons that cancel a timer, deliver it now, or move it."""
     name = timer.delay_id or timer.id
     place = (name, "--topic", timer.topic)
-    at = {"name": "deliverAtMs", "label": "New time (this browser's time zone)", "type": "datetime-local"}
+    at = {
+        "name": "deliverAtMs",
+        "label": "New time (this browser's time zone)",
+        "type": "datetime-local",
+        "option": "--at",
+    }
     ends = "The message is not delivered." if timer.loop is None else "The loop ends; no more messages are delivered."
     return [
         Button(
@@ -224,7 +229,7 @@ def timer_buttons(timer: TimerView, now_ms: int) -> list[Button]:
             label="Move",
             path="/api/timers/reschedule",
             body={"id": name, "topic": timer.topic},
-            command=command("timers", "reschedule", *place, "--at", "in 90s"),
+            command=command("timers", "reschedule", *place),
             text="The message gets another due time, and a new id.",
             fields=[at],
         ),
