@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from broker.errors import DamagedRecord, RecordGone
 from broker.format.message import LogMessage, message_of
 from broker.format.numbers import whole_number
+from broker.query import QueryRefused
 from broker.queues.consume_queue import FILLER
 from broker.queues.topics import DEAD_LETTER_PREFIX, dead_letter_topic
 
@@ -40,6 +41,11 @@ class Letter:
     offset: int
     message: LogMessage | None
     size: int = 0
+
+    @property
+    def id(self) -> str:
+        """Its offsetMsgId, "" where its record cannot be read."""
+        return "" if self.message is None else self.message.id
 
     def _reported(self, name: str) -> str:
         return "" if self.message is None else self.message.properties.get(name, "")
@@ -125,7 +131,7 @@ class DeadLetterFilter:
         if message is None:
             return self.anything
         return (
-            (self.id is None or self.id in (message.id, message.unique_key))
+            (self.id is None or self.id in (letter.id, message.unique_key))
             and (self.topic is None or self.topic == letter.topic)
             and (self.reason is None or _holds(letter, self.reason.casefold()))
             and (self.action is None or self.action == letter.action)
@@ -147,6 +153,17 @@ def groups_with_letters(store: Store) -> list[str]:
 def letter_topic(store: Store, group: str) -> Topic | None:
     """Return a group's dead-letter topic, None when it never had a dead letter."""
     return store.topics.get(dead_letter_topic(group))
+
+
+def place_of(cursor: str | None) -> tuple[int, int]:
+    """Return queue and offset of the dead letter with which a page begins. Raises QueryRefused."""
+    if cursor is None:
+        return 0, 0
+    queue, _, offset = cursor.partition(":")
+    place = whole_number(queue), whole_number(offset)
+    if place[0] is None or place[1] is None:
+        raise QueryRefused(f"invalid cursor {cursor!r}; use the cursor returned by the previous page")
+    return place[0], place[1]
 
 
 def letters(store: Store, topic: Topic, *, queue_id: int = 0, offset: int = 0) -> Iterator[Letter]:

@@ -452,18 +452,25 @@ class Routes:
         )
 
     async def _dead_letters(self, request: web.Request) -> web.Response:
-        opened = self._node.dead_letters()
+        opened, given = self._node.dead_letters(), dict(request.query)
+        in_kafka = self._node.in_kafka
 
         async def search() -> View:
             if opened is None:
                 raise web.HTTPServiceUnavailable(text=_OPENING)
-            found = await dead_letters.search(*opened, dict(request.query), now_ms=self._node.clock.wall_ms())
+            found = await dead_letters.search(*opened, given, now_ms=self._node.clock.wall_ms())
             if isinstance(found, DeadLetterGroupsAnswer):
                 return replace(found, in_kafka=in_kafka.all_letters())
             return found
 
-        in_kafka = self._node.in_kafka
-        return await self._searched(request, search, elsewhere=in_kafka.letters(request.query.get("group", "")))
+        async def search_in_kafka() -> View:
+            found = await self._node.letters_in_kafka(given)
+            assert found is not None, "the group has a cluster"
+            return found
+
+        if in_kafka.cluster_of_letters(given.get("group", "")) is not None:
+            return await self._found(search_in_kafka)
+        return await self._searched(request, search)
 
     async def _stepwise(
         self,

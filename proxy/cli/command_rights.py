@@ -90,6 +90,7 @@ RIGHTS: Mapping[str, tuple[Right, ...]] = MappingProxyType(
         "timers stats": _VIEW,
         "messages show": (Permission.READ_BODIES,),
         "messages query": (Permission.READ_BODIES,),
+        "messages tail": (Permission.READ_BODIES,),
         "messages export": (Permission.READ_BODIES,),
         "tls dev": _FILES,
         "store broker-conf": _FILES,

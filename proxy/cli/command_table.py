@@ -210,6 +210,7 @@ FOLDERS = (
         commands={
             "show": messages_command.show,
             "query": messages_command.query,
+            "tail": messages_command.tail,
             "export": messages_command.export,
         },
     ),

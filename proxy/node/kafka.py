@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 import structlog
 
@@ -13,6 +14,7 @@ from broker.transaction.settings import CheckSettings
 from conf import Config, GroupConfig
 from conf.secrets import SecretUnreadable
 from conf.sections.kafka import KafkaClusterConfig
+from proxy.node.kafka_letters import KafkaLetters
 from proxy.node.kafka_members import KafkaMembers
 from proxy.services.kafka.numbers import KafkaNumbers
 from proxy.services.kafka.sends import KafkaSends
@@ -86,6 +88,7 @@ class KafkaClients:
         self.sends: KafkaSends | None = None
         self.waiting: dict[str, KafkaWaiting] = {}
         self._scanning = asyncio.Lock()
+        self._letters: dict[tuple[str, str], KafkaLetters] = {}
         self.members = KafkaMembers(self.client, runtime.clock)
 
     async def scan(self, cluster: str, scan: TopicScan) -> ScanFound:
@@ -109,6 +112,14 @@ class KafkaClients:
             if failure is not None:
                 raise failure
             return found
+
+    def letters(self, cluster: str, group: str) -> KafkaLetters:
+        """Return the dead letters of a group, which know its redrives."""
+        if (cluster, group) not in self._letters:
+            self._letters[cluster, group] = KafkaLetters(
+                group, partial(self.scan, cluster), lambda name: self.client(cluster).transactions(name)
+            )
+        return self._letters[cluster, group]
 
     def start_waiting(self, config: Config, new_id: Callable[[], bytes], folder: str) -> None:
         """Take part in delivering what waits on each cluster that is configured so.

@@ -27,6 +27,7 @@ from lag.journal.writer import FOLDER
 from lag.verdicts.changes import GroupVerdict
 from proxy.limits.meter import Meter
 from proxy.node.assembly import retention_limits
+from proxy.node.kafka_letters import is_mark
 from proxy.node.node import Node
 from proxy.node.opened import Opened
 from proxy.node.parts import AccessMode
@@ -35,17 +36,19 @@ from proxy.node.trouble_facts import ConfigurationView, NodeTroubles
 from proxy.node.views import RecoveryView, ReloadResult
 from proxy.operate.attention.judgement import Judgement, LagQueues
 from proxy.operate.attention.troubles import troubles_of
+from proxy.operate.lookups import letters_in_kafka
 from proxy.operate.lookups.in_kafka import InKafka
 from proxy.operate.lookups.kafka_nodes import nodes_in_kafka
 from proxy.operate.lookups.lag import lag_queues
 from proxy.operate.lookups.lag_history import course_steps, event_view, objectives_steps, trend_steps
 from proxy.operate.lookups.masks import MessageMasks
 from proxy.operate.lookups.message_way import MessageInGroup
-from proxy.operate.lookups.messages_in_kafka import KafkaMessageSearch
+from proxy.operate.lookups.messages_in_kafka import KafkaMessageSearch, kafka_errors
 from proxy.operate.lookups.settings import Settings, settings_of, settings_of_group
 from proxy.operate.lookups.waiting_in_kafka import WaitingInKafka
 from proxy.operate.moments import moment_text
 from proxy.operate.views.changes import GroupLoss, LossesAnswer
+from proxy.operate.views.dead_letters import DeadLetterFigures, DeadLettersAnswer
 from proxy.operate.views.lag_history import EventView, LagCourse, LagTrend, ObjectivesAnswer
 from proxy.operate.views.limits import ClientView, HeldView, LimitsAnswer
 from proxy.operate.views.messages import MessagesAnswer
@@ -60,6 +63,7 @@ from upstream.embedded.queues import EmbeddedQueues
 from upstream.figures.tracing import Tracing
 from upstream.job import GroupQueue, UpstreamJob
 from upstream.kafka.link import ScanFound, TopicScan
+from upstream.kafka.subscriptions import is_expression
 from upstream.operate.positions import positions
 from upstream.state import JobState
 from upstream.views import GroupView, Position, StuckMessage
@@ -294,6 +298,16 @@ class LiveNode:
             if (cluster := config.cluster_of(name)) is not None
         ]
 
+    async def topic_of_kafka(self, name: str) -> TopicView | None:
+        """Return a topic in Kafka with its partitions; None: it is not there. Raises as `messages_in_kafka`."""
+        cluster = None if is_expression(name) else self.in_kafka.cluster_of(name)
+        if cluster is None:
+            return None
+        with kafka_errors(cluster):
+            found = await self.scan(cluster, TopicScan(name, is_mark, bytes_max=0))
+        queues = [QueueRange(queue=each, min=low, max=end) for each, (low, end) in sorted(found.bounds.items())]
+        return TopicView(topic=name, system=False, kind=f"in Kafka cluster {cluster}", queues=queues)
+
     @property
     def waiting_in_kafka(self) -> WaitingInKafka:
         """What waits on Kafka."""
@@ -313,6 +327,31 @@ class LiveNode:
     async def scan(self, cluster: str, scan: TopicScan) -> ScanFound:
         """Look through a topic in Kafka beside the loop. Raises KafkaFailure."""
         return await self._node.parts.kafka.scan(cluster, scan)
+
+    async def letters_in_kafka(self, given: Mapping[str, str]) -> DeadLetterFigures | DeadLettersAnswer | None:
+        """Return dead letters of a group over Kafka; None: its dead letters are not there.
+
+        Args:
+            given: As `proxy.operate.lookups.dead_letters.PARAMETERS`.
+
+        Raises:
+            QueryRefused, NotFound, ClusterUnavailable: As `messages_in_kafka`.
+        """
+        cluster = self.in_kafka.cluster_of_letters(given.get("group", ""))
+        if cluster is None:
+            return None
+        letters = self._node.parts.kafka.letters(cluster, given["group"])
+        return await letters_in_kafka.search(letters, cluster, given, now_ms=self.clock.wall_ms())
+
+    async def figures_in_kafka(self, group: str) -> DeadLetterFigures | None:
+        """Return counts of a group's dead letters in Kafka; None: that takes too long for a page."""
+        cluster = self.in_kafka.cluster_of_letters(group)
+        assert cluster is not None, "its dead letters are in Kafka"
+        letters, now_ms = self._node.parts.kafka.letters(cluster, group), self.clock.wall_ms()
+        with kafka_errors(cluster):
+            return await letters_in_kafka.figures(
+                letters, group, now_ms=now_ms, scans_max=letters_in_kafka.FIGURES_SCANS
+            )
 
     async def messages_in_kafka(self, given: Mapping[str, str]) -> MessagesAnswer | None:
         """Return messages of a topic in Kafka; None: it is not there.

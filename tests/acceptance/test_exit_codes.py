@@ -63,6 +63,7 @@ OF_A_NODE: dict[str, list[list[str]]] = {
         ["--topic", "orders", "--queue", "99", "--offset", "0"],
     ],
     "messages query": [[NOBODY], ["orders", "--queue", "99"]],
+    "messages tail": [[NOBODY]],
     "messages export": [[NOBODY]],
 }
 """Command to arguments that name nothing."""

@@ -66,6 +66,7 @@ SAMPLES: dict[str, tuple[str, ...]] = {
     "timers stats": ("timers stats",),
     "messages show": ("messages show 7F00",),
     "messages query": ("messages query orders --key k",),
+    "messages tail": ("messages tail orders --count 1",),
     "messages export": ("messages export orders",),
 }
 """What asks the admin port, so that each of its requests is seen."""

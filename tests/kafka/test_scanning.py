@@ -62,7 +62,7 @@ def test_records_are_found_by_partition_offset_and_time(clients: Clients, topic:
     assert places(found_by(clients, TopicScan(name, anything, partition=2, offset=3))) == [(2, 3), (2, 4)]
     timed = found_by(clients, TopicScan(name, anything, from_ms=4000, to_ms=8000))
     assert [each.value for each in timed.records] == [b"4", b"6", b"5", b"7"]
-    assert found_by(clients, TopicScan(name, anything, from_ms=20_000)) == ScanFound([], None, 1.0)
+    assert found_by(clients, TopicScan(name, anything, from_ms=20_000))[:3] == ([], None, 1.0)
     delete_records(address, name, 0, 2)
     assert places(found_by(clients, TopicScan(name, anything, partition=0))) == [(0, 2), (0, 3), (0, 4)]
 

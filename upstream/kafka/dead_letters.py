@@ -32,7 +32,8 @@ _PASSING = frozenset(
     ]
 )
 """Refusals that end by themselves."""
-_NAME = "pyddmq."
+FACT_PREFIX = "pyddmq."
+"""Of headers that say why a message is dead, and where from."""
 _REASON_BYTES = 4_000
 
 FAILED = declare(
@@ -83,8 +84,8 @@ class DeadLetterWriter:
             "action": job.failed_action.encode(),
         }
         # What an earlier dead letter said of itself is not said of this one.
-        headers = [(name, value) for name, value in record.headers if not name.startswith(_NAME)]
-        headers += [(_NAME + name, value) for name, value in facts.items() if value]
+        headers = [(name, value) for name, value in record.headers if not name.startswith(FACT_PREFIX)]
+        headers += [(FACT_PREFIX + name, value) for name, value in facts.items() if value]
 
         seconds = AGAIN_SECONDS
         waiting: ScheduledCall | None = None

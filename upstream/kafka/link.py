@@ -341,6 +341,7 @@ class TopicScan(NamedTuple):
         partition: The only one; None: all.
         offset: The first that is looked at, in `partition`.
         begin: Partition and offset where an earlier scan ended.
+        offsets: First offset that is looked at, by partition; of others the first that is kept.
         from_ms: Begin with the first record at this moment or later, ms since the epoch.
         to_ms: End before the first record at this moment or later.
         count_max: Records that are wanted at most.
@@ -352,6 +353,7 @@ class TopicScan(NamedTuple):
     partition: int | None = None
     offset: int = 0
     begin: tuple[int, int] = (0, 0)
+    offsets: Mapping[int, int] = {}
     from_ms: int | None = None
     to_ms: int | None = None
     count_max: int = 1 << 30
@@ -365,11 +367,15 @@ class ScanFound(NamedTuple):
         records: Those that are wanted, by partition and offset.
         cursor: `begin` of the next scan; None: all was looked at.
         share: How much of all offsets was looked at, by this scan and those before it, 0.0 to 1.0.
+        bounds: First offset and end of each partition, within the requested times.
+        reached: The first offset that was not looked at, by partition.
     """
 
     records: list[KafkaRecord]
     cursor: tuple[int, int] | None
     share: float
+    bounds: Mapping[int, tuple[int, int]] = {}
+    reached: Mapping[int, int] = {}
 
 
 ScanDone = Callable[[KafkaFailure | None, ScanFound], None]

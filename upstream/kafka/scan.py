@@ -34,9 +34,10 @@ class ScanProgress:
 
     def __init__(self, scan: TopicScan, bounds: Mapping[int, tuple[int, int]]) -> None:
         self._scan = scan
-        self._bounds = {
-            each: (begin, end) for each, (low, end) in bounds.items() if (begin := max(low, scan.offset)) < end
-        }
+        self._all = bounds
+        begins = {each: max(low, scan.offset, scan.offsets.get(each, 0)) for each, (low, _) in bounds.items()}
+        self._bounds = {each: (begins[each], end) for each, (_, end) in bounds.items() if begins[each] < end}
+        self._reached = begins
         self._found: list[KafkaRecord] = []
         self._bytes = 0
         partition, offset = scan.begin
@@ -65,7 +66,7 @@ class ScanProgress:
 
     def end(self) -> None:
         """Note that nothing more is in the partition that is read."""
-        self._left.pop(0)
+        self._reached[self._left.pop(0)] = self._at
         self._at = self._first(0)
 
     def _first(self, offset: int) -> int:
@@ -75,7 +76,8 @@ class ScanProgress:
         """Return what was found by now."""
         total = sum(end - low for low, end in self._bounds.values())
         if not self._left:
-            return ScanFound(self._found, None, 1.0)
+            return ScanFound(self._found, None, 1.0, self._all, self._reached)
+        reached = {**self._reached, self._left[0]: self._at}
         left = sum(self._bounds[each][1] - self._bounds[each][0] for each in self._left)
         left -= self._at - self._bounds[self._left[0]][0]
-        return ScanFound(self._found, (self._left[0], self._at), 1.0 - left / total)
+        return ScanFound(self._found, (self._left[0], self._at), 1.0 - left / total, self._all, reached)

@@ -17,6 +17,7 @@ from broker.views import View
 from proxy.admin.console.calls import PageCall
 from proxy.operate.attention.kinds import command
 from proxy.operate.lookups import dead_letters as lookup
+from proxy.operate.lookups.messages_in_kafka import ClusterUnavailable
 from proxy.operate.moments import parse_moment
 from proxy.operate.views.dead_letters import (
     DeadLetterFigures,
@@ -26,6 +27,7 @@ from proxy.operate.views.dead_letters import (
     DeadLetterView,
     LettersInKafka,
 )
+from upstream.kafka.broker import DEAD_LETTER_SUFFIX
 
 FILTERS = ("topic", "reason", "action", "key", "id", "from", "until")
 PARAMETERS = ("group", *FILTERS, "cursor")
@@ -51,7 +53,8 @@ class DeadLettersView(View, frozen=True, kw_only=True):
         more: The query of the next page; "" after the last one.
         redrive: Body of a redrive of what the filter matches; null where the viewer may not redrive.
         command: The command that does the same.
-        bodies: Topic in which the bodies are; "" where the viewer may not read them.
+        letter_topic: Topic of the dead letters.
+        may_read: Whether the viewer may read their bodies.
     """
 
     now_ms: int
@@ -66,7 +69,8 @@ class DeadLettersView(View, frozen=True, kw_only=True):
     more: str = ""
     redrive: Mapping[str, Any] | None = None
     command: str = ""
-    bodies: str = ""
+    letter_topic: str = ""
+    may_read: bool = False
 
     def narrowed(self, **more: str) -> str:
         """Return the query that filters by something else."""
@@ -79,7 +83,7 @@ async def dead_letters(call: PageCall) -> DeadLettersView:
     view = DeadLettersView(now_ms=node.clock.wall_ms(), group=group)
     if group and not call.may_view(group):
         raise web.HTTPForbidden(text=f"Group {group!r} needs the right to view it.")
-    opened = node.dead_letters()
+    opened, cluster = node.dead_letters(), node.in_kafka.cluster_of_letters(group)
     if opened is None:
         return replace(view, problem="The store is opening; try again when /readyz reports ready.")
     if not group:
@@ -87,23 +91,31 @@ async def dead_letters(call: PageCall) -> DeadLettersView:
     given = {name: value for name in FILTERS if (value := call.query.get(name, "").strip())}
     view = replace(view, given=given)
     asked = {"group": group, **given, **({"cursor": call.query["cursor"]} if "cursor" in call.query else {})}
+    topic = DEAD_LETTER_PREFIX + group if cluster is None else group + DEAD_LETTER_SUFFIX
+    answer: View | None
     try:
-        async with call.searching:
-            answer = await lookup.search(*opened, asked, now_ms=view.now_ms)
+        if cluster is not None:
+            answer = await node.letters_in_kafka(asked)
+        else:
+            async with call.searching:
+                answer = await lookup.search(*opened, asked, now_ms=view.now_ms)
+        figures = await _figures(call, group)
     except NotFound as error:
-        return replace(view, problem=node.in_kafka.letters(group) or f"Not found: {error}.")
+        return replace(view, problem=f"Not found: {error}.")
     except QueryRefused as error:
         return replace(view, problem=f"The filter is not valid: {error}.")
+    except ClusterUnavailable as error:
+        return replace(view, problem=f"{error}.")
     assert isinstance(answer, DeadLettersAnswer), "a group was requested"
-    topic = DEAD_LETTER_PREFIX + group
     return replace(
         view,
-        figures=await _figures(call, group),
+        figures=figures,
         letters=answer.dead_letters,
         more="" if answer.cursor is None else urlencode({"group": group, **given, "cursor": answer.cursor}),
         redrive=_redrive(group, given, view.now_ms) if call.may_operate(group) else None,
         command=_command(group, given),
-        bodies=topic if call.may_read_bodies(topic) else "",
+        letter_topic=topic,
+        may_read=call.may_read_bodies(topic),
     )
 
 
@@ -122,6 +134,8 @@ async def _figures(call: PageCall, group: str) -> DeadLetterFigures | None:
     """Return counts by reason, of the last seconds; None where there are too many dead letters to count."""
 
     async def count() -> DeadLetterFigures | None:
+        if call.node.in_kafka.cluster_of_letters(group) is not None:
+            return await call.node.figures_in_kafka(group)
         opened = call.node.dead_letters()
         if opened is None:
             return None

@@ -8,13 +8,14 @@ from aiohttp import web
 
 from broker.errors import StoreError
 from broker.format.numbers import whole_number
-from broker.query import Searchable
+from broker.query import NotFound, Searchable
 from broker.queues.topics import is_system
 from broker.views import View
 from proxy.access.rules import Permission
 from proxy.admin.console.calls import PageCall
 from proxy.operate.attention.judgement import LEVELS
-from proxy.operate.lookups.messages import MessageSearch
+from proxy.operate.lookups.messages import LIMIT_MAX, MessageSearch
+from proxy.operate.lookups.messages_in_kafka import ClusterUnavailable, tail_cursor
 from proxy.operate.views.messages import MessageView
 from proxy.operate.views.topics import TopicInKafka, TopicRetention, TopicView
 
@@ -84,7 +85,7 @@ class TopicPageView(View, frozen=True, kw_only=True):
     may_publish: bool
     may_read: bool
     newest: Sequence[MessageView]
-    end: int
+    end: int | str
     text: str
 
 
@@ -107,12 +108,23 @@ async def topics(call: PageCall) -> TopicsView:
 async def topic(call: PageCall) -> TopicPageView:
     """Return what the page of a topic shows. Raises HTTPNotFound."""
     name, text = call.query.get("topic", ""), call.query.get("text", "").strip()
-    view, store = call.node.topic(name), call.node.searchable()
-    if view is None or store is None:
-        elsewhere = call.node.in_kafka.topic(name)
-        raise web.HTTPNotFound(text=elsewhere or f"Topic {name!r} does not exist; /topics lists all topics.")
     may_read = call.may_read_bodies(name)
-    end = store.index.log.visible_end
+    view, store = call.node.topic(name), call.node.searchable()
+    end: int | str
+    try:
+        in_kafka = await call.node.topic_of_kafka(name)
+        if in_kafka is not None:
+            view, end = in_kafka, tail_cursor({each.queue: each.max for each in in_kafka.queues})
+            newest = [] if text else await _newest_in_kafka(call, in_kafka, may_read=may_read)
+        elif view is None or store is None:
+            raise web.HTTPNotFound(text=f"Topic {name!r} does not exist; /topics lists all topics.")
+        else:
+            end = store.index.log.visible_end
+            newest = [] if text else await call.search(_newest(call, store, view, may_read=may_read))
+    except NotFound as error:
+        raise web.HTTPNotFound(text=f"{error}.") from error
+    except ClusterUnavailable as error:
+        raise web.HTTPServiceUnavailable(text=f"{error}.") from error
     return TopicPageView(
         now_ms=call.node.clock.wall_ms(),
         topic=TopicView(
@@ -124,10 +136,10 @@ async def topic(call: PageCall) -> TopicPageView:
         ),
         queues_total=len(view.queues),
         groups=_groups(call, name),
-        retention=_retention(call, name),
-        may_publish=not view.system and call.may(Permission.PRODUCE, name),
+        retention=None if in_kafka else _retention(call, name),
+        may_publish=not view.system and not in_kafka and call.may(Permission.PRODUCE, name),
         may_read=may_read,
-        newest=[] if text else await call.search(_newest(call, store, view, may_read=may_read)),
+        newest=newest,
         end=end,
         text=text if may_read else "",
     )
@@ -149,6 +161,22 @@ def _newest(
         answer = yield from MessageSearch(store, given, now_ms=call.node.clock.wall_ms(), masks=call.node.masks).steps()
         found += answer.messages
     return sorted(found, key=lambda each: each.physical)[-NEWEST:]
+
+
+async def _newest_in_kafka(call: PageCall, view: TopicView, *, may_read: bool) -> list[MessageView]:
+    """Read the newest messages of each partition; returns the newest of all."""
+    begins = {each.queue: max(each.min, each.max - NEWEST) for each in view.queues}
+    if not begins:
+        return []
+    given = {
+        "topic": view.topic,
+        "cursor": tail_cursor(begins),
+        "limit": str(LIMIT_MAX),
+        "body": "cut" if may_read else "none",
+    }
+    answer = await call.node.messages_in_kafka(given)
+    assert answer is not None, "the topic has a cluster"
+    return sorted(answer.messages, key=lambda each: each.store_ms)[-NEWEST:]
 
 
 def _groups(call: PageCall, name: str) -> list[TopicGroupRow]:

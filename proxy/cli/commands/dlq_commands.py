@@ -297,11 +297,11 @@ def _outcome_row(result: RedriveOutcome) -> list[str]:
     if result.outcome == "refused":
         text = f"refused: {result.why}"
     elif result.outcome == "already" and before:
-        text = f"already redriven at {_when(before.at_ms)} as {before.id}"
+        text = f"already redriven at {_when(before.at_ms)} as {before.id or 'a message of ' + (before.topic or '?')}"
     elif result.outcome == "redriven" and target:
-        text = f"redriven to {target.topic} as {target.id}"
+        text = f"redriven to {target.topic}{f' as {target.id}' if target.id else ''}"
     elif target:
-        text = f"would go to {target.topic}, queue {target.queue}"
+        text = f"would go to {target.topic}{'' if isinstance(target.queue, UnsetType) else f', queue {target.queue}'}"
     return [str(result.offset), result.topic or "", result.key or "", result.id or "", text]
 
 

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -19,8 +20,9 @@ from broker.runtime.steps import run_now
 from proxy.cli.admin_client import get, given
 from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
-from proxy.cli.output import print_json, print_line, print_table, printable, progress, writing
+from proxy.cli.output import check_reader, print_json, print_line, print_table, printable, progress, writing
 from proxy.cli.store.store_files import opened, query_errors
+from proxy.operate.lookups.messages import TAIL
 from proxy.operate.moments import moment_text
 from proxy.operate.text import amount
 from proxy.operate.views.messages import MessagesAnswer, MessageView
@@ -47,6 +49,7 @@ To = Annotated[str | None, typer.Option("--to", help="Stored before; same forms 
 _PAGE = 500
 _STDOUT = "the output"
 _LINE_CHARS = 60
+_TAIL_SECONDS = 1.0
 _PATIENCE_SECONDS = 120.0
 """A search may have to index much of the log before it answers."""
 
@@ -144,6 +147,41 @@ def _searched(ask: Ask, asked: dict[str, str], limit: int, *, quiet: bool) -> Me
             share = answer.share or int(answer.cursor or answer.log_end) / max(1, answer.log_end)
             advance(int(share * 100))
     return replace(answer, messages=found, damaged=damaged)
+
+
+def tail(
+    *,
+    topic: Annotated[str, typer.Argument(help="Topic.")],
+    text: Annotated[
+        str | None, typer.Option("--text", help="Only messages with this text in body or properties.")
+    ] = None,
+    queue: Queue = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, help="Stop after this number of messages.")
+    ] = None,
+    admin: AdminAddress = ADMIN_DEFAULT,
+    as_json: AsJson = False,
+) -> int:
+    """Print messages as they are stored, until Ctrl-C; no group is involved."""
+    asked = given({"topic": topic, "text": text, "queue": queue})
+    cursor, shown = TAIL, 0
+    with _asking(admin, None) as ask:
+        while True:
+            limit = _PAGE if count is None else min(_PAGE, count - shown)
+            answer = ask({**asked, "cursor": cursor, "limit": str(limit)})
+            for message in answer.messages:
+                if as_json:
+                    print_json(message)
+                else:
+                    print_line(printable("  ".join(_row(message))))
+            shown += len(answer.messages)
+            if shown == count:
+                return ExitCode.OK
+            if cursor != TAIL and (answer.cursor is None or answer.share == 1):
+                check_reader()
+                time.sleep(_TAIL_SECONDS)
+            behind = answer.messages[-1].physical + 1 if answer.messages else 0
+            cursor = str(max(answer.log_end, behind) if answer.cursor is None else answer.cursor)
 
 
 def export(
@@ -287,22 +325,22 @@ def _print_message(message: MessageView) -> None:
         print_line("  (cut)")
 
 
-def _print_list(topic: str, answer: MessagesAnswer) -> None:
-    rows = [
-        [
-            str(message.queue),
-            str(message.offset),
-            moment_text(message.store_ms),
-            message.key or "",
-            message.tag or "",
-            message.unique_key,
-            str(message.body_bytes),
-            message.body[:_LINE_CHARS] if message.body_encoding == "utf-8" else "(binary)",
-        ]
-        for message in answer.messages
+def _row(message: MessageView) -> list[str]:
+    return [
+        str(message.queue),
+        str(message.offset),
+        moment_text(message.store_ms),
+        message.key or "",
+        message.tag or "",
+        message.unique_key,
+        str(message.body_bytes),
+        message.body[:_LINE_CHARS] if message.body_encoding == "utf-8" else "(binary)",
     ]
+
+
+def _print_list(topic: str, answer: MessagesAnswer) -> None:
     columns = ["queue", "offset", "stored", "key", "tag", "unique key", "bytes", "body"]
-    print_table(f"Messages of {topic}", columns, rows, right=(0, 1, 6))
+    print_table(f"Messages of {topic}", columns, [_row(each) for each in answer.messages], right=(0, 1, 6))
     if answer.cursor is not None:
         print_line("there are more; --limit shows up to 1000, `pyddmq messages export` exports all")
 

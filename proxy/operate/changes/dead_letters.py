@@ -26,6 +26,8 @@ from proxy.operate.changes.groups import need_ready
 from proxy.operate.changes.steps import durable, run_steps
 from proxy.operate.lookups.dead_letters import LetterPage
 from proxy.operate.lookups.in_kafka import InKafka
+from proxy.operate.lookups.letters_in_kafka import KafkaRedrive
+from proxy.operate.lookups.messages_in_kafka import ClusterUnavailable
 from proxy.operate.lookups.redrives import Redrive
 from proxy.operate.views.dead_letters import RedriveResult
 
@@ -73,11 +75,27 @@ def dead_letter_changes(node: Node) -> list[Change]:
 
     async def redrive(body: RedriveBody) -> RedriveResult:
         opened = need_ready(node)
-        store, redrives = opened.store, opened.redrives
+        store, redrives, in_kafka = opened.store, opened.redrives, InKafka(node.in_force.config)
+        cluster = in_kafka.cluster_of_letters(body.group)
+        if cluster is not None:
+            letters = node.parts.kafka.letters(cluster, body.group)
+            return await _redriven_in_kafka(
+                KafkaRedrive(
+                    letters,
+                    in_kafka,
+                    node.runtime,
+                    cluster=cluster,
+                    group=body.group,
+                    to=body.to,
+                    again=body.again,
+                    dry=body.dry_run,
+                ),
+                body,
+            )
         try:
             page = LetterPage(store, body.group, body.wanted, cursor=body.cursor, limit=body.limit)
         except NotFound as error:
-            raise ChangeRefused(404, InKafka(node.in_force.config).letters(body.group) or f"{error}.") from error
+            raise ChangeRefused(404, f"{error}.") from error
         except QueryRefused as error:
             raise ChangeRefused(400, f"{error}.") from error
         await run_async(redrives.opening())
@@ -100,6 +118,17 @@ def dead_letter_changes(node: Node) -> list[Change]:
             body=RedriveBody,
         )
     ]
+
+
+async def _redriven_in_kafka(redrive: KafkaRedrive, body: RedriveBody) -> RedriveResult:
+    try:
+        return await redrive.run(body.wanted, body.cursor, body.limit)
+    except NotFound as error:
+        raise ChangeRefused(404, f"{error}.") from error
+    except QueryRefused as error:
+        raise ChangeRefused(400, f"{error}.") from error
+    except ClusterUnavailable as error:
+        raise ChangeRefused(503, f"{error}.") from error
 
 
 def _saved(store: Store, redrives: Redrives, limited_log: RateLimitedLog) -> AwaitedSteps[None]:

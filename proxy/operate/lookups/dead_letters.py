@@ -16,7 +16,7 @@ from broker.format.message import LogMessage
 from broker.format.numbers import whole_number
 from broker.query import NotFound, QueryRefused, at_physical
 from broker.queues.topics import Topic
-from broker.retry.letters import DeadLetterFilter, Letter, groups_with_letters, letter_topic, letters
+from broker.retry.letters import DeadLetterFilter, Letter, groups_with_letters, letter_topic, letters, place_of
 from broker.retry.redrive import Redrives
 from broker.runtime.async_steps import run_async
 from broker.store import Store
@@ -58,19 +58,20 @@ async def search(
         return DeadLetterGroupsAnswer(now_ms=now_ms, groups=group_views(store))
     if given.get("figures") == "true":
         return await run_async(figures(store, redrives, group, now_ms=now_ms))
-    page = LetterPage(store, group, _wanted(given, now_ms), cursor=given.get("cursor"), limit=_limit(given))
+    page = LetterPage(store, group, wanted_of(given, now_ms), cursor=given.get("cursor"), limit=limit_of(given))
     found = []
     for letter in page.found():
         if letter is None:
             await asyncio.sleep(0)
         else:
-            found.append(describe(store, redrives, letter))
+            found.append(describe(letter, earlier(store, redrives, letter)))
     return DeadLettersAnswer(
         now_ms=now_ms, group=group, looked_at=page.looked_at, cursor=page.cursor, dead_letters=found
     )
 
 
-def _wanted(given: Mapping[str, str], now_ms: int) -> DeadLetterFilter:
+def wanted_of(given: Mapping[str, str], now_ms: int) -> DeadLetterFilter:
+    """Return which dead letters a request names. Raises QueryRefused."""
     moments: dict[str, int | None] = {}
     for name in ("from", "until"):
         try:
@@ -88,7 +89,8 @@ def _wanted(given: Mapping[str, str], now_ms: int) -> DeadLetterFilter:
     )
 
 
-def _limit(given: Mapping[str, str]) -> int:
+def limit_of(given: Mapping[str, str]) -> int:
+    """Return how many dead letters a request wants. Raises QueryRefused."""
     text = given.get("limit", str(LIMIT_DEFAULT))
     limit = whole_number(text, 9)
     if not limit:
@@ -115,7 +117,7 @@ class LetterPage:
         self._topic = _topic_of(store, group)
         self._wanted = wanted
         self._limit = limit
-        self._start = _place(cursor)
+        self._start = place_of(cursor)
         self.looked_at = 0
         self.cursor: str | None = None
 
@@ -139,18 +141,8 @@ class LetterPage:
         self.cursor = f"{letter.queue_id}:{letter.offset}"
 
 
-def _place(cursor: str | None) -> tuple[int, int]:
-    if cursor is None:
-        return 0, 0
-    queue, _, offset = cursor.partition(":")
-    place = whole_number(queue), whole_number(offset)
-    if place[0] is None or place[1] is None:
-        raise QueryRefused(f"invalid cursor {cursor!r}; use the cursor returned by the previous page")
-    return place[0], place[1]
-
-
-def describe(store: Store, redrives: Redrives, letter: Letter) -> DeadLetterView:
-    """Return what is shown of a dead letter."""
+def describe(letter: Letter, redriven: RedrivenView | None) -> DeadLetterView:
+    """Return what is shown of a dead letter, and of its last redrive."""
     message = letter.message
     if message is None:
         return DeadLetterView(queue=letter.queue_id, offset=letter.offset, readable=False)
@@ -158,7 +150,7 @@ def describe(store: Store, redrives: Redrives, letter: Letter) -> DeadLetterView
         queue=letter.queue_id,
         offset=letter.offset,
         readable=True,
-        id=message.id,
+        id=letter.id,
         unique_key=message.unique_key,
         key=letter.key,
         tags=message.properties.get("TAGS", ""),
@@ -171,11 +163,11 @@ def describe(store: Store, redrives: Redrives, letter: Letter) -> DeadLetterView
         born_ms=message.born_ms,
         body_bytes=len(message.stored_body),
         cut="DLQ_CUT" in message.properties,
-        redriven=_earlier(store, redrives, letter),
+        redriven=redriven,
     )
 
 
-def _earlier(store: Store, redrives: Redrives, letter: Letter) -> RedrivenView | None:
+def earlier(store: Store, redrives: Redrives, letter: Letter) -> RedrivenView | None:
     """Return when and as what a dead letter was redriven last; None when it was not."""
     made = redrives.earlier(letter)
     if made is None:
@@ -224,35 +216,54 @@ def figures(store: Store, redrives: Redrives, group: str, *, now_ms: int) -> Gen
     Raises:
         NotFound: The group never had a dead letter.
     """
-    counts: Counter[tuple[str, str, str]] = Counter()
-    redriven: Counter[tuple[str, str, str]] = Counter()
-    actions: Counter[str] = Counter()
-    unreadable = 0
+    counts = LetterCounts()
     for place, letter in enumerate(letters(store, _topic_of(store, group)), 1):
-        if letter.message is None:
-            unreadable += 1
-        else:
-            kind = (letter.topic, letter.shared_reason, letter.action)
-            if kind not in counts and len(counts) >= KINDS_MAX:
-                kind = ("", "others", "")
-            counts[kind] += 1
-            actions[letter.action] += 1
-            redriven[kind] += redrives.earlier(letter) is not None
+        counts.take(letter, is_redriven=letter.message is not None and redrives.earlier(letter) is not None)
         if not place % STEP_LETTERS:
             yield
-    return DeadLetterFigures(
-        **asdict(_group(store, group)),
-        now_ms=now_ms,
-        unreadable=unreadable,
-        redriven=redriven.total(),
-        kinds=[
-            DeadLetterKind(
-                topic=topic, reason=reason, action=action, count=count, redriven=redriven[topic, reason, action]
-            )
-            for (topic, reason, action), count in counts.most_common()
-        ],
-        actions=dict(actions.most_common(KINDS_MAX)),
-    )
+    return counts.figures(_group(store, group), now_ms=now_ms)
+
+
+class LetterCounts:
+    """Counts dead letters by topic, reason and action."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str, str]] = Counter()
+        self._redriven: Counter[tuple[str, str, str]] = Counter()
+        self._actions: Counter[str] = Counter()
+        self._unreadable = 0
+
+    def take(self, letter: Letter, *, is_redriven: bool) -> None:
+        """Count one."""
+        if letter.message is None:
+            self._unreadable += 1
+            return
+        kind = (letter.topic, letter.shared_reason, letter.action)
+        if kind not in self._counts and len(self._counts) >= KINDS_MAX:
+            kind = ("", "others", "")
+        self._counts[kind] += 1
+        self._actions[letter.action] += 1
+        self._redriven[kind] += is_redriven
+
+    def figures(self, group: DeadLetterGroup, *, now_ms: int) -> DeadLetterFigures:
+        """Return the counts."""
+        return DeadLetterFigures(
+            **asdict(group),
+            now_ms=now_ms,
+            unreadable=self._unreadable,
+            redriven=self._redriven.total(),
+            kinds=[
+                DeadLetterKind(
+                    topic=topic,
+                    reason=reason,
+                    action=action,
+                    count=count,
+                    redriven=self._redriven[topic, reason, action],
+                )
+                for (topic, reason, action), count in self._counts.most_common()
+            ],
+            actions=dict(self._actions.most_common(KINDS_MAX)),
+        )
 
 
 def _topic_of(store: Store, group: str) -> Topic:

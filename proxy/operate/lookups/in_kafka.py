@@ -30,7 +30,7 @@ class InKafka:
         cluster = self.cluster_of(topic)
         if cluster is None:
             return None
-        tool = f"kafka-topics.sh {self._servers(cluster)} --topic {topic}"
+        tool = f"kafka-topics.sh --bootstrap-server {self._config.kafka[cluster].bootstrap_servers} --topic {topic}"
         return f"Topic {topic} is in Kafka cluster {cluster}. Use Kafka's own tools to see or change it: `{tool}`."
 
     def other_messages(self) -> str | None:
@@ -39,16 +39,9 @@ class InKafka:
             return None
         return "The store does not have this message. To search messages in Kafka, pass their topic."
 
-    def letters(self, group: str) -> str | None:
-        """Return a sentence with where a group's dead letters are; None: they are not in Kafka."""
-        for each in self.all_letters():
-            if each.group == group:
-                return (
-                    f"Dead letters of group {group} are in topic {each.topic} of Kafka cluster "
-                    f"{each.cluster}; `{self._reads(each.cluster, each.topic)}` reads them. To redrive one, "
-                    "produce it to the topic in its header pyddmq.topic."
-                )
-        return None
+    def cluster_of_letters(self, group: str) -> str | None:
+        """Return the cluster that has a group's dead letters; None: they are not in Kafka."""
+        return self._config.cluster_of_group(group) if group in self._config.groups else None
 
     def cluster_of(self, topic: str) -> str | None:
         """Return the cluster of a topic that is listed, fits an expression, or has dead letters of a group."""
@@ -60,10 +53,3 @@ class InKafka:
             if cluster is not None and fits(name, topic, whole=config.kafka[cluster].group_protocol == "consumer"):
                 return cluster
         return next((each.cluster for each in self.all_letters() if each.topic == topic), None)
-
-    def _servers(self, cluster: str) -> str:
-        return f"--bootstrap-server {self._config.kafka[cluster].bootstrap_servers}"
-
-    def _reads(self, cluster: str, topic: str) -> str:
-        options = f"{self._servers(cluster)} --topic {topic} --from-beginning --property print.headers=true"
-        return f"kafka-console-consumer.sh {options}"

@@ -47,6 +47,8 @@ TEXT_BYTES = 16 << 20
 WHOLE_BYTES = 16 << 20
 """Bytes of whole bodies that one answer holds; further ones are cut, and one by one they are whole."""
 
+TAIL = "end"
+"""A cursor: nothing is found, and the answer says where what comes next begins."""
 KEY_NAME = "KEYS"
 NO_MASKS = MessageMasks({})
 
@@ -147,7 +149,7 @@ class MessageSearch:
 
     def _by_text(self, text: bytes) -> Generator[None, None, None]:
         """Look through a bounded part of a topic; the cursor continues there."""
-        cursor: int | None = self._number("cursor", 0)
+        cursor: int | None = self._cursor()
         found: list[LogMessage] = []
         looked_through = step_bytes = 0
         while cursor is not None and looked_through < TEXT_BYTES:
@@ -177,7 +179,7 @@ class MessageSearch:
             offset=self._number("offset", 0),
             begin_ms=begin_ms,
             end_ms=end_ms,
-            cursor=self._number("cursor", 0) if cursor is None else cursor,
+            cursor=self._cursor() if cursor is None else cursor,
             limit=self._limit() if limit is None else limit,
             bytes_max=PAGE_BYTES,
         )
@@ -255,6 +257,9 @@ class MessageSearch:
     def _limit(self) -> int:
         return min(self._number("limit", LIMIT_DEFAULT), LIMIT_MAX)
 
+    def _cursor(self) -> int:
+        return self._log_end if self._given.get("cursor") == TAIL else self._number("cursor", 0)
+
     def _number(self, name: str, default: int) -> int:
         text = self._given.get(name)
         if text is None:
@@ -269,11 +274,14 @@ class MessageSearch:
     def _answer(self) -> MessagesAnswer:
         query = self._query
         unsearched = query.unsearched if isinstance(query, KeyQuery) else ()
+        cursor = query.cursor if isinstance(query, Listing) else None
+        if self._given.get("cursor") == TAIL:
+            cursor = self._log_end if cursor is None else cursor
         return MessagesAnswer(
             now_ms=self._now_ms,
             log_end=self._log_end,
             messages=self._described,
-            cursor=query.cursor if isinstance(query, Listing) else None,
+            cursor=cursor,
             damaged=0 if query is None else query.damaged,
             unsearched_bytes=sum(end - start for start, end in unsearched),
         )

@@ -7,7 +7,8 @@ is found.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from msgspec import UNSET
 
@@ -22,6 +23,7 @@ from proxy.operate.lookups.messages import (
     LIMIT_MAX,
     PAGE_BYTES,
     PARAMETERS,
+    TAIL,
     TEXT_BYTES,
     WHOLE_BYTES,
     text_of,
@@ -36,11 +38,22 @@ Scan = Callable[[TopicScan], Awaitable[ScanFound]]
 """Looks through a topic of the cluster. Raises KafkaFailure."""
 
 _CURSOR = re.compile(r"(\d{1,9}):(\d{1,18})")
-_MISSING = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC", "UNKNOWN_PARTITION"})
+_TAIL = re.compile(r"(\d{1,9})-(\d{1,18})")
+MISSING = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC", "UNKNOWN_PARTITION"})
 
 
 class ClusterUnavailable(StoreError):
     """A Kafka cluster does not respond, or refuses."""
+
+
+@contextmanager
+def kafka_errors(cluster: str) -> Iterator[None]:
+    """Raise NotFound or ClusterUnavailable where a cluster has failed."""
+    try:
+        yield
+    except KafkaFailure as failure:
+        text = f"Kafka cluster {cluster}: {failure}"
+        raise (NotFound if failure.code in MISSING else ClusterUnavailable)(text) from failure
 
 
 class KafkaMessageSearch:
@@ -81,6 +94,8 @@ class KafkaMessageSearch:
         self._text = given.get("text", "").encode("utf-8", "surrogatepass")
         self._begin_ms, self._end_ms = time_span(given, now_ms)
         self._is_one = "offset" in given and not {"limit", "cursor", "text", "key", "id", "uniqKey"} & given.keys()
+        self._tail: dict[int, int] | None = None
+        """The first offset that a tail has not shown, by partition; None: it is no tail."""
         self._scan = self._asked()
 
     async def found(self, scan: Scan) -> MessagesAnswer:
@@ -90,11 +105,8 @@ class KafkaMessageSearch:
             NotFound: The topic, the partition or the message at the offset is not there.
             ClusterUnavailable: The cluster does not respond, or refuses.
         """
-        try:
+        with kafka_errors(self._cluster):
             found = await scan(self._scan)
-        except KafkaFailure as failure:
-            text = f"Kafka cluster {self._cluster}: {failure}"
-            raise (NotFound if failure.code in _MISSING else ClusterUnavailable)(text) from failure
         if self._is_one and [each.offset for each in found.records] != [self._scan.offset]:
             topic, queue = self._scan.topic, self._scan.partition
             raise NotFound(f"partition {queue} of topic {topic} has no message at offset {self._scan.offset}")
@@ -105,18 +117,26 @@ class KafkaMessageSearch:
             described.append(self._described(record, allowed))
             left -= described[-1].body_bytes
         return MessagesAnswer(
-            now_ms=self._now_ms,
-            log_end=0,
-            messages=described,
-            cursor=None if found.cursor is None or self._is_one else f"{found.cursor[0]}:{found.cursor[1]}",
-            share=found.share,
+            now_ms=self._now_ms, log_end=0, messages=described, cursor=self._next(found), share=found.share
         )
+
+    def _next(self, found: ScanFound) -> str | None:
+        """Return where the next request continues; a tail does so at each partition's end."""
+        if self._tail is None:
+            return None if found.cursor is None or self._is_one else f"{found.cursor[0]}:{found.cursor[1]}"
+        is_begin = self._given["cursor"] == TAIL
+        places = {each: end for each, (_, end) in found.bounds.items()} if is_begin else found.reached
+        return tail_cursor(places)
 
     def _asked(self) -> TopicScan:
         given = self._given
-        cursor = _CURSOR.fullmatch(given.get("cursor", "0:0"))
+        text = given.get("cursor", "0:0")
+        pairs = [_TAIL.fullmatch(each) for each in text.split(".")]
+        if text == TAIL or all(pairs):
+            self._tail = {int(pair[1]): int(pair[2]) for pair in pairs if pair is not None}
+        cursor = _CURSOR.fullmatch(text) if self._tail is None else _CURSOR.fullmatch("0:0")
         if cursor is None:
-            raise QueryRefused(f"invalid cursor {given['cursor']!r}; use the cursor returned by the previous page")
+            raise QueryRefused(f"invalid cursor {text!r}; use the cursor returned by the previous page, or `{TAIL}`")
         is_search = bool({"text", "key", "id", "uniqKey"} & given.keys())
         return TopicScan(
             topic=given["topic"],
@@ -128,7 +148,8 @@ class KafkaMessageSearch:
             to_ms=None if self._end_ms == ALL_MS else self._end_ms,
             count_max=1 if self._is_one else min(self._number("limit", LIMIT_DEFAULT), LIMIT_MAX),
             # What is shown must be written as JSON in the loop; what does not match costs the loop nothing.
-            bytes_max=TEXT_BYTES if is_search else PAGE_BYTES,
+            bytes_max=0 if text == TAIL else TEXT_BYTES if is_search else PAGE_BYTES,
+            offsets=self._tail or {},
         )
 
     def _matches(self, record: KafkaRecord) -> bool:
@@ -200,6 +221,11 @@ class KafkaMessageSearch:
         if number is None:
             raise QueryRefused(f"{name} must be an integer >= 0, got {text!r}")
         return number
+
+
+def tail_cursor(places: Mapping[int, int]) -> str:
+    """Return the cursor of a tail that continues at these offsets, by partition."""
+    return ".".join(f"{partition}-{offset}" for partition, offset in sorted(places.items()))
 
 
 def masked(record: KafkaRecord, mask: TopicMask) -> KafkaRecord:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from msgspec.structs import asdict, replace
@@ -12,7 +12,7 @@ from broker.errors import StoreError
 from broker.retry.letters import Letter
 from broker.retry.redrive import RedriveRefused, Redrives
 from broker.store import Store
-from proxy.operate.lookups.dead_letters import LetterPage, describe
+from proxy.operate.lookups.dead_letters import LetterPage, describe, earlier
 from proxy.operate.views.dead_letters import DeadLetterView, RedriveOutcome, RedriveResult, RedriveTarget
 
 
@@ -47,21 +47,21 @@ class Redrive:
 
     def _one(self, letter: Letter) -> RedriveOutcome:
         """Redrive one dead letter. Raises StoreError when the store takes nothing now."""
-        described = describe(self._store, self._redrives, letter)
+        described = describe(letter, earlier(self._store, self._redrives, letter))
         if described.redriven and not self._again:
-            return _outcome(described, "already")
+            return outcome_of(described, "already")
         try:
             released = self._redrives.plan(letter, to=self._to)
             target = RedriveTarget(topic=released.put.topic.name, queue=released.put.queue_id)
             if self._dry:
-                return _outcome(described, "would_redrive", target=target)
+                return outcome_of(described, "would_redrive", target=target)
             position = self._redrives.append(letter, released)
         except RedriveRefused as refusal:
             if not self._dry:
                 self._redrives.count_refused(self._group, refusal.kind)
-            return _outcome(described, "refused", kind=refusal.kind, why=str(refusal))
+            return outcome_of(described, "refused", kind=refusal.kind, why=str(refusal))
         made = self._store.options.store_host + position.physical.to_bytes(8, "big")
-        return _outcome(described, "redriven", target=replace(target, offset=position.offset, id=made.hex().upper()))
+        return outcome_of(described, "redriven", target=replace(target, offset=position.offset, id=made.hex().upper()))
 
     @property
     def is_last(self) -> bool:
@@ -70,20 +70,35 @@ class Redrive:
 
     def result(self) -> RedriveResult:
         """Return what became of each dead letter; to be called when what was appended is durable."""
-        outcomes = Counter(each.outcome for each in self._results)
-        return RedriveResult(
-            group=self._group,
-            dry_run=self._dry,
+        return redrive_result(
+            self._group,
+            self._results,
+            dry=self._dry,
             looked_at=self._page.looked_at,
-            redriven=outcomes["redriven"],
-            would_redrive=outcomes["would_redrive"],
-            already=outcomes["already"],
-            refused=outcomes["refused"],
             stopped=self._stopped,
             cursor=self._page.cursor,
-            results=self._results,
         )
 
 
-def _outcome(letter: DeadLetterView, outcome: str, **more: Any) -> RedriveOutcome:
+def redrive_result(
+    group: str, results: Sequence[RedriveOutcome], *, dry: bool, looked_at: int, stopped: str | None, cursor: str | None
+) -> RedriveResult:
+    """Return what a page of a redrive did, counted."""
+    outcomes = Counter(each.outcome for each in results)
+    return RedriveResult(
+        group=group,
+        dry_run=dry,
+        looked_at=looked_at,
+        redriven=outcomes["redriven"],
+        would_redrive=outcomes["would_redrive"],
+        already=outcomes["already"],
+        refused=outcomes["refused"],
+        stopped=stopped,
+        cursor=cursor,
+        results=results,
+    )
+
+
+def outcome_of(letter: DeadLetterView, outcome: str, **more: Any) -> RedriveOutcome:
+    """Return the outcome of one dead letter."""
     return RedriveOutcome(**asdict(letter), outcome=outcome, **more)

@@ -34,7 +34,7 @@ class DeadLetterView(View, frozen=True, kw_only=True):
         queue: Queue of the dead-letter topic.
         offset: Its offset there.
         readable: Whether its record can be read.
-        id: Its offsetMsgId.
+        id: Its offsetMsgId; in Kafka its partition and offset, such as `0:17`.
         unique_key: UNIQ_KEY of the message.
         key: The message's key; "" without one.
         tags: Its tags; "" without any.
@@ -174,13 +174,13 @@ class RedriveTarget(View, frozen=True, kw_only=True):
 
     Attributes:
         topic: To which topic.
-        queue: To which queue of it.
-        offset: Offset of the message; absent when it is only shown.
-        id: Its offsetMsgId; absent when it is only shown.
+        queue: To which queue of it; absent in Kafka where the key decides.
+        offset: Offset of the message; absent when it is only shown, or the queue is.
+        id: Its offsetMsgId; absent when it is only shown, and in Kafka.
     """
 
     topic: str
-    queue: int
+    queue: int | UnsetType = UNSET
     offset: int | UnsetType = UNSET
     id: str | UnsetType = UNSET
 

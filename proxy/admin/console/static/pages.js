@@ -95,9 +95,9 @@
     }
 
     function note(each) {
-      const where = each.target ? ` to ${each.target.topic}, queue ${each.target.queue}` : each.why ? `: ${each.why}` : "";
+      const where = each.target ? ` to ${each.target.topic}${each.target.queue === undefined ? "" : `, queue ${each.target.queue}`}` : each.why ? `: ${each.why}` : "";
       const line = make("li", `${each.queue}:${each.offset} ${each.key ?? ""} `);
-      line.append(make("b", each.outcome.replace("_", " ")), where);
+      line.append(make("b", each.outcome.replaceAll("_", " ")), where);
       list.append(line);
       if (list.children.length > 200) list.firstChild.remove();
     }
@@ -157,7 +157,7 @@
   const tail = document.getElementById("tail");
   if (tail) {
     const rows = tail.querySelector("tbody"), status = tail.querySelector("[role=status]"), pause = tail.querySelector("button");
-    let cursor = Number(tail.dataset.end), busy = false, paused = false;
+    let cursor = tail.dataset.end, busy = false, paused = false;
 
     async function more() {
       if (busy || paused || document.visibilityState !== "visible") return;
@@ -171,8 +171,8 @@
           const last = answer.messages.at(-1);
           for (const each of answer.messages) rows.prepend(row(each, false));
           while (rows.children.length > 200) rows.lastChild.remove();
-          cursor = answer.cursor ?? Math.max(cursor, answer.logEnd, last ? last.physical + 1 : 0);
-          status.textContent = answer.cursor === null ? "live" : "behind; more follows";
+          cursor = answer.cursor ?? Math.max(Number(cursor), answer.logEnd, last ? last.physical + 1 : 0);
+          status.textContent = answer.cursor === null || answer.share === 1 ? "live" : "behind; more follows";
         } else status.textContent = answer.error?.message ?? "error";
       } catch { status.textContent = "The node does not respond."; }
       busy = false;

@@ -249,3 +249,21 @@ def test_masked_values_are_neither_shown_nor_found() -> None:
         assert (status, answer["error"]["message"].partition(";")[0]) == (400, "Keys of topic permits are masked")
 
     run(scenario, filled(), MessageMasks({"permits": ["$.id", "KEYS", "colour"]}))
+
+
+def test_tail_begins_at_the_end_and_continues_with_what_is_stored_then() -> None:
+    """`cursor=end` finds nothing and says where to continue; a topic that does not exist is named."""
+    store = filled()
+
+    async def scenario(get: Get) -> None:
+        for more in ({}, {"text": "id"}, {"queue": 1}):
+            status, answer = await get(topic="permits", cursor="end", **more)
+            assert (status, answer["messages"], answer["cursor"]) == (200, [], store.index.log.visible_end), more
+        store.append([Put(store.topics["permits"], 0, b"new id", b"", b"")], born_ms=NOW_MS, born_host=HOST)
+        store.flush()
+        for more in ({}, {"text": "id"}):
+            _, after = await get(topic="permits", cursor=answer["cursor"], **more)
+            assert [each["body"] for each in after["messages"]] == ["new id"]
+        assert (await get(topic="none", cursor="end"))[0] == 404
+
+    run(scenario, store)

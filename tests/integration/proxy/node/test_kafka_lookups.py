@@ -10,7 +10,6 @@ import pytest
 
 from conf import loads
 from proxy.operate import answers
-from proxy.operate.changes.dead_letters import RedriveBody, dead_letter_changes
 from proxy.operate.changes.desk import ChangeRefused
 from proxy.operate.changes.topics import DeletionBody, TopicAlteration, TopicBody, topic_changes
 from proxy.operate.lookups.in_kafka import InKafka
@@ -33,7 +32,7 @@ groups:
 
 def _run(world: World, name: str, body: Any) -> Any:
     """Make a change, and return its result or raise as it does."""
-    changes = [*topic_changes(world.node), *dead_letter_changes(world.node)]
+    changes = topic_changes(world.node)
     [change] = [each for each in changes if each.name == name]
     result = change.run(body)
     if not isawaitable(result):
@@ -74,14 +73,6 @@ def test_topic_in_kafka_is_not_changed_from_here(name: str, body: Any) -> None:
     assert "invoices" not in opened_of(world.node).store.topics
 
 
-def test_redrive_of_a_kafka_group_names_the_topic_of_its_dead_letters() -> None:
-    """It said that the group never had a dead letter."""
-    world = World()
-    world.run(3)
-    with pytest.raises(ChangeRefused, match=r"in topic billing\.DLQ of Kafka cluster main"):
-        _run(world, "redrive_dead_letters", RedriveBody(group="billing"))
-
-
 def test_sentences_name_what_is_in_kafka_and_nothing_else() -> None:
     """Listed topics, those that fit an expression, and dead letters."""
     found = InKafka(CONFIG)
@@ -92,8 +83,7 @@ def test_sentences_name_what_is_in_kafka_and_nothing_else() -> None:
         assert found.topic(topic) is None
         assert found.cluster_of(topic) is None
     assert "pass their topic" in str(found.other_messages())
-    assert "pyddmq.topic" in str(found.letters("billing"))
-    assert found.letters("local") is None
+    assert [found.cluster_of_letters(each) for each in ("billing", "local", "none-such")] == ["main", None, None]
     assert [each.topic for each in found.all_letters()] == ["billing.DLQ"]
     alone = InKafka(loads("topics: {orders: {queues: 1}}").config)
     assert alone.other_messages() is None

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any, cast
 
 import pytest
-from aiohttp.web import HTTPForbidden
+from aiohttp.web import HTTPForbidden, HTTPNotFound, HTTPServiceUnavailable
 
 from broker.query import NotFound, QueryRefused
 from conf.sections.access import AccessConfig, AccessRule
@@ -167,6 +167,62 @@ def test_cluster_that_does_not_respond_is_named() -> None:
     world.kafka.down = True
     with pytest.raises(ClusterUnavailable, match="Kafka cluster main: the cluster cannot be reached"):
         find(world)
+
+
+def test_tail_continues_at_the_end_of_each_partition() -> None:
+    """Nothing is found at first; then what was written since, in all partitions, once, with a filter too."""
+    world = world_with(4)
+    begin = find(world, cursor="end")
+    assert (begin.messages, begin.cursor) == ([], "0-2.1-2")
+    assert find(world, cursor="end", queue=1).cursor == "1-2"
+    for number in (4, 5, 6):
+        world.kafka.append(KafkaPartition("invoices", number % 2), b"k%d" % number, b"secret-%d" % number, gap=0)
+    found = find(world, cursor=begin.cursor)
+    assert (places(found), found.cursor, found.share) == ([(0, 2), (0, 3), (1, 2)], "0-4.1-3", 1.0)
+    assert find(world, cursor=found.cursor).messages == []
+    part = find(world, cursor=begin.cursor, limit=1)
+    assert (places(part), part.cursor) == ([(0, 2)], "0-3.1-2")
+    assert cast(float, part.share) < 1
+    filtered = find(world, cursor=begin.cursor, text="secret-6")
+    assert (places(filtered), filtered.cursor) == ([(0, 3)], "0-4.1-3")
+
+
+def test_tail_shows_an_open_transaction_when_it_is_committed() -> None:
+    """And nothing behind it is passed over meanwhile."""
+    world = world_with(2)
+    cursor = find(world, cursor="end").cursor
+    place = KafkaPartition("invoices", 0)
+    world.kafka.append(place, b"k", b"open", gap=0, transaction="one")
+    world.kafka.append(place, b"k", b"behind", gap=0)
+    found = find(world, cursor=cursor)
+    assert found.messages == []
+    world.kafka.end("one", commit=True)
+    assert [each.body for each in find(world, cursor=found.cursor).messages] == ["open", "behind"]
+
+
+def topic_page(world: World, topic: str = "invoices", rights: Rights | None = None) -> str:
+    """What the page of a topic shows."""
+    view = _run(world, page_at("/topic").view(call_of(world.view, {"topic": topic}, rights=rights)))
+    return environment().get_template("topic.html").render(view=view)
+
+
+def test_page_of_a_topic_shows_the_newest_messages_and_where_a_tail_begins() -> None:
+    """With its partitions and groups; no retention and no form, which are Kafka's."""
+    world = world_with(50)
+    shown = topic_page(world)
+    assert 'data-end="0-25.1-25"' in shown
+    assert [f"secret-{number}" in shown for number in (29, 30, 49)] == [False, True, True]
+    assert "in Kafka cluster main" in shown
+    assert "billing</a>" in shown
+    assert ("Retention" in shown, "Publish" in shown) == (False, False)
+    world.kafka.delete("invoices")
+    with pytest.raises(HTTPNotFound) as missing:
+        topic_page(world)
+    assert "topic invoices does not exist" in str(missing.value.text)
+    world.kafka.down = True
+    with pytest.raises(HTTPServiceUnavailable) as down:
+        topic_page(world)
+    assert "the cluster cannot be reached" in str(down.value.text)
 
 
 def page(world: World, rights: Rights | None = None, **query: str) -> str:
