@@ -20,7 +20,7 @@ PURE_TESTS := tests/unit/proxy/services/test_message_rules.py tests/integration/
   tests/integration/broker/store/test_index.py tests/integration/proxy/node/test_node.py tests/simulation/test_operator.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run programs test pure lint format bench bench-lag crash lifecycle powerloss cluster simulate mutants interop kafka chaos console sinks rivals fuzz lock docs site clean
+.PHONY: help setup run programs test pure lint format bench bench-lag crash lifecycle powerloss cluster simulate mutants interop kafka chaos console pictures sinks rivals fuzz lock docs site clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/'
@@ -125,6 +125,9 @@ interop: setup ## our stores in a real Apache RocketMQ, and the reverse; needs J
 
 console: setup ## every page and button of the console in a browser; needs /usr/bin/chromium
 	$(BIN)/python -m pytest tests/console -m long
+
+pictures: setup ## a picture of every page of the console, wide and narrow, light and dark, in build/console
+	$(BIN)/python -m tests.console.scenes build/console
 
 sinks: setup ## the sinks at a real HBase, HDFS, S3 and Redis; needs Java 17 and Maven
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server,speed,dev,s3test]'

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from pyddmq import LocalState, OutgoingMessage, TransactionListener, TransactionMessage
+from pyddmq import OutgoingMessage
+from tests.console.scenes import Undecided
 from tests.console.test_browser import Tab
 from tests.integration.proxy.admin.test_admin_node import ServedNode
 from tests.patient import Consumer, Producer, TransactionProducer, until
@@ -30,18 +31,6 @@ groups:
     topics: [{topic: payments, maxPullBatchSize: 32, retryIntervals: []}]
 """
 DECLINED, BROKEN = "card declined", "ledger is read-only"
-
-
-class Undecided(TransactionListener):
-    """Decides no transaction."""
-
-    def execute(self, message: TransactionMessage, arg: Any) -> LocalState | None:
-        """Leave it undecided."""
-        return LocalState.UNKNOWN
-
-    def check(self, message: TransactionMessage) -> LocalState | None:
-        """Leave it undecided."""
-        return LocalState.UNKNOWN
 
 
 class OnCall(Tab):
