@@ -235,7 +235,8 @@
           ctx.moveTo(x, bbox.top);
           ctx.lineTo(x, bbox.top + bbox.height);
           ctx.stroke();
-          ctx.fillText(event.name, x + 4, bbox.top + 12);
+          const width = ctx.measureText(event.name).width + 8, fits = x + width < bbox.left + bbox.width;
+          ctx.fillText(event.name, fits ? x + 4 : x + 4 - width, bbox.top + 12);
         }
         ctx.restore();
       };
