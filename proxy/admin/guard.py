@@ -41,11 +41,7 @@ class AdminGuard:
     """Makes guarded connections; `began` and `ended` are called for requests on them."""
 
     def __init__(
-        self,
-        factory: Callable[[], asyncio.Protocol],
-        metrics: Metrics,
-        *,
-        descriptors_max: int = DESCRIPTORS_UNBOUNDED,
+        self, factory: Callable[[], asyncio.Protocol], metrics: Metrics, *, descriptors_max: int = DESCRIPTORS_UNBOUNDED
     ) -> None:
         """Set up.
 

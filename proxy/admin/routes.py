@@ -125,13 +125,7 @@ class Routes:
     """The request handlers; they share the node and what measures its loop."""
 
     def __init__(
-        self,
-        node: LiveNode,
-        gate: AdminGate,
-        audit: Audit | None,
-        *,
-        loop_name: str,
-        console: Console,
+        self, node: LiveNode, gate: AdminGate, audit: Audit | None, *, loop_name: str, console: Console
     ) -> None:
         self.guard: AdminGuard | None = None
         self._console = console
@@ -465,7 +459,7 @@ class Routes:
 
         async def search_in_kafka() -> View:
             found = await self._node.letters_in_kafka(given)
-            assert found is not None, "the group has a cluster"
+            assert found is not None, "the number of scans has no bound"
             return found
 
         if in_kafka.cluster_of_letters(given.get("group", "")) is not None:

@@ -173,11 +173,7 @@ class AdminServer:
         routes = Routes(self._node, gate, self._audit, loop_name=loop_name, console=console)
         application = routes.application(self._changes)
         self._runner = web.AppRunner(
-            application,
-            access_log=None,
-            logger=Unreadable(self._node),
-            handle_signals=False,
-            shutdown_timeout=1.0,
+            application, access_log=None, logger=Unreadable(self._node), handle_signals=False, shutdown_timeout=1.0
         )
         await self._runner.setup()
         assert self._runner.server is not None, "it has been set up"

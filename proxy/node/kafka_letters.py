@@ -20,14 +20,7 @@ from broker.retry.redrive import Earlier
 from upstream.kafka.broker import DEAD_LETTER_SUFFIX
 from upstream.kafka.dead_letters import FACT_PREFIX
 from upstream.kafka.headers import ID_NAME, KEY_NAME, TAG_NAME, decode, message_id
-from upstream.kafka.link import (
-    KafkaFailure,
-    KafkaRecord,
-    KafkaTransactions,
-    OutgoingRecord,
-    ScanFound,
-    TopicScan,
-)
+from upstream.kafka.link import KafkaFailure, KafkaRecord, KafkaTransactions, OutgoingRecord, ScanFound, TopicScan
 
 Scan = Callable[[TopicScan], Awaitable[ScanFound]]
 """Looks through a topic of the cluster. Raises KafkaFailure."""
@@ -82,6 +75,10 @@ class WriteEnd(NamedTuple):
     failure: KafkaFailure | None
     refused: Mapping[str, KafkaFailure]
     offsets: Sequence[int]
+
+
+Write = Callable[[Sequence[OutgoingRecord]], Awaitable[WriteEnd]]
+"""Writes records to one topic, with marks, as one transaction."""
 
 
 class KafkaLetters:
@@ -141,7 +138,7 @@ class KafkaLetters:
         return KafkaLetterPage(letters, looked.count, None if found.cursor is None else "{}:{}".format(*found.cursor))
 
     @asynccontextmanager
-    async def writing(self) -> AsyncIterator[Callable[[Sequence[OutgoingRecord]], Awaitable[WriteEnd]]]:
+    async def writing(self) -> AsyncIterator[Write]:
         """Yield what writes records to one topic, with marks, as one transaction. Raises KafkaFailure."""
         async with self._redriving:
             writer = self._transactions(f"__pyddmq_redrive-{self._group}")

@@ -148,13 +148,7 @@ def _client(meter: Meter, opened: Opened | None, now_ms: int) -> ClientView:
         open_transactions=undecided if is_principal else None,
         pending_timers=pending,
         held=[
-            HeldView(
-                limit=limit,
-                text=held.said,
-                since_ms=held.since_ms,
-                waited=held.waited,
-                refused=held.refused,
-            )
+            HeldView(limit=limit, text=held.said, since_ms=held.since_ms, waited=held.waited, refused=held.refused)
             for limit, held in meter.held_now().items()
         ],
     )
@@ -328,30 +322,22 @@ class LiveNode:
         """Look through a topic in Kafka beside the loop. Raises KafkaFailure."""
         return await self._node.parts.kafka.scan(cluster, scan)
 
-    async def letters_in_kafka(self, given: Mapping[str, str]) -> DeadLetterFigures | DeadLettersAnswer | None:
-        """Return dead letters of a group over Kafka; None: its dead letters are not there.
+    async def letters_in_kafka(
+        self, given: Mapping[str, str], *, scans_max: int | None = None
+    ) -> DeadLetterFigures | DeadLettersAnswer | None:
+        """Return dead letters of a group over Kafka, or its figures; None: these take more than `scans_max` scans.
 
         Args:
             given: As `proxy.operate.lookups.dead_letters.PARAMETERS`.
+            scans_max: A bound for figures.
 
         Raises:
             QueryRefused, NotFound, ClusterUnavailable: As `messages_in_kafka`.
         """
-        cluster = self.in_kafka.cluster_of_letters(given.get("group", ""))
-        if cluster is None:
-            return None
-        letters = self._node.parts.kafka.letters(cluster, given["group"])
-        return await letters_in_kafka.search(letters, cluster, given, now_ms=self.clock.wall_ms())
-
-    async def figures_in_kafka(self, group: str) -> DeadLetterFigures | None:
-        """Return counts of a group's dead letters in Kafka; None: that takes too long for a page."""
-        cluster = self.in_kafka.cluster_of_letters(group)
+        cluster = self.in_kafka.cluster_of_letters(given["group"])
         assert cluster is not None, "its dead letters are in Kafka"
-        letters, now_ms = self._node.parts.kafka.letters(cluster, group), self.clock.wall_ms()
-        with kafka_errors(cluster):
-            return await letters_in_kafka.figures(
-                letters, group, now_ms=now_ms, scans_max=letters_in_kafka.FIGURES_SCANS
-            )
+        letters, now_ms = self._node.parts.kafka.letters(cluster, given["group"]), self.clock.wall_ms()
+        return await letters_in_kafka.search(letters, cluster, given, now_ms=now_ms, scans_max=scans_max)
 
     async def messages_in_kafka(self, given: Mapping[str, str]) -> MessagesAnswer | None:
         """Return messages of a topic in Kafka; None: it is not there.

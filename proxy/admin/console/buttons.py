@@ -60,11 +60,7 @@ def _of_group(what: str, label: str, group: str, topic: str | None, text: str) -
     option = () if topic is None else ("--topic", topic)
     body = {"group": group} if topic is None else {"group": group, "topic": topic}
     return Button(
-        label=label,
-        path=f"/api/groups/{what}",
-        body=body,
-        command=command("groups", what, group, *option),
-        text=text,
+        label=label, path=f"/api/groups/{what}", body=body, command=command("groups", what, group, *option), text=text
     )
 
 

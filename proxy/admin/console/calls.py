@@ -99,7 +99,6 @@ class ConsolePage:
     Attributes:
         path: Its path.
         title: Its name in the menu and in the window's title.
-        template: File in `templates`.
         view: Returns the record that the template renders. Raises HTTPException, such as HTTPNotFound.
         need: The right that it needs.
         parameters: Names of the query parameters that it reads; any other is ignored.
@@ -110,10 +109,14 @@ class ConsolePage:
 
     path: str
     title: str
-    template: str
     view: Callable[[PageCall], Awaitable[View]]
     need: Need
     parameters: tuple[str, ...] = ()
     named_by: str = ""
     menu_of: str = ""
     live: bool = True
+
+    @property
+    def template(self) -> str:
+        """File in `templates`."""
+        return f"{self.path.strip('/').replace('-', '_') or 'overview'}.html"

@@ -33,6 +33,8 @@ FILTERS = ("topic", "reason", "action", "key", "id", "from", "until")
 PARAMETERS = ("group", *FILTERS, "cursor")
 FIGURES_MAX = 50_000
 """Dead letters of a group that are counted by reason; of more the page shows the list alone."""
+FIGURES_SCANS = 4
+"""Likewise in Kafka: scans of 16 MiB."""
 FIGURES_SECONDS = 10.0
 GROUPS_SHOWN = 200
 
@@ -135,7 +137,10 @@ async def _figures(call: PageCall, group: str) -> DeadLetterFigures | None:
 
     async def count() -> DeadLetterFigures | None:
         if call.node.in_kafka.cluster_of_letters(group) is not None:
-            return await call.node.figures_in_kafka(group)
+            given = {"group": group, "figures": "true"}
+            found = await call.node.letters_in_kafka(given, scans_max=FIGURES_SCANS)
+            assert not isinstance(found, DeadLettersAnswer), "figures were requested"
+            return found
         opened = call.node.dead_letters()
         if opened is None:
             return None

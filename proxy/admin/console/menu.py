@@ -17,27 +17,21 @@ from proxy.admin.console.waiting import waiting
 from proxy.admin.entry.rights import ADMINISTER, ALL, GROUP, OWN, TOPIC
 
 PAGES = (
-    ConsolePage(path="/", title="Overview", template="overview.html", view=overview, need=OWN),
-    ConsolePage(
-        path="/groups", title="Groups", template="groups.html", view=groups, need=OWN, parameters=("q", "page")
-    ),
+    ConsolePage(path="/", title="Overview", view=overview, need=OWN),
+    ConsolePage(path="/groups", title="Groups", view=groups, need=OWN, parameters=("q", "page")),
     ConsolePage(
         path="/group",
         title="Group",
-        template="group.html",
         view=group,
         need=GROUP,
         parameters=("group", "span"),
         named_by="group",
         menu_of="/groups",
     ),
-    ConsolePage(
-        path="/topics", title="Topics", template="topics.html", view=topics, need=OWN, parameters=("q", "page")
-    ),
+    ConsolePage(path="/topics", title="Topics", view=topics, need=OWN, parameters=("q", "page")),
     ConsolePage(
         path="/topic",
         title="Topic",
-        template="topic.html",
         view=topic,
         need=TOPIC,
         parameters=("topic", "text"),
@@ -45,44 +39,21 @@ PAGES = (
         menu_of="/topics",
         live=False,
     ),
-    ConsolePage(
-        path="/message",
-        title="Messages",
-        template="message.html",
-        view=message,
-        need=OWN,
-        parameters=MESSAGE_PARAMETERS,
-        live=False,
-    ),
+    ConsolePage(path="/message", title="Messages", view=message, need=OWN, parameters=MESSAGE_PARAMETERS, live=False),
     ConsolePage(
         path="/dead-letters",
         title="Dead letters",
-        template="dead_letters.html",
         view=dead_letters,
         need=OWN,
         parameters=LETTER_PARAMETERS,
         named_by="group",
         live=False,
     ),
+    ConsolePage(path="/waiting", title="Waiting", view=waiting, need=ALL, parameters=WAITING_PARAMETERS, live=False),
+    ConsolePage(path="/clients", title="Clients", view=clients, need=ALL, parameters=("q",)),
+    ConsolePage(path="/node", title="Node", view=node, need=ALL),
     ConsolePage(
-        path="/waiting",
-        title="Waiting",
-        template="waiting.html",
-        view=waiting,
-        need=ALL,
-        parameters=WAITING_PARAMETERS,
-        live=False,
+        path="/configuration", title="Configuration", view=configuration, need=ALL, menu_of="/node", live=False
     ),
-    ConsolePage(path="/clients", title="Clients", template="clients.html", view=clients, need=ALL, parameters=("q",)),
-    ConsolePage(path="/node", title="Node", template="node.html", view=node, need=ALL),
-    ConsolePage(
-        path="/configuration",
-        title="Configuration",
-        template="configuration.html",
-        view=configuration,
-        need=ALL,
-        menu_of="/node",
-        live=False,
-    ),
-    ConsolePage(path="/audit", title="Audit", template="audit.html", view=audit, need=ADMINISTER, parameters=("q",)),
+    ConsolePage(path="/audit", title="Audit", view=audit, need=ADMINISTER, parameters=("q",)),
 )

@@ -93,10 +93,7 @@ READING: Mapping[str, Need] = MappingProxyType(
 """By path, of GET and HEAD; those of the console's pages are beside them (`proxy.admin.console.menu`)."""
 
 WITHOUT_RIGHT: Mapping[str, str] = MappingProxyType(
-    {
-        "/sign-in": "it authenticates the client",
-        "/sign-out": "it ends only the client's own session",
-    }
+    {"/sign-in": "it authenticates the client", "/sign-out": "it ends only the client's own session"}
 )
 """What else is posted, and why it needs no right."""
 

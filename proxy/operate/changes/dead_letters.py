@@ -78,20 +78,17 @@ def dead_letter_changes(node: Node) -> list[Change]:
         store, redrives, in_kafka = opened.store, opened.redrives, InKafka(node.in_force.config)
         cluster = in_kafka.cluster_of_letters(body.group)
         if cluster is not None:
-            letters = node.parts.kafka.letters(cluster, body.group)
-            return await _redriven_in_kafka(
-                KafkaRedrive(
-                    letters,
-                    in_kafka,
-                    node.runtime,
-                    cluster=cluster,
-                    group=body.group,
-                    to=body.to,
-                    again=body.again,
-                    dry=body.dry_run,
-                ),
-                body,
+            redrive = KafkaRedrive(
+                letters=node.parts.kafka.letters(cluster, body.group),
+                in_kafka=in_kafka,
+                runtime=node.runtime,
+                cluster=cluster,
+                group=body.group,
+                to=body.to,
+                again=body.again,
+                dry=body.dry_run,
             )
+            return await _redriven_in_kafka(redrive, body)
         try:
             page = LetterPage(store, body.group, body.wanted, cursor=body.cursor, limit=body.limit)
         except NotFound as error:

@@ -43,6 +43,14 @@ class InKafka:
         """Return the cluster that has a group's dead letters; None: they are not in Kafka."""
         return self._config.cluster_of_group(group) if group in self._config.groups else None
 
+    def is_read_by(self, group: str, topic: str) -> bool:
+        """Whether a group over Kafka lists a topic, or an expression that it fits."""
+        config = self._config
+        cluster = config.cluster_of_group(group)
+        whole = cluster is not None and config.kafka[cluster].group_protocol == "consumer"
+        names = [each.topic for each in config.groups[group].topics]
+        return topic in names or any(is_expression(each) and fits(each, topic, whole=whole) for each in names)
+
     def cluster_of(self, topic: str) -> str | None:
         """Return the cluster of a topic that is listed, fits an expression, or has dead letters of a group."""
         config = self._config

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -12,16 +13,7 @@ from broker.retry.letters import DeadLetterFilter
 from broker.retry.metrics import REDRIVE_REFUSED, REDRIVEN
 from broker.retry.redrive import RedriveRefused
 from broker.runtime.bundle import Runtime
-from proxy.node.kafka_letters import (
-    SCAN_BYTES,
-    KafkaLetter,
-    KafkaLetters,
-    WriteEnd,
-    is_mark,
-    letter_of,
-    mark,
-    redriven,
-)
+from proxy.node.kafka_letters import SCAN_BYTES, KafkaLetter, KafkaLetters, Write, is_mark, letter_of, mark, redriven
 from proxy.operate.lookups.dead_letters import PARAMETERS, LetterCounts, describe, limit_of, wanted_of
 from proxy.operate.lookups.in_kafka import InKafka
 from proxy.operate.lookups.messages_in_kafka import MISSING, kafka_errors
@@ -37,17 +29,15 @@ from proxy.operate.views.dead_letters import (
     RedriveResult,
     RedriveTarget,
 )
-from upstream.kafka.link import KafkaFailure, KafkaRecord, OutgoingRecord, TopicScan
+from upstream.kafka.link import KafkaFailure, KafkaRecord, TopicScan
 
-FIGURES_SCANS = 4
-"""Scans after which a page shows the list without figures."""
 _OF_ONE_RECORD = frozenset({"MSG_SIZE_TOO_LARGE", "INVALID_RECORD", "INVALID_MSG", "INVALID_MSG_SIZE"})
 
 
 async def search(
-    letters: KafkaLetters, cluster: str, given: Mapping[str, str], *, now_ms: int
-) -> DeadLetterFigures | DeadLettersAnswer:
-    """Return what a request asks for, as `proxy.operate.lookups.dead_letters.search`.
+    letters: KafkaLetters, cluster: str, given: Mapping[str, str], *, now_ms: int, scans_max: int | None = None
+) -> DeadLetterFigures | DeadLettersAnswer | None:
+    """Return what a request asks for, as `proxy.operate.lookups.dead_letters.search`; None: figures take too long.
 
     Raises:
         QueryRefused: A parameter makes no sense.
@@ -59,9 +49,7 @@ async def search(
     try:
         with kafka_errors(cluster):
             if given.get("figures") == "true":
-                counted = await figures(letters, group, now_ms=now_ms)
-                assert counted is not None, "the number of scans has no bound"
-                return counted
+                return await _figures(letters, group, now_ms=now_ms, scans_max=scans_max)
             await letters.open()
             page = await letters.page(wanted_of(given, now_ms), given.get("cursor"), limit_of(given))
     except NotFound as error:
@@ -83,10 +71,9 @@ def _described(letters: KafkaLetters, letter: KafkaLetter) -> DeadLetterView:
     return describe(letter, view)
 
 
-async def figures(
-    letters: KafkaLetters, group: str, *, now_ms: int, scans_max: int | None = None
+async def _figures(
+    letters: KafkaLetters, group: str, *, now_ms: int, scans_max: int | None
 ) -> DeadLetterFigures | None:
-    """Count a group's dead letters; None: that takes more than `scans_max` scans. Raises KafkaFailure."""
     bounds = await letters.open()
     counting = _Counting(letters)
     place: tuple[int, int] | None = (0, 0)
@@ -130,86 +117,76 @@ class _Planned(NamedTuple):
     partition: int | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaRedrive:
     """One page of a redrive over Kafka: what is wanted is written, or only looked at when it is a dry run.
 
-    Args:
+    Attributes:
         letters: The group's dead letters.
         in_kafka: What the configuration has in Kafka.
         runtime: The node's.
-        cluster, group: Whose they are.
+        cluster: Of the group.
+        group: Whose they are.
         to: Topic to send them to instead of their own.
         again: Whether those that were redriven before are meant, too.
         dry: Whether nothing is written.
     """
 
-    def __init__(
-        self,
-        letters: KafkaLetters,
-        in_kafka: InKafka,
-        runtime: Runtime,
-        *,
-        cluster: str,
-        group: str,
-        to: str | None,
-        again: bool,
-        dry: bool,
-    ) -> None:
-        self._letters = letters
-        self._in_kafka = in_kafka
-        self._runtime = runtime
-        self._cluster = cluster
-        self._group = group
-        self._to = to
-        self._again = again
-        self._dry = dry
-        self._partitions: dict[str, int] = {}
-        self._outcomes: dict[str, RedriveOutcome] = {}
-        self._stopped: str | None = None
+    letters: KafkaLetters
+    in_kafka: InKafka
+    runtime: Runtime
+    cluster: str
+    group: str
+    to: str | None
+    again: bool
+    dry: bool
+    _partitions: dict[str, int] = field(default_factory=dict)
+    _outcomes: dict[str, RedriveOutcome] = field(default_factory=dict)
 
     async def run(self, wanted: DeadLetterFilter, cursor: str | None, limit: int) -> RedriveResult:
         """Redrive a page. Raises as `search`."""
-        with kafka_errors(self._cluster):
-            if self._dry:
+        with kafka_errors(self.cluster):
+            if self.dry:
                 return await self._page(wanted, cursor, limit, None)
-            async with self._letters.writing() as write:
+            async with self.letters.writing() as write:
                 return await self._page(wanted, cursor, limit, write)
 
     async def _page(
-        self,
-        wanted: DeadLetterFilter,
-        cursor: str | None,
-        limit: int,
-        write: Callable[[Sequence[OutgoingRecord]], Awaitable[WriteEnd]] | None,
+        self, wanted: DeadLetterFilter, cursor: str | None, limit: int, write: Write | None
     ) -> RedriveResult:
-        await self._letters.open()
-        page = await self._letters.page(wanted, cursor, limit)
+        await self.letters.open()
+        page = await self.letters.page(wanted, cursor, limit)
         planned: dict[str, list[_Planned]] = {}
         for letter in page.letters:
-            if self._letters.earlier(letter) is not None and not self._again:
+            if self.letters.earlier(letter) is not None and not self.again:
                 self._decide(letter, "already")
             elif (plan := await self._plan(letter)) is not None:
                 planned.setdefault(plan.topic, []).append(plan)
+        stopped = None
         for plans in planned.values():
             if write is None:
                 for each in plans:
                     self._decide(each.letter, "would_redrive", target=_target(each))
-            elif self._stopped is None:
-                await self._write(write, plans)
+            else:
+                stopped = stopped or await self._write(write, plans)
         undecided = next((each.id for each in page.letters if each.id not in self._outcomes), None)
         return redrive_result(
-            self._group,
+            self.group,
             [self._outcomes[each.id] for each in page.letters if each.id in self._outcomes],
-            dry=self._dry,
+            dry=self.dry,
             looked_at=page.looked_at,
-            stopped=self._stopped,
+            stopped=stopped,
             cursor=undecided or page.cursor,
         )
 
     async def _plan(self, letter: KafkaLetter) -> _Planned | None:
         """Return where a dead letter goes; None: it is refused."""
+        name = self.to or letter.topic
         try:
-            name = self._to or letter.topic
+            if self.to is None and name and not self.in_kafka.is_read_by(self.group, name):
+                # Any program can write to the topic of dead letters.
+                text = f"group {self.group} does not subscribe to topic {name}; pass a topic (--to)"
+                raise RedriveRefused("no_topic", text)
             count = await self._partitions_of(name)
         except RedriveRefused as refusal:
             self._refuse(letter, refusal.kind, str(refusal))
@@ -221,14 +198,14 @@ class KafkaRedrive:
         """Return how many partitions a target has. Raises RedriveRefused, KafkaFailure."""
         if not topic:
             raise RedriveRefused("origin_unknown", "the dead letter does not contain its topic; pass one (--to)")
-        if any(each.topic == topic for each in self._in_kafka.all_letters()):
+        if any(each.topic == topic for each in self.in_kafka.all_letters()):
             raise RedriveRefused("system_topic", f"{topic} has dead letters of a group; pass another (--to)")
-        if self._in_kafka.cluster_of(topic) != self._cluster:
-            text = f"topic {topic} is not configured in Kafka cluster {self._cluster}; add it, or pass another (--to)"
+        if self.in_kafka.cluster_of(topic) != self.cluster:
+            text = f"topic {topic} is not configured in Kafka cluster {self.cluster}; add it, or pass another (--to)"
             raise RedriveRefused("no_topic", text)
         if topic not in self._partitions:
             try:
-                found = await self._letters.scan(TopicScan(topic, is_mark, bytes_max=0))
+                found = await self.letters.scan(TopicScan(topic, is_mark, bytes_max=0))
             except KafkaFailure as failure:
                 if failure.code not in MISSING:
                     raise
@@ -237,10 +214,8 @@ class KafkaRedrive:
             self._partitions[topic] = len(found.bounds)
         return self._partitions[topic]
 
-    async def _write(
-        self, write: Callable[[Sequence[OutgoingRecord]], Awaitable[WriteEnd]], plans: Sequence[_Planned]
-    ) -> None:
-        """Write what goes to one topic, with its marks, as one transaction."""
+    async def _write(self, write: Write, plans: Sequence[_Planned]) -> str | None:
+        """Write what goes to one topic, with marks, as one transaction; returns why the redrive stops, if it does."""
         topic = plans[0].topic
         records = [redriven(each.letter, topic, each.partition) for each in plans]
         end = await write([*records, *(mark(each.letter, topic) for each in plans)])
@@ -248,26 +223,28 @@ class KafkaRedrive:
         if failure is None:
             for plan, offset in zip(plans, end.offsets, strict=False):
                 self._decide(plan.letter, "redriven", target=_target(plan, offset))
-                self._letters.note(plan.letter, topic, self._runtime.clock.wall_ms())
-                self._runtime.metrics.counter(REDRIVEN, self._group).add()
+                self.letters.note(plan.letter, topic, self.runtime.clock.wall_ms())
+                self.runtime.metrics.counter(REDRIVEN, self.group).add()
         elif topic not in end.refused or failure.lost or failure.fenced or failure.unknown:
             doubt = "; some may have been redriven" if failure.unknown else ""
-            self._stopped = f"Kafka cluster {self._cluster}: {failure}{doubt}"
+            return f"Kafka cluster {self.cluster}: {failure}{doubt}"
         elif len(plans) > 1 and end.refused[topic].code in _OF_ONE_RECORD:
+            stopped = None
             for each in plans:
-                if self._stopped is None:
-                    await self._write(write, [each])
+                stopped = stopped or await self._write(write, [each])
+            return stopped
         else:
             for each in plans:
                 self._refuse(each.letter, "unstorable", str(end.refused[topic]))
+        return None
 
     def _refuse(self, letter: KafkaLetter, kind: str, why: str) -> None:
-        if not self._dry:
-            self._runtime.metrics.counter(REDRIVE_REFUSED, self._group, kind).add()
+        if not self.dry:
+            self.runtime.metrics.counter(REDRIVE_REFUSED, self.group, kind).add()
         self._decide(letter, "refused", kind=kind, why=why)
 
     def _decide(self, letter: KafkaLetter, outcome: str, **more: object) -> None:
-        self._outcomes[letter.id] = outcome_of(_described(self._letters, letter), outcome, **more)
+        self._outcomes[letter.id] = outcome_of(_described(self.letters, letter), outcome, **more)
 
 
 def _target(plan: _Planned, offset: int | None = None) -> RedriveTarget:

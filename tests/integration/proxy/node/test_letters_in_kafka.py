@@ -6,8 +6,12 @@ from collections.abc import Coroutine
 from typing import Any, cast
 
 import pytest
+from aiohttp.web import HTTPForbidden
 
 from broker.query import NotFound
+from conf.sections.access import AccessConfig, AccessRule
+from proxy.access.rights import Rights
+from proxy.access.rules import Rules
 from proxy.admin.console.templating import environment
 from proxy.operate.changes.dead_letters import RedriveBody, dead_letter_changes
 from proxy.operate.changes.desk import ChangeRefused
@@ -153,13 +157,14 @@ def test_selection_goes_to_another_topic() -> None:
         ({}, {"to": "orders"}, "no_topic"),
         ({}, {"to": "billing.DLQ"}, "system_topic"),
         ({"topic": "fixed"}, {}, "no_topic"),
+        ({"action": "gone"}, {}, "no_topic"),
     ],
 )
 def test_letter_that_cannot_go_is_refused_and_stays(more: dict[str, str], body: dict[str, str], kind: str) -> None:
-    """Its header may name any topic: it goes to those of the configuration alone."""
+    """Any program can write its header: without `to` it goes to topics of the group alone."""
     world = world_with(1, **more)
-    if more.get("topic") == "fixed":
-        world.kafka.delete("fixed")
+    if more.get("action") == "gone":
+        world.kafka.delete("invoices")
     result = redrive(world, **body)
     assert [(each.outcome, each.kind) for each in result.results] == [("refused", kind)]
     assert figures(world).redriven == 0
@@ -228,3 +233,37 @@ def test_page_shows_letters_with_their_redrive() -> None:
     assert 'id="redrive"' in shown
     assert 'data-label="Redriven">invoices' in shown
     assert 'href="/dead-letters?group=billing"' in page(world)
+
+
+HOSTILE = "<script>alert(1)</script>\"><img src=x onerror=alert(2)>'"
+
+
+def test_what_other_programs_wrote_stays_text() -> None:
+    """Keys, reasons, topics and actions of letters; bodies and properties on the page of the topic."""
+    world = world_with(1, topic=HOSTILE, action=HOSTILE)
+    world.kafka.append(OURS, HOSTILE.encode(), HOSTILE.encode(), [*headers(2, HOSTILE), (HOSTILE, HOSTILE.encode())])
+    topic = run(world, page_at("/topic").view(call_of(world.view, {"topic": "billing.DLQ"})))
+    shown = [page(world, group="billing"), environment().get_template("topic.html").render(view=topic)]
+    assert ["alert" in each for each in shown] == [True, True]
+    assert [each for each in shown if "<script" in each or "<img" in each] == []
+
+
+def test_letters_are_shown_and_redriven_by_right() -> None:
+    """View of the group shows them without the form; its bodies need the right on the topic of dead letters."""
+    world = world_with(2)
+
+    def by(**rule: Any) -> str:
+        rights = Rights(
+            "p", Rules(AccessConfig(rules=[AccessRule.model_validate({"principals": ["p"], **rule})])), way="token"
+        )
+        view = run(world, page_at("/dead-letters").view(call_of(world.view, {"group": "billing"}, rights=rights)))
+        return environment().get_template("dead_letters.html").render(view=view)
+
+    seen = by(view=["billing"])
+    assert ("card declined" in seen, 'id="redrive"' in seen, "Download with bodies" in seen) == (True, False, False)
+    operated = by(view=["billing"], operate=["billing"], readBodies=["billing.DLQ"])
+    assert ('id="redrive"' in operated, "Download with bodies" in operated) == (True, True)
+    with pytest.raises(HTTPForbidden):
+        by(view=["other"])
+    [change] = dead_letter_changes(world.node)
+    assert change.on(RedriveBody(group="billing", to="fixed")) == ("billing", "fixed")
