@@ -284,6 +284,27 @@ def test_topic_page_shows_newest_messages_as_text_by_right() -> None:
     world.run(scenario)
 
 
+def test_first_of_many_groups_and_queues_are_shown() -> None:
+    """With how many there are."""
+    world = AdminWorld(rules=None)
+    with_letters(world)
+    store = world.node.letters[0] if world.node.letters else None
+    assert store is not None
+    for number in range(300):
+        store.create_topic(f"%DLQ%g{number}", 1)
+    store.create_topic("wide", 250)
+    queues = [QueueRange(queue=number, min=0, max=0) for number in range(250)]
+    world.node.topic_list = [TopicView(topic="wide", system=False, kind="user", queues=queues)]
+
+    async def scenario() -> None:
+        letters = await page(world, "/dead-letters", None)
+        assert (letters.count("<tr>"), "200 of 301 groups" in letters) == (201, True)
+        topic = await page(world, "/topic?topic=wide", None)
+        assert (topic.count('data-label="First offset"'), "200 of 250" in topic) == (200, True)
+
+    world.run(scenario)
+
+
 def test_first_of_10_000_topics_are_shown_at_once() -> None:
     """A page has 100; the filter is applied on the server."""
     world = AdminWorld(rules=None)

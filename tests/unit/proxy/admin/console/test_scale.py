@@ -120,6 +120,9 @@ def test_expensive_judgement_is_made_beside_the_pages(monkeypatch: pytest.Monkey
         assert await console.judged() == 1
         console.clock.advance(JUDGED_SECONDS)
         assert (await console.judged(), len(console.made)) == (1, 1)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert len(console.made) == 1, "judging rests"
         console.clock.advance(COST_SECONDS / JUDGING_SHARE)
         assert await console.judged() == 1
         for _ in range(5):

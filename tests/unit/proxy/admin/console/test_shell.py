@@ -24,6 +24,7 @@ from proxy.admin.console.overview import FINDINGS_SHOWN
 from proxy.admin.console.rates import SecondRates
 from proxy.admin.console.shell import KEEP_SECONDS
 from proxy.node.trouble_facts import ConfigurationView
+from proxy.operate.attention.judgement import LagQueues
 from proxy.operate.lookups.settings import without_secrets
 from proxy.operate.views.lag_history import EventView, LagCourse
 from proxy.operate.views.node import ConnectionView
@@ -33,6 +34,7 @@ from tests.access.admin_world import AdminWorld
 from tests.access.test_admin_gate import CHANGES
 from tests.admin_node import NOW_MS, PlainNode, busy_node
 from tests.console_page import call_of, fragment, shown
+from tests.lag_answers import lag_queue
 from upstream.views import Delivery, GroupView, StuckMessage
 
 EVIL = "\"><script>alert('x')</script>&amp;"
@@ -300,6 +302,16 @@ def test_pages_are_bounded() -> None:
     assert "10,000 connections" in clients
     assert "5,000 messages" in group
     assert max(len(clients), len(group)) < 150_000
+    queues = [lag_queue(group="permits-audit", topic="permits", queue=n) for n in range(1_000)]
+    names = ["permits-audit", *(f"g{n}" for n in range(1_000))]
+    node.lag_view = LagQueues(now_ms=NOW_MS, groups=names, queues=queues)
+    text = "\n".join(f"# {n}" for n in range(10_000))
+    node.configuration_view = ConfigurationView(file="/etc/node.yaml", text=text)
+    pages = {path: fragment(node, path, group="permits-audit") for path in ("/", "/group", "/configuration")}
+    assert "12 of 1,001" in pages["/"]
+    assert "200 of 1,000" in pages["/group"]
+    assert "The first 3,000 of 10,000 lines" in pages["/configuration"]
+    assert [each.count("<tr>") < 500 for each in pages.values()] == [True] * 3
 
 
 def test_event_of_the_node_is_only_for_those_who_may_see_all() -> None:
