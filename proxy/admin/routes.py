@@ -26,8 +26,8 @@ from proxy.access.audit import Audit
 from proxy.access.rules import NODE, Permission
 from proxy.access.views import AuditEntry
 from proxy.admin.console.menu import PAGES
-from proxy.admin.console.plain import refusal
 from proxy.admin.console.shell import Console
+from proxy.admin.console.templating import environment
 from proxy.admin.entry.gate import AGAIN, AdminGate, Unknown, is_private, may_see_all
 from proxy.admin.entry.rights import NOBODY, PROBES, READING, WITHOUT_RIGHT, check_routes, need_of
 from proxy.admin.entry.sign_in import SignInPaths, forget_cookie
@@ -256,7 +256,8 @@ class Routes:
             return self._refusal(status, text)
         self._node.metrics.counter(REFUSED, str(status)).add()
         may_sign_in = self._gate.sessions is not None and status in (401, 403) and is_private(request)
-        shown = refusal(status, text, may_sign_in=may_sign_in)
+        page = environment().get_template("refusal.html")
+        shown = page.render(status=status, text=text, may_sign_in=may_sign_in)
         return web.Response(text=shown, status=status, content_type="text/html")
 
     def _refusal(self, status: int, text: str) -> web.Response:

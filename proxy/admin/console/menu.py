@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from proxy.admin.console.calls import ConsolePage
-from proxy.admin.console.configuration import configuration
 from proxy.admin.console.dead_letters import PARAMETERS as LETTER_PARAMETERS
 from proxy.admin.console.dead_letters import dead_letters
 from proxy.admin.console.group import group, groups
 from proxy.admin.console.message import PARAMETERS as MESSAGE_PARAMETERS
 from proxy.admin.console.message import message
-from proxy.admin.console.node import audit, clients, node
+from proxy.admin.console.node import audit, clients, configuration, node
 from proxy.admin.console.overview import overview
 from proxy.admin.console.topics import topic, topics
 from proxy.admin.console.waiting import PARAMETERS as WAITING_PARAMETERS

@@ -12,7 +12,7 @@ from aiohttp import web
 from broker.runtime.metrics import Metrics, declare
 from proxy.access.audit import Audit, Who
 from proxy.access.sessions import Sessions
-from proxy.admin.console.plain import sign_in
+from proxy.admin.console.templating import environment
 from proxy.admin.entry.gate import AdminGate, address_of, cookie_name, is_private
 
 SIGN_INS = declare(
@@ -134,5 +134,5 @@ def _see_other(path: str) -> web.Response:
 
 
 def _shown(status: int, problem: str, *, is_off: bool = False) -> web.Response:
-    text = sign_in(problem=problem, is_off=is_off)
+    text = environment().get_template("sign_in.html").render(problem=problem, is_off=is_off)
     return web.Response(text=text, status=status, content_type="text/html")
