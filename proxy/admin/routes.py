@@ -430,13 +430,7 @@ class Routes:
         given = {name: value for name, value in request.query.items() if name != AGAIN}
         now_ms, in_kafka = self._node.clock.wall_ms(), self._node.in_kafka
         if in_kafka.cluster_of(given.get("topic", "")) is not None:
-
-            async def search() -> View:
-                found = await self._node.messages_in_kafka(given)
-                assert found is not None, "the topic has a cluster"
-                return found
-
-            return await self._found(search)
+            return await self._found(partial(self._node.messages_in_kafka, given))
         return await self._stepwise(
             request,
             self._node.searchable(),
@@ -447,24 +441,19 @@ class Routes:
         )
 
     async def _dead_letters(self, request: web.Request) -> web.Response:
-        opened, given = self._node.dead_letters(), dict(request.query)
-        in_kafka = self._node.in_kafka
+        node, given = self._node, dict(request.query)
+        if node.in_kafka.cluster_of_letters(given.get("group", "")) is not None:
+            return await self._found(partial(node.letters_in_kafka, given))
+        opened = node.dead_letters()
 
         async def search() -> View:
             if opened is None:
                 raise web.HTTPServiceUnavailable(text=_OPENING)
-            found = await dead_letters.search(*opened, given, now_ms=self._node.clock.wall_ms())
+            found = await dead_letters.search(*opened, given, now_ms=node.clock.wall_ms())
             if isinstance(found, DeadLetterGroupsAnswer):
-                return replace(found, in_kafka=in_kafka.all_letters())
+                return replace(found, in_kafka=node.in_kafka.all_letters())
             return found
 
-        async def search_in_kafka() -> View:
-            found = await self._node.letters_in_kafka(given)
-            assert found is not None, "the number of scans has no bound"
-            return found
-
-        if in_kafka.cluster_of_letters(given.get("group", "")) is not None:
-            return await self._found(search_in_kafka)
         return await self._searched(request, search)
 
     async def _stepwise(
@@ -494,9 +483,13 @@ class Routes:
         async with self._searching:
             return await self._found(search, elsewhere=elsewhere)
 
-    async def _found(self, search: Callable[[], Awaitable[View]], *, elsewhere: str | None = None) -> web.Response:
+    async def _found(
+        self, search: Callable[[], Awaitable[View | None]], *, elsewhere: str | None = None
+    ) -> web.Response:
         try:
-            return _json(await search())
+            found = await search()
+            assert found is not None, "it is where it is looked for"
+            return _json(found)
         except NotFound as error:
             raise web.HTTPNotFound(text=elsewhere or _sentence(error)) from error
         except QueryRefused as error:

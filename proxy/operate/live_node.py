@@ -27,7 +27,6 @@ from lag.journal.writer import FOLDER
 from lag.verdicts.changes import GroupVerdict
 from proxy.limits.meter import Meter
 from proxy.node.assembly import retention_limits
-from proxy.node.kafka_letters import is_mark
 from proxy.node.node import Node
 from proxy.node.opened import Opened
 from proxy.node.parts import AccessMode
@@ -43,7 +42,7 @@ from proxy.operate.lookups.lag import lag_queues
 from proxy.operate.lookups.lag_history import course_steps, event_view, objectives_steps, trend_steps
 from proxy.operate.lookups.masks import MessageMasks
 from proxy.operate.lookups.message_way import MessageInGroup
-from proxy.operate.lookups.messages_in_kafka import KafkaMessageSearch, kafka_errors
+from proxy.operate.lookups.messages_in_kafka import KafkaMessageSearch
 from proxy.operate.lookups.settings import Settings, settings_of, settings_of_group
 from proxy.operate.lookups.waiting_in_kafka import WaitingInKafka
 from proxy.operate.moments import moment_text
@@ -63,7 +62,6 @@ from upstream.embedded.queues import EmbeddedQueues
 from upstream.figures.tracing import Tracing
 from upstream.job import GroupQueue, UpstreamJob
 from upstream.kafka.link import ScanFound, TopicScan
-from upstream.kafka.subscriptions import is_expression
 from upstream.operate.positions import positions
 from upstream.state import JobState
 from upstream.views import GroupView, Position, StuckMessage
@@ -291,16 +289,6 @@ class LiveNode:
             for name in sorted(config.topics)
             if (cluster := config.cluster_of(name)) is not None
         ]
-
-    async def topic_of_kafka(self, name: str) -> TopicView | None:
-        """Return a topic in Kafka with its partitions; None: it is not there. Raises as `messages_in_kafka`."""
-        cluster = None if is_expression(name) else self.in_kafka.cluster_of(name)
-        if cluster is None:
-            return None
-        with kafka_errors(cluster):
-            found = await self.scan(cluster, TopicScan(name, is_mark, bytes_max=0))
-        queues = [QueueRange(queue=each, min=low, max=end) for each, (low, end) in sorted(found.bounds.items())]
-        return TopicView(topic=name, system=False, kind=f"in Kafka cluster {cluster}", queues=queues)
 
     @property
     def waiting_in_kafka(self) -> WaitingInKafka:

@@ -10,14 +10,17 @@ from broker.errors import StoreError
 from broker.format.numbers import whole_number
 from broker.query import NotFound, Searchable
 from broker.queues.topics import is_system
-from broker.views import View
+from broker.views import QueueRange, View
 from proxy.access.rules import Permission
 from proxy.admin.console.calls import PageCall
+from proxy.node.kafka_letters import is_mark
 from proxy.operate.attention.judgement import LEVELS
 from proxy.operate.lookups.messages import LIMIT_MAX, MessageSearch
-from proxy.operate.lookups.messages_in_kafka import ClusterUnavailable, tail_cursor
+from proxy.operate.lookups.messages_in_kafka import ClusterUnavailable, kafka_errors, tail_cursor
 from proxy.operate.views.messages import MessageView
 from proxy.operate.views.topics import TopicInKafka, TopicRetention, TopicView
+from upstream.kafka.link import TopicScan
+from upstream.kafka.subscriptions import is_expression
 
 PAGE_ROWS = 100
 QUEUES_SHOWN = 200
@@ -112,7 +115,7 @@ async def topic(call: PageCall) -> TopicPageView:
     view, store = call.node.topic(name), call.node.searchable()
     end: int | str
     try:
-        in_kafka = await call.node.topic_of_kafka(name)
+        in_kafka = await _in_kafka(call, name)
         if in_kafka is not None:
             view, end = in_kafka, tail_cursor({each.queue: each.max for each in in_kafka.queues})
             newest = [] if text else await _newest_in_kafka(call, in_kafka, may_read=may_read)
@@ -161,6 +164,17 @@ def _newest(
         answer = yield from MessageSearch(store, given, now_ms=call.node.clock.wall_ms(), masks=call.node.masks).steps()
         found += answer.messages
     return sorted(found, key=lambda each: each.physical)[-NEWEST:]
+
+
+async def _in_kafka(call: PageCall, name: str) -> TopicView | None:
+    """Return a topic in Kafka with its partitions; None: it is not there."""
+    cluster = None if is_expression(name) else call.node.in_kafka.cluster_of(name)
+    if cluster is None:
+        return None
+    with kafka_errors(cluster):
+        found = await call.node.scan(cluster, TopicScan(name, is_mark, bytes_max=0))
+    queues = [QueueRange(queue=each, min=low, max=end) for each, (low, end) in sorted(found.bounds.items())]
+    return TopicView(topic=name, system=False, kind=f"in Kafka cluster {cluster}", queues=queues)
 
 
 async def _newest_in_kafka(call: PageCall, view: TopicView, *, may_read: bool) -> list[MessageView]:
