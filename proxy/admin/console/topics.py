@@ -128,6 +128,7 @@ async def topic(call: PageCall) -> TopicPageView:
         raise web.HTTPNotFound(text=f"{error}.") from error
     except ClusterUnavailable as error:
         raise web.HTTPServiceUnavailable(text=f"{error}.") from error
+    is_of_broker = view.system or any(each.topic == name for each in call.node.in_kafka.all_letters())
     return TopicPageView(
         now_ms=call.node.clock.wall_ms(),
         topic=TopicView(
@@ -140,7 +141,7 @@ async def topic(call: PageCall) -> TopicPageView:
         queues_total=len(view.queues),
         groups=_groups(call, name),
         retention=None if in_kafka else _retention(call, name),
-        may_publish=not view.system and not in_kafka and call.may(Permission.PRODUCE, name),
+        may_publish=not is_of_broker and call.may(Permission.PRODUCE, name),
         may_read=may_read,
         newest=newest,
         end=end,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from msgspec.structs import replace
@@ -14,10 +15,14 @@ from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
 from proxy.operate.changes.steps import durable
 from proxy.operate.views.changes import PublishResult
+from proxy.services.kafka.codes import refusal_of
+from proxy.services.kafka.ports import KafkaPort
+from proxy.services.kafka.sends import record_of
 from proxy.services.message_checks import MessageChecks, give_tokens_back
 from proxy.services.message_rules import Refusal
 from proxy.services.topic_port import TopicPort
 from proxy.wire.values import SendMessage
+from upstream.kafka.link import KafkaFailure
 
 _BORN_HOST = bytes((127, 0, 0, 1)) + bytes(4)
 
@@ -58,11 +63,10 @@ def publish_changes(node: Node) -> list[Change]:
         found: list[TopicPort] = []
         try:
             delays = checks.check([_message(body)], puts, found)
-            if found[0].in_kafka:
-                give_tokens_back(found)
-                text = f"Topic {body.topic} is in Kafka; use `pyddmq send`, or Kafka's own tools."
-                raise ChangeRefused(409, text)
             waits = checks.delay(puts, found, delays)
+            if isinstance(found[0], KafkaPort):
+                [unique_key] = store.unique_keys.take(1, node.runtime.clock.wall_ms())
+                return await _publish_to_kafka(puts[0], found[0], unique_key)
         except Refusal as refusal:
             raise ChangeRefused(409, f"{refusal.text}.") from refusal
         except UnicodeError as error:
@@ -93,6 +97,28 @@ def publish_changes(node: Node) -> list[Change]:
             body=PublishBody,
         )
     ]
+
+
+async def _publish_to_kafka(put: Put, port: KafkaPort, unique_key: bytes) -> PublishResult:
+    """Publish a message to its cluster. Raises Refusal: it is not stored, or that is not known."""
+    ended: asyncio.Future[tuple[KafkaFailure | None, int, int]] = asyncio.get_running_loop().create_future()
+    try:
+        port.producer.produce(*record_of(put, port, unique_key), lambda *end: ended.set_result(end))
+        failure, partition, offset = await ended
+        if failure is not None:
+            raise failure
+    except KafkaFailure as error:
+        give_tokens_back([port])
+        raise refusal_of(error, port.cluster, port.topic.name) from error
+    port.messages.value += 1
+    port.body_bytes.value += len(put.body)
+    waits = port.waits is not None
+    return PublishResult(
+        id=unique_key.decode(),
+        topic=port.topic.name,
+        queue=None if waits else partition,
+        offset=None if waits else offset,
+    )
 
 
 def _message(body: PublishBody) -> SendMessage:

@@ -36,7 +36,7 @@ from proxy.services.sinks import CheckedSend, ParkedCall
 from proxy.services.topic_port import TopicPort
 from pyddmq.codes import ResultCode
 from upstream.kafka.headers import encode
-from upstream.kafka.link import NOT_SENT, Headers, KafkaFailure, KafkaProducer, OutgoingRecord, Produced
+from upstream.kafka.link import NOT_SENT, KafkaFailure, KafkaProducer, OutgoingRecord, Produced
 from upstream.kafka.waiting.cluster import WaitingRefused
 from upstream.kafka.waiting.records import Identity, WaitingRecord
 
@@ -238,13 +238,9 @@ class KafkaSends:
                 port.unknown_until = 0.0
             elif self._clock.monotonic() < port.unknown_until:
                 raise refusal_of(KafkaFailure("UNKNOWN_TOPIC_OR_PART", "found so before"), port.cluster, topic)
-        key, headers = _record_of(put, sending.keys[at])
         size = _size(put)
         done = partial(self._reported, sending, at, port, len(put.body), size)
-        partition = None if put.queue_id == BY_KEY else put.queue_id
-        record = OutgoingRecord(topic, partition, key, bytes(put.body), headers)
-        if port.waits is not None:
-            record = _waiting(port, record, sending.keys[at])
+        record = record_of(put, port, sending.keys[at])
         try:
             producer.produce(*record, done)
         except KafkaFailure as failure:
@@ -404,9 +400,12 @@ def _waiting(port: KafkaPort, record: OutgoingRecord, unique_key: bytes) -> Outg
         raise refusal_to_wait(refused) from refused
 
 
-def _record_of(put: Put, unique_key: bytes) -> tuple[bytes | None, Headers]:
-    """Return key and headers of a message's record."""
+def record_of(put: Put, port: KafkaPort, unique_key: bytes) -> OutgoingRecord:
+    """Return a message's record, or the one that has it wait. Raises Refusal."""
     properties = parse_properties(put.properties)
     properties.pop("UNIQ_KEY", None)
     key, tag = properties.pop("KEYS", ""), properties.pop("TAGS", "")
-    return encode(key, tag, properties, unique_key.decode())
+    key_bytes, headers = encode(key, tag, properties, unique_key.decode())
+    partition = None if put.queue_id == BY_KEY else put.queue_id
+    record = OutgoingRecord(port.topic.name, partition, key_bytes, bytes(put.body), headers)
+    return record if port.waits is None else _waiting(port, record, unique_key)

@@ -14,8 +14,11 @@ from conf.sections.access import AccessConfig, AccessRule
 from proxy.access.rights import Rights
 from proxy.access.rules import Rules
 from proxy.admin.console.templating import environment
+from proxy.operate.changes.desk import ChangeRefused
+from proxy.operate.changes.publish import PublishBody, publish_changes
 from proxy.operate.lookups import messages_in_kafka
 from proxy.operate.lookups.messages_in_kafka import ClusterUnavailable
+from proxy.operate.views.changes import PublishResult
 from proxy.operate.views.messages import MessagesAnswer, MessageView
 from tests.console_page import call_of, page_at
 from tests.integration.proxy.node.test_kafka_node import YAML, World
@@ -207,14 +210,14 @@ def topic_page(world: World, topic: str = "invoices", rights: Rights | None = No
 
 
 def test_page_of_a_topic_shows_the_newest_messages_and_where_a_tail_begins() -> None:
-    """With its partitions and groups; no retention and no form, which are Kafka's."""
+    """With its partitions and groups; retention is Kafka's."""
     world = world_with(50)
     shown = topic_page(world)
     assert 'data-end="0-25.1-25"' in shown
     assert [f"secret-{number}" in shown for number in (29, 30, 49)] == [False, True, True]
     assert "in Kafka cluster main" in shown
     assert "billing</a>" in shown
-    assert ("Retention" in shown, "Publish" in shown) == (False, False)
+    assert "Retention" not in shown
     world.kafka.delete("invoices")
     with pytest.raises(HTTPNotFound) as missing:
         topic_page(world)
@@ -223,6 +226,38 @@ def test_page_of_a_topic_shows_the_newest_messages_and_where_a_tail_begins() -> 
     with pytest.raises(HTTPServiceUnavailable) as down:
         topic_page(world)
     assert "the cluster cannot be reached" in str(down.value.text)
+
+
+def publish(world: World, **body: Any) -> PublishResult:
+    """Publish a message as the page of its topic does."""
+    [change] = publish_changes(world.node)
+    result = _run(world, cast("Awaitable[Any]", change.run(PublishBody(topic="invoices", body="{}", **body))))
+    assert isinstance(result, PublishResult)
+    return result
+
+
+def test_message_is_published_to_a_topic_in_kafka() -> None:
+    """With key, tag and properties; the answer has its partition and offset."""
+    world = world_with(0)
+    made = publish(world, key="k", tag="blue", properties={"x": "y"})
+    assert made.queue is not None
+    assert made.offset is not None
+    [found] = find(world, queue=made.queue, offset=made.offset).messages
+    assert (found.key, found.tag, found.properties["x"], found.unique_key) == ("k", "blue", "y", made.id)
+    assert 'id="publish"' in topic_page(world)
+    world.kafka.partitions("billing.DLQ", 1)
+    assert 'id="publish"' not in topic_page(world, "billing.DLQ")
+
+
+def test_publish_that_kafka_refuses_says_why() -> None:
+    """Nothing is stored; delays need the waiting topics."""
+    world = world_with(0)
+    world.kafka.limits["invoices"] = 1
+    with pytest.raises(ChangeRefused, match="Kafka cluster main"):
+        publish(world)
+    with pytest.raises(ChangeRefused, match="delays and transactions on cluster main are not configured"):
+        publish(world, delay_ms=1_000)
+    assert find(world).messages == []
 
 
 def page(world: World, rights: Rights | None = None, **query: str) -> str:
