@@ -43,6 +43,7 @@ ELSEWHERE = {
     "demo events": "runs until it has published",
     "demo lag": "needs Spark",
     "lag record": "needs Kafka",
+    "messages tail": "waits for what is stored then (tests/unit/proxy/cli/test_messages_tail.py)",
 }
 """Commands with `--json` that are not run here, and why."""
 

@@ -22,7 +22,6 @@ from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
 from proxy.cli.output import check_reader, print_json, print_line, print_table, printable, progress, writing
 from proxy.cli.store.store_files import opened, query_errors
-from proxy.operate.lookups.messages import TAIL
 from proxy.operate.moments import moment_text
 from proxy.operate.text import amount
 from proxy.operate.views.messages import MessagesAnswer, MessageView
@@ -163,6 +162,8 @@ def tail(
     as_json: AsJson = False,
 ) -> int:
     """Print messages as they are stored, until Ctrl-C; no group is involved."""
+    from proxy.operate.lookups.messages import TAIL
+
     asked = given({"topic": topic, "text": text, "queue": queue})
     cursor, shown = TAIL, 0
     with _asking(admin, None) as ask:
