@@ -86,8 +86,6 @@ class NodeView(View, frozen=True, kw_only=True):
         refused_ms: When the file was last refused; 0: it is in force.
         problems: Why.
         missing_ms: Since when the file is missing; 0: it is there.
-        in_force: The configuration in force as YAML, without defaults and secrets.
-        each_max: Number of topics, and of groups, that it has at most.
         buttons: What the viewer may do.
         clusters: The nodes that share groups over Kafka, by cluster.
         latencies: Latencies of the last two minutes, without those of groups.
@@ -103,8 +101,6 @@ class NodeView(View, frozen=True, kw_only=True):
     refused_ms: int
     problems: Sequence[str]
     missing_ms: int
-    in_force: str
-    each_max: int
     buttons: Sequence[Button]
     clusters: Sequence[KafkaClusterNodes]
     latencies: Sequence[LatencyView]
@@ -207,8 +203,6 @@ async def node(call: PageCall) -> NodeView:
         refused_ms=configuration.refused_ms,
         problems=configuration.problems,
         missing_ms=configuration.missing_ms,
-        in_force=yaml_text(live.settings(each_max=EACH_MAX)),
-        each_max=EACH_MAX,
         buttons=[reload()] if call.may_administer() else [],
         clusters=live.nodes_in_kafka().clusters,
         latencies=latencies(live.metrics, group="")[:ROWS_MAX],
