@@ -74,6 +74,9 @@ class CommitDriver:
     def on_shown(self, flushes: int) -> None:
         """What was begun is visible and completes this number of flushes; callers are notified next."""
 
+    def on_disk_free(self) -> None:
+        """A sync has ended and shows nothing: its batch waits for its moment, or the store has failed."""
+
     def on_reported(self, raised: Exception | None) -> None:
         """Callers were notified: the replies may leave. `raised` is the first exception of a callback."""
 
@@ -276,13 +279,14 @@ class GroupCommit:
                 self._early.append(batch)
             else:
                 self._shown.append(self._show(batch))
-        if self._early:
-            if self._alarm is None:
-                self._set_alarm()
-            if self.driver is not None:
-                # The disk can continue, whatever this one waits for.
-                self.begin()
-        self._come_back()
+        if self._early and self._alarm is None:
+            self._set_alarm()
+        if self._shown:
+            self._come_back()
+        elif self.driver is not None:
+            # The disk can continue, whatever this one waits for.
+            self.begin()
+            self.driver.on_disk_free()
 
     def _show(self, batch: CommitBatch) -> CommitBatch:
         assert batch.state is DURABLE or not self._is_syncing, "only what is durable is shown"
@@ -307,7 +311,8 @@ class GroupCommit:
             self._shown.append(self._show(self._early.popleft()))
         if self._early:
             self._set_alarm()
-        self._come_back()
+        if self._shown:
+            self._come_back()
 
     def _seconds_left(self, batch: CommitBatch) -> float:
         return seconds_early(batch.not_before_ms, self._clock)
@@ -316,8 +321,6 @@ class GroupCommit:
 
     def _come_back(self) -> None:
         """Tell what is shown, the disk being at work on what came meanwhile; then have the replies sent."""
-        if not self._shown:
-            return
         driver = self.driver
         if driver is None:
             self.report()
@@ -434,6 +437,8 @@ class GroupCommit:
         batches = self._take_all()
         for batch in batches:
             batch.fail()
+        if self.driver is not None:
+            self.driver.on_disk_free()
         _raise(report_all(batches, error))
 
     def forget(self) -> None:

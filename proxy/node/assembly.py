@@ -216,13 +216,14 @@ def group_limits(node: NodeConfig) -> GroupLimits:
 
 
 def starting_servers(
-    parts: Parts, *, request_turn: Callable[[], None], admin_hint: str
+    parts: Parts, *, request_turn: Callable[[], None], disk_at_work: Callable[[], bool], admin_hint: str
 ) -> tuple[ThriftServer, ThriftServer, HeldCalls]:
     """Make the consumers' and the producers' port, answering that the node is starting, and what they hold.
 
     Args:
         parts: The node's.
         request_turn: As in `Commons`.
+        disk_at_work: As in `Commons`.
         admin_hint: As in `Commons`.
     """
     runtime, guard, limits = parts.runtime, parts.guard, server_limits(parts.in_force.config.node, parts.seams)
@@ -230,6 +231,7 @@ def starting_servers(
     commons = Commons(
         runtime=runtime,
         request_turn=request_turn,
+        disk_at_work=disk_at_work,
         admin_hint=admin_hint,
         budget=parts.memory.budget,
         relieve=parts.memory.relieve,

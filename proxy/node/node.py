@@ -181,7 +181,9 @@ class Node:
         next(steps)
         parts.audit.open(config.node.data)
         try:
-            consumer, producer, held = starting_servers(parts, request_turn=self.turns.request, admin_hint=admin_hint)
+            consumer, producer, held = starting_servers(
+                parts, request_turn=self.turns.request, disk_at_work=self.turns.disk_at_work, admin_hint=admin_hint
+            )
             parts.servers.extend((consumer, producer))
             await open_ports(config, consumer, producer, parts.tls, seams.network)
             self._state = "recovering"

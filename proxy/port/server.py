@@ -90,6 +90,7 @@ class Commons:
     Attributes:
         runtime: Time, the event loop, the node's registry, log lines.
         request_turn: Called when a connection has something to write; the node then ends the turn.
+        disk_at_work: Whether a flush of the store is under way.
         admin_hint: Where HTTP is served, for the answer to an HTTP client on a port.
         budget: The node's account of memory; without one there is no ceiling.
         relieve: Called when a connection brought the account to where others must be closed.
@@ -100,6 +101,7 @@ class Commons:
 
     runtime: Runtime
     request_turn: Callable[[], None]
+    disk_at_work: Callable[[], bool] = lambda: False
     admin_hint: str = ""
     budget: Budget | None = None
     relieve: Callable[[], None] = lambda: None
@@ -152,6 +154,7 @@ class ThriftServer:
         self._scheduler = runtime.scheduler
         self._metrics = metrics
         self._request_turn = commons.request_turn
+        self._disk_at_work = commons.disk_at_work
         self._dirty: list[Connection] = []
         self._hosts: dict[str, int] = {}
         self._idle: dict[Connection, None] = {}
@@ -191,7 +194,14 @@ class ThriftServer:
         self.run_pass()
         known: dict[str, Handler | None] = {}
         if line is not None:
-            self.calls_pass = CallsPass(line, self.fail_call, self.step_failed, self._request_turn, self.shares)
+            self.calls_pass = CallsPass(
+                line,
+                self.fail_call,
+                self.step_failed,
+                self._request_turn,
+                self.shares,
+                disk_at_work=self._disk_at_work,
+            )
             known |= dict.fromkeys(line.methods)
         known |= handlers
         self._handlers = {
@@ -414,8 +424,18 @@ class ThriftServer:
         connection.answer(reply)
 
     def run_pass(self) -> None:
-        """Handle the calls that were gathered in this turn."""
+        """Handle the calls that were gathered."""
         if self.calls_pass is not None:
+            self.calls_pass.run()
+
+    @property
+    def has_gathered(self) -> bool:
+        """Whether calls wait for a pass."""
+        return self.calls_pass is not None and self.calls_pass.has_calls
+
+    def run_ready_pass(self) -> None:
+        """Handle them, unless they gather for the flush that follows the one under way."""
+        if self.calls_pass is not None and not self.calls_pass.gathers:
             self.calls_pass.run()
 
     def flush(self) -> None:
