@@ -3,7 +3,7 @@
 **Why.** A sync takes the disk a good part of a millisecond, for one record as for a thousand. So appends are staged in
 memory, and a *flush* takes all that is staged to the disk with one write and one sync. While its sync is under way the
 next records are staged: the slower the disk, the larger the next flush, so that no timer and no threshold has to be
-chosen. The loop does not wait meanwhile.
+chosen. The loop does not wait.
 
 **A batch** is what one flush takes and is shown at one moment; nearly always that is all of it. This file follows its
 way from top to bottom:
@@ -15,7 +15,7 @@ STAGED   its records have their offsets, and are in memory alone  `begin` when n
 WRITTEN  a kill does not lose it; its sync is under way           the sync ends; under `async` it is shown at once
 DURABLE  a power loss does not lose it                            its moment comes: at once, for nearly all
 SHOWN    consumers can read it, and the next flush has begun      callers are notified
-TOLD     its `done`s and listeners ran: replies are queued        the driver sends them
+REPORTED its `done`s and listeners ran: replies are queued        the driver sends them
 FAILED   a write or sync failed: it is never shown                callers receive the error
 ======== ======================================================== ================================================
 
@@ -41,7 +41,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from broker.errors import StoreError, StoreFailed
-from broker.log.commit_batch import DURABLE, STAGED, TOLD, WRITTEN, CommitBatch, report_all
+from broker.log.commit_batch import DURABLE, REPORTED, STAGED, WRITTEN, CommitBatch, report_all
 from broker.log.commit_log import CommitLog
 from broker.log.put import Done
 from broker.queues.consume_queue import ConsumeQueue
@@ -317,10 +317,10 @@ class GroupCommit:
     def _seconds_left(self, batch: CommitBatch) -> float:
         return seconds_early(batch.not_before_ms, self._clock)
 
-    # 4. Told, and the replies leave
+    # 4. Reported, and the replies leave
 
     def _come_back(self) -> None:
-        """Tell what is shown, the disk being at work on what came meanwhile; then have the replies sent."""
+        """Begin the next flush, report what is shown, and have the replies sent."""
         driver = self.driver
         if driver is None:
             self.report()
@@ -427,7 +427,7 @@ class GroupCommit:
         if last is None:
             done(None)
         else:
-            assert last.state is not TOLD, "every waiting caller is notified"
+            assert last.state is not REPORTED, "every waiting caller is notified"
             last.dones.append(done)
 
     # The end

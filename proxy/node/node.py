@@ -312,7 +312,7 @@ class Node:
             opened.retaining.begin(retention_limits(node))
             await asyncio.sleep(seconds_early(store.recovery.store_ms, runtime.clock))
         except (asyncio.CancelledError, GeneratorExit):
-            # Nobody waits for it any more: as a kill, also where the loop has gone meanwhile.
+            # Nothing waits for it any more: as a kill, also where the loop has ended.
             store.abandon()
             raise
         except BaseException:

@@ -102,7 +102,7 @@ class NodeTurns(CommitDriver):
     def make_durable(self, opened: Opened) -> None:
         """End the turn now and make all that it changed durable: for changes that show only once they are kept.
 
-        Everybody waits for the disk; others wait in their request alone (`proxy.operate.change_steps.durable`). Raises
+        The loop waits for the disk; where only the request may wait, see `proxy.operate.change_steps.durable`. Raises
         StoreError where it could not be written; it may be undone by a restart.
         """
         self.take(opened, wait=True)

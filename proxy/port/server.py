@@ -7,9 +7,9 @@ asks for the turn's end (`request_turn`) and is flushed there. So the replies of
 write.
 
 Places are given in the order of asking, up to `maxConnections`, of one address up to `maxConnectionsPerAddress`.
-Where none is left, a connection that was idle for longer than `idleTimeout` gives up its own. Who that is, the sweep
-of all connections finds once a second, so that a connect costs the same with ten thousand open as with ten; between
-two sweeps only those that the last one listed make room.
+Where none is left, a connection that was idle for longer than `idleTimeout` is closed for it. The sweep of all
+connections lists such ones once a second, so that a connect costs the same with ten thousand open as with ten; between
+two sweeps only those on the list make room.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class KafkaNumbers:
             self._holes.popitem(last=False)
 
     def end(self, keys: Sequence[bytes]) -> None:
-        """Tell who waits that the messages of a call are decided."""
+        """Call those that wait: the messages of a call are decided."""
         waiting = [wait for key in keys for wait in self._under_way.pop(key, ())]
         for wait in waiting:
             wait()
