@@ -411,8 +411,8 @@ class Writer:
             parts = [self._form.mark(name, file.length)] if file.length else [self._form.begin(name)]
             data = b"".join([*parts, *(each.record for each in group)])
             offsets = ranges_of(each.job.offset for each in group)
-            file.pending = PendingBytes(file.length + len(data), crc32(data), offsets)
-            written.append((file, group, data))
+            pending = file.pending = PendingBytes(file.length + len(data), crc32(data), offsets)
+            written.append((file, group, data, pending))
         try:
             await self._save(ledger)
         except ServerAway:
@@ -420,7 +420,7 @@ class Writer:
                 file.pending = None
             raise
         failed: ServerAway | None = None
-        for file, group, data in written:
+        for file, group, data, pending in written:
             try:
                 if failed is None:
                     await self._folders.append(aside(file.path), file.length, data)
@@ -430,7 +430,7 @@ class Writer:
             except ServerAway as error:
                 failed = error
             if failed is None:
-                ledger.committed(file, self._context.wall_ms())
+                ledger.committed(file, pending, self._context.wall_ms())
                 self._answer(group)
             else:
                 self._doubt(file)
@@ -503,7 +503,8 @@ class Writer:
             data, members = await self._made(members)
             if not members:
                 return
-            file.pending = PendingBytes(len(data), crc32(data), ranges_of(each.job.offset for each in members))
+            offsets = ranges_of(each.job.offset for each in members)
+            pending = file.pending = PendingBytes(len(data), crc32(data), offsets)
             ledger.files[file.path] = file
             try:
                 await self._save(ledger)
@@ -520,7 +521,7 @@ class Writer:
                 raise
         except ServerAway as error:
             raise _Failed(str(error), members) from error
-        ledger.committed(file, self._context.wall_ms())
+        ledger.committed(file, pending, self._context.wall_ms())
         del ledger.files[file.path]
         self._answer(members)
 

@@ -76,8 +76,9 @@ def test_refused_connection_after_a_lost_answer_does_not_say_nothing_was_sent(se
     with ScriptedNode("producer", lambda _method, _arguments: HANG_UP) as node:
 
         def gone(_: Exception) -> None:
-            node._listener.shutdown(socket.SHUT_RDWR)
-            node._listener.close()
+            listener = node._listener
+            listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
 
         with (
             Producer(node.address, resend_pause_ms=0, on_resend=gone) as producer,
