@@ -92,7 +92,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "proxy/cli/waiting/timer_commands.py": ("test_timers",),
     "proxy/cli/waiting/transaction_commands.py": ("test_transactions",),
     "proxy/demo/checker.py": ("test_cli_demo_checker",),
-    "proxy/demo/run.py": ("test_cli_demo_run",),
+    "proxy/demo/run.py": ("test_demo",),
     "pyddmq/client/aio/async_producer.py": ("test_async_client", "test_client_async"),
     "conf/checks.py": ("test_conf_loader",),
 }
