@@ -60,7 +60,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "upstream/waiting/job_loops.py": ("test_group", "test_accelerators_jobs"),
     "upstream/outcomes/outcomes.py": ("test_group", "test_answer_matching", "test_undecided"),
     "upstream/delivery/results.py": ("test_group", "test_results_at_start"),
-    "upstream/delivery/subscription.py": ("test_group", "test_group_model"),
+    "upstream/delivery/subscription.py": ("test_group",),
     "upstream/job.py": ("test_accelerators_jobs", "test_state"),
     # What only a whole node shows, over real or simulated connections.
     "proxy/admin/routes.py": ("test_admin_http", "test_admin_port"),
