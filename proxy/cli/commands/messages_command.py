@@ -26,7 +26,7 @@ from proxy.operate.text import amount
 from proxy.operate.views.messages import MessagesAnswer, MessageView
 from proxy.process.exit_codes import ExitCode
 
-Ask = Callable[[dict[str, str]], MessagesAnswer]
+Lookup = Callable[[dict[str, str]], MessagesAnswer]
 """Answers the parameters of /api/messages."""
 
 DataFolder = Annotated[
@@ -77,7 +77,7 @@ def show(
         raise CliError("select one message: an ID, --unique-key, or --topic, --queue and --offset", ExitCode.USAGE)
     if offset is not None and (topic is None or queue is None):
         raise CliError("--offset needs --topic and --queue", ExitCode.USAGE)
-    with _asking(admin, data) as ask:
+    with _queries(admin, data) as ask:
         answer = ask({**given(asked), "body": "whole"})
         while not answer.messages and answer.cursor is not None:
             # By an id in Kafka, where the log is searched.
@@ -117,7 +117,7 @@ def query(
     asked = given(
         {"topic": topic, "key": key, "text": text, "queue": queue, "offset": offset, "from": begin, "to": end}
     )
-    with _asking(admin, data) as ask:
+    with _queries(admin, data) as ask:
         answer = _searched(ask, asked, limit, quiet=as_json)
     if as_json:
         for message in answer.messages:
@@ -128,7 +128,7 @@ def query(
     return ExitCode.OK
 
 
-def _searched(ask: Ask, asked: dict[str, str], limit: int, *, quiet: bool) -> MessagesAnswer:
+def _searched(ask: Lookup, asked: dict[str, str], limit: int, *, quiet: bool) -> MessagesAnswer:
     """Return what is found, request after request where the log is searched."""
     answer = ask({**asked, "limit": str(limit)})
     if "text" not in asked and not (answer.share and "key" in asked):
@@ -172,7 +172,7 @@ def export(
     asked = given({"topic": topic, "queue": queue, "offset": offset, "from": begin, "to": end})
     count = damaged = exported = 0
     with contextlib.ExitStack() as stack:
-        ask = stack.enter_context(_asking(admin, data))
+        ask = stack.enter_context(_queries(admin, data))
         target, done = _target(output, resume=resume, stack=stack)
         at = done or cursor
         advance = None
@@ -214,7 +214,7 @@ def export(
 
 
 @contextlib.contextmanager
-def _asking(admin: str, data: Path | None) -> Iterator[Ask]:
+def _queries(admin: str, data: Path | None) -> Iterator[Lookup]:
     """Return what answers: the admin port, or the files of a data directory."""
     if data is None:
         yield lambda parameters: get(
