@@ -164,7 +164,8 @@ class ThriftServer:
         self._network: Network | None = None
         self._over = False
         self._open = metrics.counter(CONNECTIONS, service)
-        self._handlers: dict[str, tuple[Handler | None, Counter]] = {}
+        self._handlers: dict[str, tuple[Handler, Counter, bool]] = {}
+        """By method: what takes a call, how many came, and whether they wait for a pass."""
         self.calls_pass: CallsPass | None = None
         self.serve(handlers)
 
@@ -192,7 +193,7 @@ class ThriftServer:
             line: Handles the others, those of a turn at once.
         """
         self.run_pass()
-        known: dict[str, Handler | None] = {}
+        known: dict[str, tuple[Handler, bool]] = {}
         if line is not None:
             self.calls_pass = CallsPass(
                 line,
@@ -202,10 +203,11 @@ class ThriftServer:
                 self.shares,
                 disk_at_work=self._disk_at_work,
             )
-            known |= dict.fromkeys(line.methods)
-        known |= handlers
+            known |= dict.fromkeys(line.methods, (self.calls_pass.add, True))
+        known |= {name: (handler, False) for name, handler in handlers.items()}
         self._handlers = {
-            name: (handler, self._metrics.counter(REQUESTS, self.service, name)) for name, handler in known.items()
+            name: (handler, self._metrics.counter(REQUESTS, self.service, name), waits)
+            for name, (handler, waits) in known.items()
         }
 
     async def listen(self, network: Network, host: str, port: int, *, backlog: int) -> None:
@@ -366,12 +368,11 @@ class ThriftServer:
         if found is None:
             self._fail(connection, call, APPLICATION_UNKNOWN_METHOD, self._unknown(call.method))
             return False
-        handler, requests = found
+        handler, requests, waits = found
         requests.value += 1
         self.requests += 1
-        if handler is None:
-            assert calls_pass is not None, "it handles these calls"
-            calls_pass.add(connection, call)
+        if waits:
+            handler(connection, call)
             return True
         try:
             handler(connection, call)

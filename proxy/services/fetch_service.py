@@ -67,22 +67,21 @@ class _MessageFetch:
 
     def read(self) -> Found | None:
         """Return messages, or why there can be none."""
-        return self._found(only_news=True)
+        reply, is_news = self._fetched()
+        return (reply, None) if is_news else None
 
     def last(self) -> Found:
         """Return what is there, be it nothing."""
-        found = self._found(only_news=False)
-        assert found is not None, "all is answered"
-        return found
+        return self._fetched()[0], None
 
-    def _found(self, *, only_news: bool) -> Found | None:
+    def _fetched(self) -> tuple[bytes, bool]:
+        """Return the reply as of now, and whether it says more than that nothing has come."""
         try:
             fetched = self._fetching.fetch(self._order, self._fetcher)
         except FetchRefused as refused:
-            return self._service.refuse(self._slot, refused, self._fetching.group.name), None
-        if only_news and not fetched.is_news:
-            return None
-        return encode_fetch_reply(self._slot.call, [QueueMessages(*row) for row in fetched.rows]), None
+            return self._service.refuse(self._slot, refused, self._fetching.group.name), True
+        rows = [QueueMessages(*row) for row in fetched.rows]
+        return encode_fetch_reply(self._slot.call, rows), fetched.is_news
 
     def over(self, exceeded: LimitExceeded) -> bytes:
         """Refuse it."""
@@ -227,21 +226,19 @@ class FetchService:
             return
         consumer = _consumer(request["consumerId"])
         offsets: Positions = request["offsets"]
-        reason = self._ack_refusal(request["groupId"], request["cluster"])
-        if reason is not None:
-            self._metrics.counter(ACKS_REFUSED, reason).add(sum(map(len, offsets.values())))
+        group = self._acked_group(request["groupId"], request["cluster"])
+        if isinstance(group, str):
+            self._metrics.counter(ACKS_REFUSED, group).add(sum(map(len, offsets.values())))
             self._limited_log.note(
                 "ack_refused",
-                kind=reason,
-                reason=reason,
+                kind=group,
+                reason=group,
                 consumer=consumer,
                 consumer_group=request["groupId"][:CONSUMER_CHARS_MAX],
                 client=connection.address,
             )
             connection.answer(encode_bool_reply(call, False))
             return
-        group = self._groups.get(request["groupId"]) or self._leaving(request["groupId"])
-        assert group is not None, "there is one, or a reason"
         refused = self._fetching_of(group).ack(consumer, offsets)
         slot, header = connection.later(), call.header()
 
@@ -251,8 +248,8 @@ class FetchService:
 
         self._acks.add(durable)
 
-    def _ack_refusal(self, name: str, cluster: str) -> str | None:
-        """Say why an ack cannot count at all."""
+    def _acked_group(self, name: str, cluster: str) -> ConsumerGroup | str:
+        """Return the group of an ack, or the reason why that cannot count at all."""
         group = self._groups.get(name) or self._leaving(name)
         if cluster not in ("", self._settings().broker_cluster):
             return "other_cluster"
@@ -260,7 +257,7 @@ class FetchService:
             return "no_such_group"
         if self._acks_refused() is not None:
             return "acks_refused"
-        return None
+        return group
 
 
 def _consumer(name: str) -> str:
