@@ -55,7 +55,7 @@ def real_folders(wish: FolderWish, outside: Outside) -> Folders:
     """Make what files are written by: the node's disk, WebHDFS, or a file system that pyarrow reaches."""
     from actions.sinks.files.real_folders import folders
 
-    return folders(wish, outside.keep, outside.http)
+    return folders(wish, outside.kept, outside.http)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +79,12 @@ class Outside:
     hbase: Callable[[HBaseWish], HBaseLink] = real_hbase
     folders: Callable[[FolderWish, Outside], Folders] = real_folders
     keep: Keep | None = None
+
+    @property
+    def kept(self) -> Keep:
+        """Where an action that runs keeps what it must know after a restart."""
+        assert self.keep is not None, "a node hands it in before it opens actions"
+        return self.keep
 
 
 class OutsideAction(Action):

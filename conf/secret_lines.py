@@ -9,7 +9,7 @@ from conf.secrets import NAMES_OF_SECRETS
 from conf.yaml_tree import Mapping, Scalar, Sequence, Tree, parse
 
 MASK = "***"
-_SPOT = re.compile(r"(\s*(?:- +)*)(.*)", re.DOTALL)
+_SPOT = re.compile(r"\A\s*(?:- +)*")
 """Where the text of a line begins, behind the dashes of a list."""
 _KEY = re.compile(rf"""(?:{NAMES_OF_SECRETS.pattern})[^\s:,]*?["']?\s*:""", re.IGNORECASE)
 """The end of a key that names a secret."""
@@ -47,9 +47,8 @@ def without_secret_lines(text: str) -> str:
 
 
 def _split(line: str) -> tuple[str, str]:
-    found = _SPOT.match(line)
-    assert found is not None, "it fits every line"
-    return found[1], found[2]
+    rest = _SPOT.sub("", line, count=1)
+    return line.removesuffix(rest), rest
 
 
 def _secrets(text: str) -> set[str]:

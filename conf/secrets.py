@@ -83,7 +83,7 @@ class Secret(Model):
         Raises:
             SecretUnreadable: It is not there, is empty, too long, or no UTF-8.
         """
-        raw = os.environb.get(os.fsencode(self.env)) if self.env is not None else self._read_file()
+        raw = os.environb.get(os.fsencode(self.env or "")) if self.file is None else self._read_file(self.file)
         if raw is None:
             raise SecretUnreadable(f"the secret in {self.place} is not set; set it for the node's process")
         if len(raw) > SECRET_BYTES_MAX:
@@ -96,11 +96,10 @@ class Secret(Model):
             raise SecretUnreadable(f"the secret in {self.place} is empty")
         return text
 
-    def _read_file(self) -> bytes:
-        assert self.file is not None, "a secret without a variable has a file"
+    def _read_file(self, path: str) -> bytes:
         try:
-            with open(self.file, "rb") as file:
+            with open(path, "rb") as file:
                 return file.read(SECRET_BYTES_MAX + 1)
         except OSError as error:
-            reason = file_fault(error, self.file)
+            reason = file_fault(error, path)
             raise SecretUnreadable(f"the secret in {self.place} cannot be read ({reason})") from None

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple
 
-from broker.runtime.seams import Buffer, Disk, DiskFile
+from broker.runtime.seams import Buffer, Disk, DiskFile, Syncs
 from broker.runtime.sums import crc32
 from lag.varints import Taker, put_signed, put_text, put_varint
 
@@ -164,6 +165,70 @@ def _sum(salt: int, position: int, payload: Buffer) -> int:
 def salt_of(head: bytes) -> int:
     """Return what the sums of a file's blocks begin with; from its head as it is in the file."""
     return crc32(head)
+
+
+class BlockWriter:
+    """One file that grows block by block; a kill leaves whole blocks, and a tail that readers pass over.
+
+    Attributes:
+        path: The file.
+        position: Bytes of its head and whole blocks.
+        file: Its file on the disk, to be synced.
+
+    Args:
+        disk: Where.
+        path: The file, which is created.
+        head: Whose file it is.
+
+    Raises:
+        OSError: Its head cannot be written; the file is not there then.
+    """
+
+    def __init__(self, disk: Disk, path: str, head: FileHead) -> None:
+        start = encode_head(head)
+        self.path = path
+        self.position = 0
+        self._disk = disk
+        self._first = len(start)
+        self._salt = salt_of(start)
+        self.file = disk.open(path, create=True)
+        try:
+            self.file.write(0, [start])
+        except OSError:
+            self.give_up()
+            raise
+        self.position = self._first
+
+    def append(self, payload: Buffer) -> None:
+        """Write a block. Raises OSError: what there is of it is behind `position`."""
+        start = encode_block(self._salt, self.position, payload)
+        self.file.write(self.position, [start, payload])
+        self.position += len(start) + len(payload)
+
+    def end(self, syncs: Syncs | None) -> None:
+        """Close it; it is synced beside the loop, or without `syncs` at once. Raises OSError: that sync failed."""
+        try:
+            if syncs is None:
+                self.file.sync()
+            else:
+                # It may be closed at once; readers report what a failed sync loses.
+                syncs.begin(self.file, _ignore)
+                syncs.begin_folder(self.path.rpartition("/")[0], _ignore)
+        finally:
+            self.file.close()
+
+    def give_up(self) -> None:
+        """Close it without what was half written, and remove it if it has no block. Readers name a tail that stays."""
+        with suppress(OSError):
+            self.file.truncate(self.position)
+        self.file.close()
+        if self.position <= self._first:
+            with suppress(OSError):
+                self._disk.remove(self.path)
+
+
+def _ignore(_error: OSError | None) -> None:
+    """Of a failed sync nothing follows: what was to be durable can be read until the power is lost."""
 
 
 class BlockReader:

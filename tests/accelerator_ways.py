@@ -39,11 +39,11 @@ class Place(NamedTuple):
 
 
 PLACES = (
-    Place(encoder, "_measure", "broker.log.encode_accelerator", "measure"),
-    Place(encoder, "_encode", "broker.log.encode_accelerator", "encode"),
+    Place(encoder, "measure_usual", "broker.log.encode_accelerator", "measure"),
+    Place(encoder, "encode_usual", "broker.log.encode_accelerator", "encode"),
     Place(unique_key, "numbered_keys", "broker.format.unique_key_accelerator", "numbered"),
     Place(rows, "_fed", "broker.index.rows_accelerator", "fed_rows"),
-    Place(file, "_enter", "broker.index.rows_accelerator", "enter"),
+    Place(file, "enter", "broker.index.rows_accelerator", "enter"),
     Place(message_checks, "_check", "proxy.services.check_accelerator", "check"),
     Place(scan_send, "_compact_messages", "proxy.wire.send_accelerator", "compact_messages"),
     Place(scan_send, "_binary_messages", "proxy.wire.send_accelerator", "binary_messages"),
@@ -58,9 +58,9 @@ PLACES = (
     Place(log_units, "usual", "broker.scheduled.timer.log_units_accelerator", "usual"),
     Place(log_units, "completed", "broker.scheduled.timer.log_units_accelerator", "completed"),
     Place(log_units, "count_waiting", "broker.scheduled.timer.log_units_accelerator", "waiting"),
-    Place(scan_pull, "_usual", "proxy.wire.pull_accelerator", "scan"),
-    Place(scan_pull, "_usual_submit", "proxy.wire.pull_accelerator", "scan_submit"),
-    Place(pull_reply, "_usual", "proxy.wire.pull_accelerator", "reply"),
+    Place(scan_pull, "usual_pull", "proxy.wire.pull_accelerator", "scan"),
+    Place(scan_pull, "usual_submit", "proxy.wire.pull_accelerator", "scan_submit"),
+    Place(pull_reply, "usual_reply", "proxy.wire.pull_accelerator", "reply"),
     *(
         Place(job_loops, name, "upstream.jobs_accelerator", name)
         for name in ("make", "submit", "admit", "buffer", "take", "hand_out", "finish", "places")

@@ -163,10 +163,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     scheduler: Any = importlib.import_module("xdist.scheduler")
 
-    made = scheduler.LoadFileScheduling(config, log)
-    by_file = made._split_scope
-    made._split_scope = lambda nodeid: "tests/spark" if nodeid.startswith("tests/spark/") else by_file(nodeid)
-    return made
+    class Scheduling(scheduler.LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> Any:
+            return "tests/spark" if nodeid.startswith("tests/spark/") else super()._split_scope(nodeid)
+
+    return Scheduling(config, log)
 
 
 REPORTED_CHARACTERS = 4_000

@@ -34,6 +34,11 @@ def pipe_from(client: Any) -> Any:
     return client.transport._peer._pipe
 
 
+def is_read(connection: Any) -> bool:
+    """Whether a node reads from a connection."""
+    return bool(connection._reading)
+
+
 def place_of(group: ConsumerGroup, topic: str = "t") -> Any:
     """What a group has of one topic: its subscription and its actions."""
     return group._slots[topic]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from random import Random
 
 from pyddmq.testing import SimDisk
@@ -14,10 +13,3 @@ def end_run(disk: SimDisk, changes: int, *, power: bool) -> None:
         disk.crash(Random(changes))
     else:
         disk.kill()
-
-
-def lose_files(disk: SimDisk, root: str, files: Sequence[str], changes: int) -> None:
-    """Remove the first few of a store's files, as many as the number of changes says: none, one, ... all."""
-    for name in files[: changes % (len(files) + 1)]:
-        if disk.exists(f"{root}/{name}"):
-            disk.remove(f"{root}/{name}")

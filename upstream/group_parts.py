@@ -34,7 +34,7 @@ class NodeSeams:
         endings: Listeners to what becomes of single messages.
         calls: Makes the calls of async and blocking actions; None where there is no event loop.
         may_hand_out: As of `PullBuffer`.
-        settle: Tells, once, whether what has finished by now is durable; None: all is by the end of the turn.
+        when_durable: Reports, once, whether what has finished by now is durable; None: all is by the end of the turn.
         awaits_partitions: Whether the group may get queues that it has not had since the start; None: it has all.
     """
 
@@ -46,7 +46,7 @@ class NodeSeams:
     endings: EndingHook = field(default_factory=EndingHook)
     calls: NodeCalls | None = None
     may_hand_out: Callable[[], bool] | None = None
-    settle: Callable[[Callable[[bool], None]], None] | None = None
+    when_durable: Callable[[Callable[[bool], None]], None] | None = None
     awaits_partitions: Callable[[], bool] | None = None
 
 

@@ -14,7 +14,7 @@ import msgspec
 from pydantic import AfterValidator, Field
 
 from actions.script.cel import CelError, compile_expression, moment
-from actions.script.python_action import OnError, on_error_setting, settle
+from actions.script.python_action import OnError, on_error_setting, status_of_error
 from actions.tombstones import is_tombstone
 from conf.base import Model, Reload, setting
 from pyddmq.actions import Action, BodyUnprocessable, Failed, Job, MessageUnreadable, Status
@@ -69,7 +69,7 @@ class FilterAction(Action):
             except Exception as error:
                 # What failed is decided again by each retry, for age, attempts and time differ then.
                 reason = error if isinstance(error, CelError) else f"{type(error).__name__}: {error}"
-                answers.append(settle(self, self.options.on_error, job, Failed(f"{self.name}: {reason}")))
+                answers.append(status_of_error(self, self.options.on_error, job, Failed(f"{self.name}: {reason}")))
         if filtered:
             self.context.count("filtered", filtered)
         return answers

@@ -38,7 +38,7 @@ def on_error_setting() -> Any:
     )
 
 
-def settle(action: Action, on_error: OnError, job: Job, error: Exception) -> Status | Exception:
+def status_of_error(action: Action, on_error: OnError, job: Job, error: Exception) -> Status | Exception:
     """Count and report an error, and return the answer that the group chose for it.
 
     DDMQ takes each error of a script for "filtered" and consumes the message in silence (W16).
@@ -112,7 +112,7 @@ class PythonAction(Action):
         except MEANT:
             raise
         except BaseException as error:
-            settled = settle(self, self.options.on_error, job, as_exception(error))
+            settled = status_of_error(self, self.options.on_error, job, as_exception(error))
             if isinstance(settled, Exception):
                 raise settled from error
             return settled

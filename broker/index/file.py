@@ -110,8 +110,7 @@ class IndexFile:
         self._entries_at = HEADER_BYTES + SLOT_BYTES * slots
         self._bytes = self._entries_at + ENTRY_BYTES * entries
         self.resized = False
-        self._file: DiskFile | None = None
-        self._slots: array[int] | None = None
+        self._open: tuple[DiskFile, array[int]] | None = None
         self._dirty: set[int] = set()
         self._pending = bytearray()
         self._pending_from = 1
@@ -188,8 +187,7 @@ class IndexFile:
         self.header = EMPTY
         self.sums = None
         self.verified = True
-        self._file = file
-        self._slots = array("i", bytes(SLOT_BYTES * self._slots_total))
+        self._open = file, array("i", bytes(SLOT_BYTES * self._slots_total))
         self._pending_from = 1
         self._entries_sum = 0
 
@@ -208,7 +206,7 @@ class IndexFile:
         if max(slots) >= self.header.next_entry or min(slots) < 0:
             raise IndexDamaged(self, "a slot leads to no entry")
         self._entries_sum = self.sums.entries if self.sums is not None else run_now(_summing(file, *self._span()))
-        self._file, self._slots = file, slots
+        self._open = file, slots
         self._pending_from = self.header.next_entry
 
     def verify(self, *, again: bool = False) -> Generator[None, None, None]:
@@ -218,7 +216,7 @@ class IndexFile:
             IndexDamaged: It is not what was saved.
             OSError: It cannot be read.
         """
-        if self.sums is None or self._slots is not None or (self.verified and not again):
+        if self.sums is None or self._open is not None or (self.verified and not again):
             return
         with closing(self._disk.open(self.path)) as file:
             wanted = self.sums
@@ -237,9 +235,8 @@ class IndexFile:
 
     @property
     def _being_written(self) -> tuple[DiskFile, array[int]]:
-        assert self._file is not None, "the file is being written"
-        assert self._slots is not None, "likewise"
-        return self._file, self._slots
+        assert self._open is not None, "the file is being written"
+        return self._open
 
     def put(self, rows: Rows, start: int = 0) -> int:
         """Add entries until the file is full; it is being written.
@@ -261,7 +258,7 @@ class IndexFile:
         if number == 1:
             begin, begin_ms = physicals[0], stamps[0]
         dirty = self._dirty if len(self._dirty) * _PAGE_SLOTS < self._slots_total else None
-        data, first_ones = _enter(hashes, physicals, stamps, slots, number, begin_ms, dirty)
+        data, first_ones = enter(hashes, physicals, stamps, slots, number, begin_ms, dirty)
         self._pending += data
         used, number = used + first_ones, number + len(hashes)
         assert number <= self._entries_total, "an entry has a place in the file"
@@ -304,10 +301,9 @@ class IndexFile:
 
     def release(self) -> None:
         """Let go of the file and of what is in memory for writing; what was put since `save` is lost."""
-        if self._file is not None:
-            self._file.close()
-        self._file = None
-        self._slots = None
+        if self._open is not None:
+            self._open[0].close()
+        self._open = None
         self._pending.clear()
         self._dirty.clear()
 
@@ -331,11 +327,12 @@ class IndexFile:
             IndexDamaged: A chain leads nowhere.
             OSError: The file cannot be read.
         """
-        file, slots = self._file, self._slots
-        opened = file is None
-        if file is None:
+        opened = self._open is None
+        slots: array[int] | None = None
+        if self._open is None:
             file = self._disk.open(self.path)
         else:
+            file, slots = self._open
             self.write()
         # Read, not mapped: a file that another program cuts while it is mapped would kill the process.
         try:
@@ -404,7 +401,7 @@ def _enter_each(  # noqa: PLR0917 - what compiled functions take by name costs m
     return bytes(made), used
 
 
-_enter = accelerated("broker.index.rows_accelerator", "enter", _enter_each)
+enter = accelerated("broker.index.rows_accelerator", "enter", _enter_each)
 
 
 def _summing(file: DiskFile, start: int, end: int) -> Generator[None, None, int]:

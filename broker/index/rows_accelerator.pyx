@@ -141,7 +141,7 @@ def fed_rows(list tails not None, list physicals not None, list stamps not None,
 
 def enter(list hashes not None, list physicals not None, list stamps not None, array slots not None, object first,
           object begin, set dirty):
-    """Put entries into slots and return their bytes and how many slots they are the first of; see `file._enter`."""
+    """Put entries into slots and return their bytes and how many slots they are the first of; see `file.enter`."""
     cdef Py_ssize_t place, count = len(hashes), slot, slots_total = len(slots)
     cdef long long seconds, begin_ms = begin
     cdef int number = first, before, used = 0

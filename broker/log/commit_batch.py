@@ -25,20 +25,20 @@ class BatchState(IntEnum):
     WRITTEN = auto()
     DURABLE = auto()
     SHOWN = auto()
-    TOLD = auto()
+    REPORTED = auto()
     FAILED = auto()
 
 
-STAGED, WRITTEN, DURABLE, SHOWN, TOLD, FAILED = BatchState
+STAGED, WRITTEN, DURABLE, SHOWN, REPORTED, FAILED = BatchState
 # Looked up once: by its class each takes as long as a call in Python 3.11, and a batch enters four.
 
 _NEXT = {
     STAGED: {WRITTEN, FAILED},
     WRITTEN: {DURABLE, SHOWN, FAILED},
     DURABLE: {SHOWN, FAILED},
-    SHOWN: {TOLD},
-    FAILED: {TOLD},
-    TOLD: set[BatchState](),
+    SHOWN: {REPORTED},
+    FAILED: {REPORTED},
+    REPORTED: set[BatchState](),
 }
 
 
@@ -109,7 +109,7 @@ class CommitBatch:
     def report(self, error: StoreError | None) -> Exception | None:
         """Call the `done`s, then without an error the listeners; return the first exception of one of them."""
         assert (error is None) == (self.state is SHOWN), "only shown batches complete without an error"
-        self.go_on(TOLD)
+        self.go_on(REPORTED)
         raised = None
         for done in self.dones:
             try:
@@ -127,7 +127,7 @@ class CommitBatch:
 
 
 def report_all(batches: Iterable[CommitBatch], error: StoreError | None) -> Exception | None:
-    """`tell` for each of them; returns the first exception."""
+    """`report` for each of them; returns the first exception."""
     raised = None
     for batch in batches:
         failure = batch.report(error)

@@ -73,7 +73,7 @@ class CommitLog:
         disk: Where.
         segment_bytes: Size of each segment.
         finish_writes: Ends a claim that is under way in steps; called before another one.
-        unreadable: Told the commit-log offsets [start, end) of what the disk does not give out.
+        unreadable: Called with the commit-log offsets [start, end) that the disk cannot read.
     """
 
     def __init__(

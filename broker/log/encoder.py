@@ -142,8 +142,8 @@ def _encode_none(  # noqa: PLR0917 - what compiled functions take by name costs 
     return None
 
 
-_measure = accelerated("broker.log.encode_accelerator", "measure", _measure_none)
-_encode = accelerated("broker.log.encode_accelerator", "encode", _encode_none)
+measure_usual = accelerated("broker.log.encode_accelerator", "measure", _measure_none)
+encode_usual = accelerated("broker.log.encode_accelerator", "encode", _encode_none)
 
 
 class Encoder:
@@ -166,7 +166,7 @@ class Encoder:
             raise self._batch_refusal(count, 0)
         ends = _batch_ends(count) if atomic else None
         own_bytes = CRC_BYTES + BATCH_BYTES if atomic else CRC_BYTES
-        usual = _measure(
+        usual = measure_usual(
             puts,
             self._keys.take,
             stamp.store_ms,
@@ -269,7 +269,7 @@ class Encoder:
         assert len(puts) == len(physicals), "a place for each message"
         encoded = None
         if len(stamp.born_host) == 8:
-            encoded = _encode(
+            encoded = encode_usual(
                 puts,
                 tails,
                 sizes,

@@ -3,7 +3,7 @@
 **Why.** A sync takes the disk a good part of a millisecond, for one record as for a thousand. So appends are staged in
 memory, and a *flush* takes all that is staged to the disk with one write and one sync. While its sync is under way the
 next records are staged: the slower the disk, the larger the next flush, so that no timer and no threshold has to be
-chosen. The loop does not wait meanwhile.
+chosen. The loop does not wait.
 
 **A batch** is what one flush takes and is shown at one moment; nearly always that is all of it. This file follows its
 way from top to bottom:
@@ -15,7 +15,7 @@ STAGED   its records have their offsets, and are in memory alone  `begin` when n
 WRITTEN  a kill does not lose it; its sync is under way           the sync ends; under `async` it is shown at once
 DURABLE  a power loss does not lose it                            its moment comes: at once, for nearly all
 SHOWN    consumers can read it, and the next flush has begun      callers are notified
-TOLD     its `done`s and listeners ran: replies are queued        the driver sends them
+REPORTED its `done`s and listeners ran: replies are queued        the driver sends them
 FAILED   a write or sync failed: it is never shown                callers receive the error
 ======== ======================================================== ================================================
 
@@ -41,7 +41,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from broker.errors import StoreError, StoreFailed
-from broker.log.commit_batch import DURABLE, STAGED, TOLD, WRITTEN, CommitBatch, report_all
+from broker.log.commit_batch import DURABLE, REPORTED, STAGED, WRITTEN, CommitBatch, report_all
 from broker.log.commit_log import CommitLog
 from broker.log.put import Done
 from broker.queues.consume_queue import ConsumeQueue
@@ -73,6 +73,9 @@ class CommitDriver:
 
     def on_shown(self, flushes: int) -> None:
         """What was begun is visible and completes this number of flushes; callers are notified next."""
+
+    def on_disk_free(self) -> None:
+        """A sync has ended and shows nothing: its batch waits for its moment, or the store has failed."""
 
     def on_reported(self, raised: Exception | None) -> None:
         """Callers were notified: the replies may leave. `raised` is the first exception of a callback."""
@@ -276,13 +279,14 @@ class GroupCommit:
                 self._early.append(batch)
             else:
                 self._shown.append(self._show(batch))
-        if self._early:
-            if self._alarm is None:
-                self._set_alarm()
-            if self.driver is not None:
-                # The disk can continue, whatever this one waits for.
-                self.begin()
-        self._come_back()
+        if self._early and self._alarm is None:
+            self._set_alarm()
+        if self._shown:
+            self._come_back()
+        elif self.driver is not None:
+            # The disk can continue, whatever this one waits for.
+            self.begin()
+            self.driver.on_disk_free()
 
     def _show(self, batch: CommitBatch) -> CommitBatch:
         assert batch.state is DURABLE or not self._is_syncing, "only what is durable is shown"
@@ -307,17 +311,16 @@ class GroupCommit:
             self._shown.append(self._show(self._early.popleft()))
         if self._early:
             self._set_alarm()
-        self._come_back()
+        if self._shown:
+            self._come_back()
 
     def _seconds_left(self, batch: CommitBatch) -> float:
         return seconds_early(batch.not_before_ms, self._clock)
 
-    # 4. Told, and the replies leave
+    # 4. Reported, and the replies leave
 
     def _come_back(self) -> None:
-        """Tell what is shown, the disk being at work on what came meanwhile; then have the replies sent."""
-        if not self._shown:
-            return
+        """Begin the next flush, report what is shown, and have the replies sent."""
         driver = self.driver
         if driver is None:
             self.report()
@@ -424,7 +427,7 @@ class GroupCommit:
         if last is None:
             done(None)
         else:
-            assert last.state is not TOLD, "every waiting caller is notified"
+            assert last.state is not REPORTED, "every waiting caller is notified"
             last.dones.append(done)
 
     # The end
@@ -434,6 +437,8 @@ class GroupCommit:
         batches = self._take_all()
         for batch in batches:
             batch.fail()
+        if self.driver is not None:
+            self.driver.on_disk_free()
         _raise(report_all(batches, error))
 
     def forget(self) -> None:

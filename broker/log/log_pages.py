@@ -45,7 +45,7 @@ class LogPages:
         segments: By number.
         segment_bytes: Size of each.
         view: Maps one.
-        unreadable: Told the commit-log offsets [start, end) of what the disk does not give out.
+        unreadable: Called with the commit-log offsets [start, end) that the disk cannot read.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class LogPages:
         segment = self._segments[number]
         data, bad = read_around(segment.file, start, size)
         for begin, end in bad:
-            # Whoever comes here by the view must be warned, however young the log is.
+            # Readers of the view must be warned, however young the log is.
             self.unsure_end = max(self.unsure_end, segment.base + end)
             self._unreadable(segment.base + begin, segment.base + end)
         return data, bad

@@ -23,7 +23,7 @@ from broker.runtime.disks.unreadable import BadStretch
 WINDOW_BYTES = 1 << 18
 
 Loaded = Callable[[int, int, bytes, list[BadStretch]], None]
-"""Told what was read: number of the segment, position in it, bytes, and what of them could not be read and is zeros."""
+"""Called with what was read: number of the segment, position in it, bytes, and those that are zeros for a bad read."""
 
 
 class LogReader:

@@ -1,6 +1,6 @@
 """Where a log continues behind a damaged record, when its body may hold what reads as a record at its own place.
 
-Whoever writes messages may guess where one will stand, and put into its body records with right offsets and sums. As
+A producer may guess where a message will be, and put into its body records with right offsets and sums. As
 long as the message is whole it is not searched. When it is damaged, the search for the next record finds them first.
 They are distinguished from the records behind the message in two ways:
 

@@ -86,7 +86,7 @@ def together(log: Log, *openings: Reading[Any]) -> Generator[None, None, list[An
                     yield
             if not wanted:
                 return results
-            # Whoever asks again while it is sent decisions waits for the next walk.
+            # A call that comes while decisions are sent waits for the next walk.
             starts, wanted = wanted, {}
             ready = set(starts)
             for piece in log.decisions(min(starts.values())):

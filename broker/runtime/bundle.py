@@ -40,7 +40,7 @@ class NoChance(Random):
         return int(self.random())
 
 
-def nobody_asks() -> int:
+def no_requests() -> int:
     """Return 0: there are no clients."""
     return 0
 
@@ -69,7 +69,7 @@ class Runtime:
     scheduler: Scheduler
     alarms: Scheduler | None = None
     syncs: Syncs | None = None
-    requests: Callable[[], int] = nobody_asks
+    requests: Callable[[], int] = no_requests
 
 
 def runtime_of(

@@ -54,7 +54,7 @@ class Earliest:
         self._moment = 0.0
 
     @property
-    def is_asked(self) -> bool:
+    def is_scheduled(self) -> bool:
         """Whether a call is to come."""
         return self._call.is_due
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from broker.runtime.seams import Disk, DiskFile, Syncs
+from broker.runtime.seams import Disk, Syncs
 from lag.acks.acks import AckBatch, decode, encode, sample
-from lag.blocks import BlockGap, BlockReader, FileHead, FileKind, GapKind, encode_block, encode_head, salt_of
+from lag.blocks import BlockGap, BlockReader, BlockWriter, FileHead, FileKind, GapKind
 
 FOLDER: Final = "pyddmq/lag-acks"
 """Where a data directory has the ack logs: a folder for each group that has one."""
@@ -68,9 +67,7 @@ class AckLog:
         self._limits = limits
         self._syncs = syncs
         self._sequence = 0
-        self._file: DiskFile | None = None
-        self._path = ""
-        self._salt = self._position = 0
+        self._file: BlockWriter | None = None
 
     def add(self, batch: AckBatch) -> None:
         """Write the messages of a batch that are recorded: one encode and one write."""
@@ -82,62 +79,34 @@ class AckLog:
         self.trouble = None
         try:
             file = self._file
-            if file is not None and self._position >= self._limits.file_bytes:
-                self._end_file(file)
+            if file is not None and file.position >= self._limits.file_bytes:
+                self._file = None
+                file.end(self._syncs)
                 file = None
-            file = file or self._begin_file(min(batch.ended_ms))
-            head = encode_block(self._salt, self._position, payload)
-            file.write(self._position, [head, payload])
-            self._position += len(head) + len(payload)
+            file = self._file = file or self._begin_file(min(batch.ended_ms))
+            file.append(payload)
             self.written += len(batch.offsets)
         except OSError as error:
             self._give_up(error)
             self.dropped += len(batch.offsets)
 
-    def _end_file(self, file: DiskFile) -> None:
-        """End a full file; where possible no caller waits for its sync."""
-        if self._syncs is None:
-            self.close()
-            return
-        self._file = None
-        # It may be closed at once; readers report what a failed sync loses.
-        self._syncs.begin(file, lambda error: None)
-        file.close()
-
     def close(self) -> None:
         """End the file; the next batch begins another. Raises OSError: its sync failed."""
         file, self._file = self._file, None
         if file is not None:
-            try:
-                file.sync()
-            finally:
-                file.close()
+            file.end(None)
 
-    def _begin_file(self, first_ms: int) -> DiskFile:
+    def _begin_file(self, first_ms: int) -> BlockWriter:
         self._disk.make_folder(self._folder)
         if self._disk.free_bytes(self._folder) < self._limits.free_bytes_min:
             raise OSError(f"less than {self._limits.free_bytes_min} bytes are free: they are reserved for the store")
         names = log_names(self._disk, self._folder)
         self._make_room(names)
-        self._path = f"{self._folder}/acks.{_number(names[-1]) + 1 if names else 1:010d}.lag"
-        self._position = 0
+        path = f"{self._folder}/acks.{_number(names[-1]) + 1 if names else 1:010d}.lag"
         # Ends are not in order over batches: the bound is wide, and readers go by the rows.
-        head = encode_head(
-            FileHead(
-                kind=FileKind.ACKS,
-                cluster=self._head.cluster,
-                node=self._head.node,
-                epoch=self._head.epoch,
-                sequence=self._sequence - 1,
-                first_ms=first_ms,
-                last_ms=first_ms + _FAR_MS,
-                group=self._head.group,
-            )
-        )
-        self._file = file = self._disk.open(self._path, create=True)
-        file.write(0, [head])
-        self._position, self._salt = len(head), salt_of(head)
-        return file
+        last_ms = first_ms + _FAR_MS
+        head = replace(self._head, sequence=self._sequence - 1, first_ms=first_ms, last_ms=last_ms)
+        return BlockWriter(self._disk, path, head)
 
     def _make_room(self, names: list[str]) -> None:
         """Delete the oldest files, so that one more is within the bound."""
@@ -157,13 +126,7 @@ class AckLog:
         self.trouble = str(error)
         file, self._file = self._file, None
         if file is not None:
-            # Readers name a tail that stays.
-            with suppress(OSError):
-                file.truncate(self._position)
-            file.close()
-            if not self._position:
-                with suppress(OSError):
-                    self._disk.remove(self._path)
+            file.give_up()
 
 
 def read_acks(

@@ -19,7 +19,7 @@ from typing import Any, Final
 from broker.runtime.file_writes import Single
 from broker.runtime.seams import Clock, Disk, Syncs
 from broker.runtime.steps import StepsEnd, step
-from lag.blocks import BlockGap, BlockReader, FileHead, FileKind, encode_block, encode_head, salt_of
+from lag.blocks import BlockGap, BlockReader, BlockWriter, FileHead, FileKind
 from lag.journal.columns import Key
 from lag.journal.files import SPARE_SUFFIX, WIDTH_MS, JournalFile, Tier, parse
 from lag.journal.scan import STEP_ROWS, Block, ScanPlace, scan
@@ -233,36 +233,30 @@ class Tiers:
                 heads.append(head)
         if not heads:
             return
-        start = encode_head(
-            FileHead(
-                kind=FileKind(tier),
-                cluster=heads[0].cluster,
-                node=heads[0].node,
-                epoch=heads[0].epoch,
-                sequence=heads[0].sequence,
-                first_ms=min(each.first_ms for each in heads) // WIDTH_MS[tier] * WIDTH_MS[tier],
-                last_ms=max(each.last_ms for each in heads),
-                interval_ms=WIDTH_MS[tier],
-            )
+        width_ms = WIDTH_MS[tier]
+        first_ms, last_ms = min(each.first_ms for each in heads), max(each.last_ms for each in heads)
+        head = FileHead(
+            kind=FileKind(tier),
+            cluster=heads[0].cluster,
+            node=heads[0].node,
+            epoch=heads[0].epoch,
+            sequence=heads[0].sequence,
+            first_ms=first_ms // width_ms * width_ms,
+            last_ms=last_ms,
+            interval_ms=width_ms,
         )
-        spare = self._disk.open(target + SPARE_SUFFIX, create=True)
+        spare = BlockWriter(self._disk, target + SPARE_SUFFIX, head)
         try:
-            spare.write(0, [start])
-            position, salt = len(start), salt_of(start)
             for payload in self._payloads(tier, group):
-                if payload is None:
-                    yield None
-                    continue
-                start = encode_block(salt, position, payload)
-                spare.write(position, [start, payload])
-                position += len(start) + len(payload)
+                if payload is not None:
+                    spare.append(payload)
                 yield None
-            yield spare
+            yield spare.file
         except OSError:
             self._disk.remove(target + SPARE_SUFFIX)
             raise
         finally:
-            spare.close()
+            spare.file.close()
         self._disk.replace(target + SPARE_SUFFIX, target)
         yield self._folder
         self.made += 1

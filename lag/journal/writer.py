@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from broker.runtime.seams import Disk, DiskFile, Syncs
-from lag.blocks import FileHead, FileKind, encode_block, encode_head, salt_of
+from broker.runtime.seams import Disk, Syncs
+from lag.blocks import BlockWriter, FileHead, FileKind
 from lag.journal.columns import Key
 from lag.journal.files import JournalFile, Tier, next_number
 from lag.journal.snapshots import SnapshotEncoder
@@ -94,18 +93,15 @@ class JournalWriter:
         self._syncs = syncs
         self._sequence = 0
         self._events: deque[LagEvent] = deque(maxlen=EVENTS_MAX)
-        self._file: DiskFile | None = None
-        self._path = ""
+        self._file: BlockWriter | None = None
         self._encoder = SnapshotEncoder()
-        self._salt = self._position = 0
         self._first_ms = self._last_ms = 0
-        self._is_empty = True
         self._is_open = False
 
     @property
     def current(self) -> str | None:
         """Path of the file that grows; None: there is none now."""
-        return self._path if self._file is not None else None
+        return None if self._file is None else self._file.path
 
     def note(self, event: LagEvent) -> None:
         """Keep an event for the next snapshot."""
@@ -122,14 +118,14 @@ class JournalWriter:
             self._give_up(error)
 
     def _begin(self, time_ms: int) -> None:
-        if self._file is not None and self._is_over(time_ms):
+        if self._file is not None and self._is_over(self._file, time_ms):
             self._end_file()
         if self._disk.exists(self._folder):
             free = self._disk.free_bytes(self._folder)
             if free < self._limits.free_bytes_min:
                 raise OSError(f"{free} bytes are free, and the last {self._limits.free_bytes_min} are for the store")
         if self._file is None:
-            self._begin_file(time_ms)
+            self._file = self._begin_file(time_ms)
         self._last_ms = time_ms
         self._encoder.begin(time_ms, self._sequence)
 
@@ -150,19 +146,17 @@ class JournalWriter:
         assert self._is_open, "a snapshot was begun"
         self._is_open = False
         self._sequence += 1
-        if self._file is not None:
+        file = self._file
+        if file is not None:
             waiting = [((each.kind, each.topic, each.level), each.time_ms, each) for each in scheduled]
             payload = self._encoder.end(waiting, self._events)
+            before = file.position
             try:
-                head = encode_block(self._salt, self._position, payload)
-                self._file.write(self._position, [head, payload])
+                file.append(payload)
             except OSError as error:
                 self._give_up(error)
             else:
-                size = len(head) + len(payload)
-                self._position += size
-                self.written_bytes += size
-                self._is_empty = False
+                self.written_bytes += file.position - before
                 self._events.clear()
                 self.written += 1
                 return True
@@ -189,72 +183,44 @@ class JournalWriter:
             self.write(time_ms, ())
         self._end_file(wait=True)
 
-    def _is_over(self, time_ms: int) -> bool:
+    def _is_over(self, file: BlockWriter, time_ms: int) -> bool:
         """Whether the file that grows takes nothing of this moment."""
         return (
             time_ms < self._last_ms
             or time_ms // FILE_MS != self._first_ms // FILE_MS
-            or self._position >= self._limits.file_bytes
+            or file.position >= self._limits.file_bytes
         )
 
-    def _begin_file(self, time_ms: int) -> None:
+    def _begin_file(self, time_ms: int) -> BlockWriter:
         self._disk.make_folder(self._folder)
         number = next_number(self._disk.list(self._folder))
-        head = encode_head(
-            FileHead(
-                kind=FileKind.RAW,
-                cluster=self._origin.cluster,
-                node=self._origin.node,
-                epoch=self._origin.epoch,
-                sequence=self._sequence,
-                first_ms=time_ms,
-                last_ms=time_ms // FILE_MS * FILE_MS + FILE_MS - 1,
-                interval_ms=self._limits.interval_ms,
-            )
+        head = FileHead(
+            kind=FileKind.RAW,
+            cluster=self._origin.cluster,
+            node=self._origin.node,
+            epoch=self._origin.epoch,
+            sequence=self._sequence,
+            first_ms=time_ms,
+            last_ms=time_ms // FILE_MS * FILE_MS + FILE_MS - 1,
+            interval_ms=self._limits.interval_ms,
         )
-        self._path = f"{self._folder}/{JournalFile(Tier.RAW, number, number).name}"
-        self._is_empty = True
-        self._file = self._disk.open(self._path, create=True)
-        self._position = 0
-        self._file.write(0, [head])
-        self._position = len(head)
-        self.written_bytes += len(head)
-        self._salt = salt_of(head)
+        file = BlockWriter(self._disk, f"{self._folder}/{JournalFile(Tier.RAW, number, number).name}", head)
+        self.written_bytes += file.position
         self._first_ms = time_ms
         self._encoder = SnapshotEncoder()
+        return file
 
     def _end_file(self, *, wait: bool = False) -> None:
         file, self._file = self._file, None
-        if file is None:
-            return
-        try:
-            if self._syncs is None or wait:
-                file.sync()
-            else:
-                self._syncs.begin(file, _ignore)
-                self._syncs.begin_folder(self._folder, _ignore)
-        except OSError as error:
-            self.trouble = str(error)
-        finally:
-            file.close()
+        if file is not None:
+            try:
+                file.end(None if wait else self._syncs)
+            except OSError as error:
+                self.trouble = str(error)
 
     def _give_up(self, error: OSError) -> None:
         """End the file, without what was half written; the next snapshot begins another."""
         self.trouble = str(error)
         file, self._file = self._file, None
-        if file is None:
-            return
-        try:
-            file.truncate(self._position)
-        except OSError:
-            # Readers name its tail, and continue with the next file.
-            pass
-        finally:
-            file.close()
-        if self._is_empty:
-            with suppress(OSError):
-                self._disk.remove(self._path)
-
-
-def _ignore(_error: OSError | None) -> None:
-    """Of a failed sync nothing follows: what was to be durable can be read until the power is lost."""
+        if file is not None:
+            file.give_up()

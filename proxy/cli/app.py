@@ -89,7 +89,7 @@ def run(arguments: Sequence[str], *, leave: Callable[[int], object] | None = Non
     if not open_streams():
         sys.stderr.write("pyddmq: stdout is closed; redirect it to a file or /dev/null\n")
         return ExitCode.USAGE
-    as_json = _asks_for_json(arguments)
+    as_json = _wants_json(arguments)
     if (removed := refusal(arguments)) is not None:
         print_error(removed, code=ExitCode.USAGE, as_json=as_json)
         return ExitCode.USAGE
@@ -108,7 +108,7 @@ def run(arguments: Sequence[str], *, leave: Callable[[int], object] | None = Non
     return code if isinstance(code, int) else ExitCode.OK
 
 
-def _asks_for_json(arguments: Sequence[str]) -> bool:
+def _wants_json(arguments: Sequence[str]) -> bool:
     """Whether errors are to be JSON, also where the line is wrong, so that no option of it has been read."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return "--json" in options

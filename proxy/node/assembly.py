@@ -216,13 +216,14 @@ def group_limits(node: NodeConfig) -> GroupLimits:
 
 
 def starting_servers(
-    parts: Parts, *, request_turn: Callable[[], None], admin_hint: str
+    parts: Parts, *, request_turn: Callable[[], None], disk_at_work: Callable[[], bool], admin_hint: str
 ) -> tuple[ThriftServer, ThriftServer, HeldCalls]:
     """Make the consumers' and the producers' port, answering that the node is starting, and what they hold.
 
     Args:
         parts: The node's.
         request_turn: As in `Commons`.
+        disk_at_work: As in `Commons`.
         admin_hint: As in `Commons`.
     """
     runtime, guard, limits = parts.runtime, parts.guard, server_limits(parts.in_force.config.node, parts.seams)
@@ -230,6 +231,7 @@ def starting_servers(
     commons = Commons(
         runtime=runtime,
         request_turn=request_turn,
+        disk_at_work=disk_at_work,
         admin_hint=admin_hint,
         budget=parts.memory.budget,
         relieve=parts.memory.relieve,
@@ -315,10 +317,12 @@ def producer_handlers(parts: Parts, opened: Opened, *, state: Callable[[], str])
     return handlers, sends.line
 
 
-def node_seams(parts: Parts, opened: Opened, group: str, kafka: KafkaBroker | None, *, settles: bool) -> NodeSeams:
+def node_seams(
+    parts: Parts, opened: Opened, group: str, kafka: KafkaBroker | None, *, awaits_durability: bool
+) -> NodeSeams:
     """What a node gives to a group: its share of a Kafka cluster where there is one, and else the store.
 
-    `settles`: Answers wait until results are durable (`ackFlush: sync`).
+    `awaits_durability`: Answers wait until results are durable (`ackFlush: sync`).
     """
     runtime, calls = parts.runtime, parts.calls
     endings = EndingHook()
@@ -344,7 +348,7 @@ def node_seams(parts: Parts, opened: Opened, group: str, kafka: KafkaBroker | No
         endings=endings,
         calls=calls,
         may_hand_out=kafka.may_hand_out,
-        settle=kafka.settle if settles else None,
+        when_durable=kafka.when_durable if awaits_durability else None,
         awaits_partitions=kafka.awaits_partitions,
     )
 
@@ -357,7 +361,7 @@ def consumer_group(parts: Parts, opened: Opened, group: GroupConfig, config: Con
     kafka = parts.kafka_groups.broker(config, group)
     return ConsumerGroup(
         group,
-        node=node_seams(parts, opened, group.group, kafka, settles=config.node.ack_flush == "sync"),
+        node=node_seams(parts, opened, group.group, kafka, awaits_durability=config.node.ack_flush == "sync"),
         make_actions=parts.make_actions,
         qid_prefix=qid_prefix_of(config, group),
         limits=group_limits(config.node),
@@ -395,6 +399,6 @@ def consumer_service(parts: Parts, store: Store, progress: Progress) -> Consumer
         guard=guard,
         fetch_handlers={**fetches.handlers(), **sign_in.handlers()},
         leaving=in_force.leaving_group,
-        settles=node.ack_flush == "sync",
+        awaits_durability=node.ack_flush == "sync",
         awaits_partitions=bool(in_force.config.kafka),
     )

@@ -181,7 +181,9 @@ class Node:
         next(steps)
         parts.audit.open(config.node.data)
         try:
-            consumer, producer, held = starting_servers(parts, request_turn=self.turns.request, admin_hint=admin_hint)
+            consumer, producer, held = starting_servers(
+                parts, request_turn=self.turns.request, disk_at_work=self.turns.disk_at_work, admin_hint=admin_hint
+            )
             parts.servers.extend((consumer, producer))
             await open_ports(config, consumer, producer, parts.tls, seams.network)
             self._state = "recovering"
@@ -310,7 +312,7 @@ class Node:
             opened.retaining.begin(retention_limits(node))
             await asyncio.sleep(seconds_early(store.recovery.store_ms, runtime.clock))
         except (asyncio.CancelledError, GeneratorExit):
-            # Nobody waits for it any more: as a kill, also where the loop has gone meanwhile.
+            # Nothing waits for it any more: as a kill, also where the loop has ended.
             store.abandon()
             raise
         except BaseException:

@@ -80,7 +80,7 @@ class Reloader:
             node: The running node.
             read: Loads and checks the configuration; raises ConfigError.
             over: Puts over it what the command line said.
-            applied: Told of a configuration that came into force, for what the process around the node has of it.
+            applied: Called with a configuration that came into force, for the process around the node.
             file: Where the configuration is read, as people see it.
             text: What was read there, without secrets.
         """

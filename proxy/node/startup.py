@@ -1,7 +1,7 @@
 """A node's opening, driven on its loop in steps of bounded work, so that its ports answer meanwhile.
 
 No thread: the steps are those of `Store.opening` and `Progress.opening`, and a turn of the loop comes between any two.
-Whoever cancels it leaves the store as a kill would; the next start recovers again.
+A cancelled start leaves the store as a kill would; the next start recovers again.
 """
 
 from __future__ import annotations

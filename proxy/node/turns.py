@@ -68,6 +68,10 @@ class NodeTurns(CommitDriver):
             self._asked = True
             self._loop.call_soon(self.end)
 
+    def disk_at_work(self) -> bool:
+        """Whether a flush is under way."""
+        return self._opened is not None and self._opened.store.commit.is_under_way
+
     def end(self) -> None:
         """Begin to make durable what came, and answer what is. Nothing leaves before what it promises is written."""
         self._asked = False
@@ -83,7 +87,10 @@ class NodeTurns(CommitDriver):
         self._asked = True
         self.count.value += 1
         for server in self._servers:
-            server.run_pass()
+            if wait:
+                server.run_pass()
+            else:
+                server.run_ready_pass()
         flushed = wait and self._flush(opened)
         if not wait:
             opened.store.commit.begin()
@@ -95,7 +102,7 @@ class NodeTurns(CommitDriver):
     def make_durable(self, opened: Opened) -> None:
         """End the turn now and make all that it changed durable: for changes that show only once they are kept.
 
-        Everybody waits for the disk; others wait in their request alone (`proxy.operate.change_steps.durable`). Raises
+        The loop waits for the disk; where only the request may wait, see `proxy.operate.change_steps.durable`. Raises
         StoreError where it could not be written; it may be undone by a restart.
         """
         self.take(opened, wait=True)
@@ -121,6 +128,14 @@ class NodeTurns(CommitDriver):
         """Those that wait are called next: what follows from it leaves with them, and needs no turn."""
         self._was_asked, self._asked = self._asked, True
         self._budget.end(flushes)
+        # What was sent meanwhile goes to the disk before the replies are made: it works while the loop does.
+        for server in self._servers:
+            server.run_ready_pass()
+
+    def on_disk_free(self) -> None:
+        """Handle what gathered for the next flush, in a turn of its own."""
+        if any(server.has_gathered for server in self._servers):
+            self.request()
 
     def on_reported(self, raised: Exception | None) -> None:
         """Send what it made of replies and deliveries."""

@@ -65,7 +65,7 @@ class Yielding:
         return self._scheduler.call_later(delay, callback, *args)
 
     def synced(self) -> None:
-        """Go on: a sync has ended. What was staged meanwhile may be on its way already; that is one step's chance."""
+        """Continue: a sync has ended. The next flush may be under way already; that is one step's chance."""
         if self._pause.is_due:
             self._pause.cancel()
             self._go_on()

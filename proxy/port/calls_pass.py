@@ -20,9 +20,11 @@ write     the replies of the turn leave with its end; those of sends after the f
 The services have the stations from scan on (`proxy.services.producer_service`, `proxy.services.consumer_service`).
 
 Other calls (`authenticate`, transactions, delays, fetches, statistics, long chains of results) are handled alone when
-they arrive: the pass is run before, so that effects on a connection keep their order. A call that waits has left the
-list, and is its `ReplySlot` alone. A pass is cut by calls and bytes, so that other connections do not wait long; one
-larger call is a pass by itself. What arrived before its connection's end takes effect; its pull takes nothing.
+they arrive: the pass is run before, so that effects on a connection keep their order. While a flush is under way, sends
+gather for the one behind it, which is all that they could be part of: the pass is run at its end, or when there are
+`GATHERED_CALLS`. A call that waits has left the list, and is its `ReplySlot` alone. A pass is cut by calls and bytes,
+so that other connections do not wait long; one larger call is a pass by itself. What arrived before its connection's
+end takes effect; its pull takes nothing.
 """
 
 from __future__ import annotations
@@ -42,6 +44,9 @@ CALLS_MAX = 256
 BYTES_MAX = 256 * 1024
 """Bytes of their frames; the call that reaches it is the last one."""
 
+GATHERED_CALLS = 16
+"""Calls that are handled at once while the disk is at work: from here on one by one costs hardly more than together."""
+
 CALL_BYTES = 2048
 """So much of a pass' time is a call charged for besides its bytes."""
 
@@ -56,11 +61,13 @@ class PassLine(NamedTuple):
         methods: Names of the calls that are gathered.
         take: Handles a list of them; does not raise.
         is_one_each: At most one call of a connection in a pass.
+        awaits_disk: What they bring goes to the log: while a flush is under way it could only wait for the next one.
     """
 
     methods: Collection[str]
     take: Callable[[list[ReplySlot], Fail], None]
     is_one_each: bool = False
+    awaits_disk: bool = False
 
 
 class CallsPass:
@@ -73,6 +80,8 @@ class CallsPass:
         abandon: Callable[[Connection, Exception], None],
         request_turn: Callable[[], None],
         shares: Shares,
+        *,
+        disk_at_work: Callable[[], bool],
     ) -> None:
         """Set up.
 
@@ -82,12 +91,14 @@ class CallsPass:
             abandon: Ends a connection whose call was in a pass that broke: how far it came is unknown.
             request_turn: Has `run` called, after all that arrives in this turn.
             shares: Are charged with the time of a pass.
+            disk_at_work: Whether a flush is under way; its end calls `run`.
         """
         self._line = line
         self._fail = fail
         self._abandon = abandon
         self._request_turn = request_turn
         self._shares = shares
+        self._disk_at_work = disk_at_work
         self._slots: list[ReplySlot] = []
         self._bytes = 0
 
@@ -100,12 +111,22 @@ class CallsPass:
         slot = connection.later(call)
         slot.heard = connection.heard
         slots = self._slots
-        if not slots:
-            self._request_turn()
         slots.append(slot)
         self._bytes += len(call.frame)
         if self._bytes >= BYTES_MAX or len(slots) >= CALLS_MAX:
             self.run()
+        elif (len(slots) == 1 and not self.gathers) or len(slots) == GATHERED_CALLS:
+            self._request_turn()
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether any were gathered."""
+        return bool(self._slots)
+
+    @property
+    def gathers(self) -> bool:
+        """Whether calls are few, and wait for the flush that is under way: none of them loses time by that."""
+        return self._line.awaits_disk and len(self._slots) < GATHERED_CALLS and self._disk_at_work()
 
     def run(self) -> None:
         """Handle what was gathered."""

@@ -189,7 +189,7 @@ class MemoryWatch:
         return [(server, each) for server in self._servers for each in server.connections]
 
     def _changed(self, old: Pressure, new: Pressure) -> None:
-        """Count and note the measures that begin; have everybody continue whom an ended measure held back."""
+        """Count and note the measures that begin; let connections continue that an ended measure held back."""
         for level in range(old + 1, new + 1):
             self._metrics.counter(MEASURES, Pressure(level).name.lower()).add()
         self._metrics.counter(LEVEL).value = int(new)

@@ -7,9 +7,9 @@ asks for the turn's end (`request_turn`) and is flushed there. So the replies of
 write.
 
 Places are given in the order of asking, up to `maxConnections`, of one address up to `maxConnectionsPerAddress`.
-Where none is left, a connection that was idle for longer than `idleTimeout` gives up its own. Who that is, the sweep
-of all connections finds once a second, so that a connect costs the same with ten thousand open as with ten; between
-two sweeps only those that the last one listed make room.
+Where none is left, a connection that was idle for longer than `idleTimeout` is closed for it. The sweep of all
+connections lists such ones once a second, so that a connect costs the same with ten thousand open as with ten; between
+two sweeps only those on the list make room.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ class Commons:
     Attributes:
         runtime: Time, the event loop, the node's registry, log lines.
         request_turn: Called when a connection has something to write; the node then ends the turn.
+        disk_at_work: Whether a flush of the store is under way.
         admin_hint: Where HTTP is served, for the answer to an HTTP client on a port.
         budget: The node's account of memory; without one there is no ceiling.
         relieve: Called when a connection brought the account to where others must be closed.
@@ -100,6 +101,7 @@ class Commons:
 
     runtime: Runtime
     request_turn: Callable[[], None]
+    disk_at_work: Callable[[], bool] = lambda: False
     admin_hint: str = ""
     budget: Budget | None = None
     relieve: Callable[[], None] = lambda: None
@@ -152,6 +154,7 @@ class ThriftServer:
         self._scheduler = runtime.scheduler
         self._metrics = metrics
         self._request_turn = commons.request_turn
+        self._disk_at_work = commons.disk_at_work
         self._dirty: list[Connection] = []
         self._hosts: dict[str, int] = {}
         self._idle: dict[Connection, None] = {}
@@ -161,7 +164,8 @@ class ThriftServer:
         self._network: Network | None = None
         self._over = False
         self._open = metrics.counter(CONNECTIONS, service)
-        self._handlers: dict[str, tuple[Handler | None, Counter]] = {}
+        self._handlers: dict[str, tuple[Handler, Counter, bool]] = {}
+        """By method: what takes a call, how many came, and whether they wait for a pass."""
         self.calls_pass: CallsPass | None = None
         self.serve(handlers)
 
@@ -189,13 +193,21 @@ class ThriftServer:
             line: Handles the others, those of a turn at once.
         """
         self.run_pass()
-        known: dict[str, Handler | None] = {}
+        known: dict[str, tuple[Handler, bool]] = {}
         if line is not None:
-            self.calls_pass = CallsPass(line, self.fail_call, self.step_failed, self._request_turn, self.shares)
-            known |= dict.fromkeys(line.methods)
-        known |= handlers
+            self.calls_pass = CallsPass(
+                line,
+                self.fail_call,
+                self.step_failed,
+                self._request_turn,
+                self.shares,
+                disk_at_work=self._disk_at_work,
+            )
+            known |= dict.fromkeys(line.methods, (self.calls_pass.add, True))
+        known |= {name: (handler, False) for name, handler in handlers.items()}
         self._handlers = {
-            name: (handler, self._metrics.counter(REQUESTS, self.service, name)) for name, handler in known.items()
+            name: (handler, self._metrics.counter(REQUESTS, self.service, name), waits)
+            for name, (handler, waits) in known.items()
         }
 
     async def listen(self, network: Network, host: str, port: int, *, backlog: int) -> None:
@@ -356,12 +368,11 @@ class ThriftServer:
         if found is None:
             self._fail(connection, call, APPLICATION_UNKNOWN_METHOD, self._unknown(call.method))
             return False
-        handler, requests = found
+        handler, requests, waits = found
         requests.value += 1
         self.requests += 1
-        if handler is None:
-            assert calls_pass is not None, "it handles these calls"
-            calls_pass.add(connection, call)
+        if waits:
+            handler(connection, call)
             return True
         try:
             handler(connection, call)
@@ -414,8 +425,18 @@ class ThriftServer:
         connection.answer(reply)
 
     def run_pass(self) -> None:
-        """Handle the calls that were gathered in this turn."""
+        """Handle the calls that were gathered."""
         if self.calls_pass is not None:
+            self.calls_pass.run()
+
+    @property
+    def has_gathered(self) -> bool:
+        """Whether calls wait for a pass."""
+        return self.calls_pass is not None and self.calls_pass.has_calls
+
+    def run_ready_pass(self) -> None:
+        """Handle them, unless they gather for the flush that follows the one under way."""
+        if self.calls_pass is not None and not self.calls_pass.gathers:
             self.calls_pass.run()
 
     def flush(self) -> None:

@@ -22,10 +22,10 @@ from proxy.port.connection import Connection
 from proxy.port.reply_slot import Leased, Lost, ReplySlot
 from proxy.port.server import Handler
 from proxy.services.access.guard import Guard
+from proxy.services.results.durable import not_durable, when_durable
 from proxy.services.results.held_calls import HeldCall, carries_results, leave_unanswered
 from proxy.services.results.partition_waits import PartitionWaits
 from proxy.services.results.result_steps import STEP_RESULTS, is_long, pieces
-from proxy.services.results.settled import unsettled, when_settled
 from proxy.services.waiting_pulls import LINGER_MS_MIN, Lingers, WaitingPull
 from proxy.wire.call import Call
 from proxy.wire.errors import TextError
@@ -79,7 +79,7 @@ class ConsumerService:
         guard: Guard,
         fetch_handlers: Mapping[str, Handler] = MappingProxyType({}),
         leaving: Callable[[str], ConsumerGroup | None] = lambda _: None,
-        settles: bool = False,
+        awaits_durability: bool = False,
         awaits_partitions: bool = False,
     ) -> None:
         """Set up.
@@ -94,14 +94,14 @@ class ConsumerService:
             guard: Looks at rights, where there are rules.
             fetch_handlers: Answer fetch and ack (`FetchService`).
             leaving: Finds a group that was taken out and drains: results for it still count.
-            settles: Whether there are groups whose results are durable later than with the turn, and answers wait.
+            awaits_durability: Whether groups have results that are durable later than with the turn, and answers wait.
             awaits_partitions: Whether there are groups whose partitions a cluster gives them.
         """
         self._groups = groups
         self._guard = guard
         self._fetch_handlers = fetch_handlers
         self._leaving = leaving
-        self._settles = settles
+        self._awaits_durability = awaits_durability
         self._waits = PartitionWaits(groups, runtime, self.resume) if awaits_partitions else None
         self._lingers = Lingers(clock=runtime.clock, scheduler=runtime.scheduler, send=self._send)
         self._runtime = runtime
@@ -179,13 +179,13 @@ class ConsumerService:
                 rest = request._replace(results=[])
 
                 def pull(_: bool) -> None:
-                    if not (self._settles and self._pull_later(slot, request)):
+                    if not (self._awaits_durability and self._pull_later(slot, request)):
                         self._pull(slot, rest, self._acks_refused())
 
                 connection.work(self._applying(request.results, slot, pull))
                 return None
             self._apply(request.results, slot, refused)
-            if self._settles and refused is None and self._pull_later(slot, request):
+            if self._awaits_durability and refused is None and self._pull_later(slot, request):
                 return None
         return slot, request, refused
 
@@ -202,11 +202,11 @@ class ConsumerService:
 
     def _pull_later(self, slot: ReplySlot, request: PullRequest) -> bool:
         """Serve a pull once the results that it carried are durable; False: they are with this turn."""
-        groups = unsettled(request.results, self._groups)
+        groups = not_durable(request.results, self._groups)
         if not groups:
             return False
         connection, rest, header = slot.connection, request._replace(results=[]), slot.call.header()
-        when_settled(groups, connection, lambda slot: self._resume_pull(HeldCall(connection, slot, header), rest), slot)
+        when_durable(groups, connection, lambda slot: self._resume_pull(HeldCall(connection, slot, header), rest), slot)
         return True
 
     def _pull(
@@ -262,9 +262,9 @@ class ConsumerService:
 
         def answer(counted: bool) -> None:
             reply = encode(counted)
-            groups = unsettled(results, self._groups) if self._settles and counted else ()
+            groups = not_durable(results, self._groups) if self._awaits_durability and counted else ()
             if groups:
-                when_settled(groups, connection, lambda slot: slot.answer(reply), slot)
+                when_durable(groups, connection, lambda slot: slot.answer(reply), slot)
             else:
                 slot.answer(reply)
 
@@ -299,10 +299,10 @@ class ConsumerService:
             elif not each.connection.closed:
                 self._leave_unanswered(each.connection, refused)
         for each, request, results, counted in waiting:
-            groups = unsettled(results, self._groups) if self._settles and counted else ()
+            groups = not_durable(results, self._groups) if self._awaits_durability and counted else ()
             answer = partial(self._answer_held, each, request, counted=counted)
             if groups:
-                when_settled(groups, each.connection, answer, each.slot)
+                when_durable(groups, each.connection, answer, each.slot)
             else:
                 answer(each.slot)
 

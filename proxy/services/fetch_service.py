@@ -7,21 +7,18 @@ What a fetch gets is `upstream.fetch`'s; this module has the wire's part: which 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from conf.sections.node import NodeConfig
-from proxy.limits.meter import Meter
-from proxy.limits.quota import AFTER_MS, FETCHES, unpark
+from proxy.limits.quota import FETCHES, LimitExceeded
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler
 from proxy.services.access.guard import Guard
 from proxy.services.results.ack_syncs import AckSyncs
-from proxy.services.waiting_pulls import LINGER_MS_MIN
+from proxy.services.waiting_fetches import FetchLine, Found
 from proxy.wire.call import Call
 from proxy.wire.errors import ArgumentsError
 from proxy.wire.fetch_reply import QueueMessages, encode_fetch_refusal, encode_fetch_reply
@@ -31,7 +28,7 @@ from pyddmq.codes import PullCode
 from upstream.budget import Budget, Pressure
 from upstream.delivery.group import ConsumerGroup
 from upstream.fetch.fetchers import FetcherClient
-from upstream.fetch.fetching import ACKS_REFUSED, Fetching, FetchOrder, FetchRefused, FetchResult, Positions
+from upstream.fetch.fetching import ACKS_REFUSED, Fetching, FetchOrder, FetchRefused, Positions
 
 FETCHES_REFUSED = declare("pyddmq_fetches_refused_total", "Fetches answered with a code and no queue", ("reason",))
 
@@ -41,17 +38,76 @@ CONSUMER_CHARS_MAX = 255
 """Of a consumerId."""
 
 
-class _Wanted(NamedTuple):
-    """A fetch that is served."""
+class _MessageFetch:
+    """A fetch of messages.
 
-    fetching: Fetching
-    fetcher: FetcherClient | None
-    order: FetchOrder
-    linger_ms: int
+    Args:
+        service: Reads for it.
+        slot: Its place.
+        fetching: Who serves its group.
+        fetcher: Its client, as its group knows it.
+        order: What it asks for.
+    """
+
+    __slots__ = ("_fetcher", "_fetching", "_order", "_service", "_slot", "_unlisten")
+
+    def __init__(
+        self,
+        service: FetchService,
+        slot: ReplySlot,
+        fetching: Fetching,
+        fetcher: FetcherClient | None,
+        order: FetchOrder,
+    ) -> None:
+        self._service = service
+        self._slot = slot
+        self._fetching = fetching
+        self._fetcher = fetcher
+        self._order = order
+
+    def read(self) -> Found | None:
+        """Return messages, or why there can be none."""
+        reply, is_news = self._fetched()
+        return (reply, None) if is_news else None
+
+    def last(self) -> Found:
+        """Return what is there, be it nothing."""
+        return self._fetched()[0], None
+
+    def _fetched(self) -> tuple[bytes, bool]:
+        """Return the reply as of now, and whether it says more than that nothing has come."""
+        try:
+            fetched = self._fetching.fetch(self._order, self._fetcher)
+        except FetchRefused as refused:
+            return self._service.refuse(self._slot, refused, self._fetching.group.name), True
+        rows = [QueueMessages(*row) for row in fetched.rows]
+        return encode_fetch_reply(self._slot.call, rows), fetched.is_news
+
+    def over(self, exceeded: LimitExceeded) -> bytes:
+        """Refuse it."""
+        refused = FetchRefused(PullCode.LIMITED, exceeded.text)
+        return self._service.refuse(self._slot, refused, self._fetching.group.name)
+
+    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Begin to wait."""
+        if self._fetcher is not None:
+            self._fetcher.waiting += 1
+        self._unlisten = self._fetching.listen(wake)
+        return self._leave
+
+    def _leave(self) -> None:
+        self._unlisten()
+        if self._fetcher is not None:
+            self._fetcher.waiting -= 1
+            self._fetcher.seen = self._service.now()
 
 
 class FetchService:
-    """The handlers of fetch and ack."""
+    """The handlers of fetch and ack.
+
+    Attributes:
+        now: Monotonic seconds.
+    """
 
     def __init__(
         self,
@@ -84,12 +140,11 @@ class FetchService:
         self._acks = acks
         self._acks_refused = acks_refused
         self._budget = budget
-        self._clock = runtime.clock
-        self._scheduler = runtime.scheduler
+        self.now = runtime.clock.monotonic
+        self._line = FetchLine(FETCHES, runtime.scheduler, settings)
         self._metrics = runtime.metrics
         self._limited_log = runtime.limited_log
         self._fetching: dict[str, Fetching] = {}
-        self._waiting = 0
 
     def handlers(self) -> dict[str, Handler]:
         """Method name to handler."""
@@ -103,7 +158,7 @@ class FetchService:
         if connection.rights is not None and not self._guard.fetch(connection, call, request):
             return
         consumer = _consumer(request["consumerId"])
-        call = call.header()
+        slot = connection.later(call.header())
         only_named = request.get("onlyNamed")
         try:
             fetching = self._serving(request["groupId"], request["cluster"])
@@ -117,16 +172,10 @@ class FetchService:
             )
             fetcher = fetching.seen(order, connection.address)
         except FetchRefused as refused:
-            connection.answer(self._refuse(call, refused, connection, request["groupId"]))
+            slot.answer(self.refuse(slot, refused, request["groupId"]))
             return
-        linger_ms = min(max(request.get("maxLingerTime") or 0, LINGER_MS_MIN), self._settings().max_linger_time)
-        wanted = _Wanted(fetching, fetcher, order, linger_ms)
-        if connection.may_start():
-            self._start(None, connection, call, wanted)
-        else:
-            slot = connection.later()
-            slot.start = partial(self._start, slot, connection, call, wanted)
-            slot.withdraw = partial(slot.answer, encode_fetch_reply(call, []))
+        fetch = _MessageFetch(self, slot, fetching, fetcher, order)
+        self._line.serve(slot, fetch, request.get("maxLingerTime"), encode_fetch_reply(slot.call, []))
 
     def _serving(self, name: str, cluster: str) -> Fetching:
         """Return who serves a group's fetches. Raises FetchRefused."""
@@ -145,8 +194,8 @@ class FetchService:
             raise FetchRefused(PullCode.NOT_LOW_LEVEL, text)
         if self._budget.level >= Pressure.REFUSING:
             raise FetchRefused(PullCode.OVERLOADED, "the node is short of memory (memoryMax); fetch again later")
-        if self._waiting >= self._settings().max_parked_pulls:
-            raise FetchRefused(PullCode.OVERLOADED, f"{self._waiting} fetches already wait; use fewer connections")
+        if self._line.free <= 0:
+            raise FetchRefused(PullCode.OVERLOADED, f"{self._line.count} fetches already wait; use fewer connections")
         return self._fetching_of(group)
 
     def _fetching_of(self, group: ConsumerGroup) -> Fetching:
@@ -155,74 +204,7 @@ class FetchService:
             fetching = self._fetching[group.name] = Fetching(group, group.node)
         return fetching
 
-    def _start(self, slot: ReplySlot | None, connection: Connection, call: Call, wanted: _Wanted) -> None:
-        """Serve a fetch whose turn on its connection has come (D18)."""
-        answer = connection.answer if slot is None else slot.answer
-        fetched = self._fetched(wanted, call, connection)
-        if isinstance(fetched, bytes):
-            answer(fetched)
-        elif fetched.is_news or connection.ended:
-            answer(_encoded(call, fetched))
-        else:
-            self._park(connection.later() if slot is None else slot, connection, call, wanted)
-
-    def _fetched(self, wanted: _Wanted, call: Call, connection: Connection) -> FetchResult | bytes:
-        """Read what is there; or return the answer that says why that cannot be."""
-        try:
-            return wanted.fetching.fetch(wanted.order, wanted.fetcher)
-        except FetchRefused as refused:
-            return self._refuse(call, refused, connection, wanted.fetching.group.name)
-
-    def _park(self, slot: ReplySlot, connection: Connection, call: Call, wanted: _Wanted) -> None:
-        """Wait for an arrival until the linger ends or the client goes."""
-        fetcher = wanted.fetcher
-        quota = connection.quota
-        counted: Sequence[Meter] = ()
-        if quota is not None:
-            over = quota.full(FETCHES, self._settings().max_parked_pulls - self._waiting)
-            if over is not None:
-                quota.refused(over)
-                connection.rest(AFTER_MS / 1000)
-                refused = FetchRefused(PullCode.LIMITED, over.text)
-                slot.answer(self._refuse(call, refused, connection, wanted.fetching.group.name))
-                return
-            counted = quota.park(FETCHES)
-
-        def leave() -> None:
-            timer.cancel()
-            unlisten()
-            slot.withdraw = None
-            unpark(counted, FETCHES)
-            self._waiting -= 1
-            if fetcher is not None:
-                fetcher.waiting -= 1
-                fetcher.seen = self._clock.monotonic()
-
-        def wake() -> None:
-            if slot.data is not None or connection.closed:
-                return
-            fetched = self._fetched(wanted, call, connection)
-            if isinstance(fetched, bytes):
-                leave()
-                slot.answer(fetched)
-            elif fetched.is_news:
-                leave()
-                slot.answer(_encoded(call, fetched))
-
-        def withdraw() -> None:
-            leave()
-            if not connection.closed:
-                fetched = self._fetched(wanted, call, connection)
-                slot.answer(fetched if isinstance(fetched, bytes) else _encoded(call, fetched))
-
-        self._waiting += 1
-        if fetcher is not None:
-            fetcher.waiting += 1
-        unlisten = wanted.fetching.listen(wake)
-        timer = self._scheduler.call_later(wanted.linger_ms / 1000, withdraw)
-        slot.withdraw = withdraw
-
-    def _refuse(self, call: Call, refused: FetchRefused, connection: Connection, group: str) -> bytes:
+    def refuse(self, slot: ReplySlot, refused: FetchRefused, group: str) -> bytes:
         """Count a refused fetch, log it once a minute for each code (D25), and encode the answer."""
         self._metrics.counter(FETCHES_REFUSED, refused.code.name.lower()).add()
         self._limited_log.note(
@@ -230,10 +212,10 @@ class FetchService:
             kind=refused.code.name,
             code=int(refused.code),
             consumer_group=group[:CONSUMER_CHARS_MAX],
-            client=connection.address,
+            client=slot.connection.address,
             text=str(refused),
         )
-        return encode_fetch_refusal(call, refused.code)
+        return encode_fetch_refusal(slot.call, refused.code)
 
     # Acks
 
@@ -244,21 +226,19 @@ class FetchService:
             return
         consumer = _consumer(request["consumerId"])
         offsets: Positions = request["offsets"]
-        reason = self._ack_refusal(request["groupId"], request["cluster"])
-        if reason is not None:
-            self._metrics.counter(ACKS_REFUSED, reason).add(sum(map(len, offsets.values())))
+        group = self._acked_group(request["groupId"], request["cluster"])
+        if isinstance(group, str):
+            self._metrics.counter(ACKS_REFUSED, group).add(sum(map(len, offsets.values())))
             self._limited_log.note(
                 "ack_refused",
-                kind=reason,
-                reason=reason,
+                kind=group,
+                reason=group,
                 consumer=consumer,
                 consumer_group=request["groupId"][:CONSUMER_CHARS_MAX],
                 client=connection.address,
             )
             connection.answer(encode_bool_reply(call, False))
             return
-        group = self._groups.get(request["groupId"]) or self._leaving(request["groupId"])
-        assert group is not None, "there is one, or a reason"
         refused = self._fetching_of(group).ack(consumer, offsets)
         slot, header = connection.later(), call.header()
 
@@ -268,8 +248,8 @@ class FetchService:
 
         self._acks.add(durable)
 
-    def _ack_refusal(self, name: str, cluster: str) -> str | None:
-        """Say why an ack cannot count at all."""
+    def _acked_group(self, name: str, cluster: str) -> ConsumerGroup | str:
+        """Return the group of an ack, or the reason why that cannot count at all."""
         group = self._groups.get(name) or self._leaving(name)
         if cluster not in ("", self._settings().broker_cluster):
             return "other_cluster"
@@ -277,7 +257,7 @@ class FetchService:
             return "no_such_group"
         if self._acks_refused() is not None:
             return "acks_refused"
-        return None
+        return group
 
 
 def _consumer(name: str) -> str:
@@ -285,7 +265,3 @@ def _consumer(name: str) -> str:
     if not 0 < len(name) <= CONSUMER_CHARS_MAX:
         raise ArgumentsError(f"invalid consumerId of {len(name)} characters; use 1 to {CONSUMER_CHARS_MAX}")
     return name
-
-
-def _encoded(call: Call, fetched: FetchResult) -> bytes:
-    return encode_fetch_reply(call, [QueueMessages(*row) for row in fetched.rows])

@@ -122,7 +122,7 @@ class ProducerService:
         self._qid_prefix = qid_prefix
         self._qid_bytes = qid_prefix.encode()
         self._broker_name = broker_name
-        self.line = PassLine(("sendSync", "sendAsync", "sendBatchSync"), self.take)
+        self.line = PassLine(("sendSync", "sendAsync", "sendBatchSync"), self.take, awaits_disk=kafka is None)
 
     def take(self, slots: Sequence[ReplySlot], fail: Fail) -> None:
         """Handle the sends of a pass, in order of arrival."""

@@ -58,7 +58,7 @@ class Sink(Protocol):
 class ParkedCall:
     """A call that has left its pass and waits: for its rate, behind such a call, or for Kafka.
 
-    Its frame is in the node's account meanwhile.
+    Until then its frame is in the node's account.
     """
 
     __slots__ = ("_held", "_take", "slot")
@@ -82,7 +82,7 @@ class ParkedCall:
         try:
             self._take()
         except Exception as error:
-            # Whoever calls is a timer, or another call: neither would answer.
+            # The caller is a timer, or another call: neither would answer.
             self.slot.connection.fail(self.slot, error)
 
 

@@ -21,10 +21,9 @@ from broker.transaction.names import HALF_NAME, State
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.transactions import Transactions
 from conf import NodeConfig
-from proxy.limits.meter import Meter
-from proxy.limits.quota import AFTER_MS, CHECKS, unpark
+from proxy.limits.quota import CHECKS, LimitExceeded
 from proxy.port.connection import Connection
-from proxy.port.reply_slot import Lost, ReplySlot
+from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler
 from proxy.services.access.guard import Guard, owner_of
 from proxy.services.client_counts import HalfCount
@@ -39,6 +38,7 @@ from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing
 from proxy.services.sinks import CheckedSend, Route
 from proxy.services.topic_port import BYTES_SENT, MESSAGES_SENT, TopicPort
+from proxy.services.waiting_fetches import FetchLine, Found
 from proxy.wire.call import Call
 from proxy.wire.errors import APPLICATION_INTERNAL_ERROR, TextError
 from proxy.wire.generic.calls import encode_application_exception
@@ -70,7 +70,6 @@ CHECKS_MAX = 256
 """Checks of one reply."""
 STEP_ANSWERS = 64
 """Answers that are taken at a time; more take several turns."""
-LINGER_MS_MIN = 20
 GROUP_BYTES_MAX = 255
 """RocketMQ's limit of a group's name."""
 
@@ -93,6 +92,55 @@ _Check = tuple[CheckRow, Callable[[], None], int]
 """A check as its producer gets it, what gives it back, and its size in bytes."""
 
 
+class _CheckFetch:
+    """A fetch of checks.
+
+    Args:
+        service: Has them.
+        slot: Its place.
+        request: What it asks for.
+    """
+
+    __slots__ = ("_request", "_service", "_slot", "_unlisten")
+
+    def __init__(self, service: TransactionService, slot: ReplySlot, request: CheckCall) -> None:
+        self._service = service
+        self._slot = slot
+        self._request = request
+
+    def read(self) -> Found | None:
+        """Return what is due; it is given back where the reply is lost."""
+        checks = self._service.due(self._request, self._slot.connection)
+        if not checks:
+            return None
+        call = self._slot.call
+        return encode_checks_reply(call, [row for row, _, _ in checks]), partial(_give_back, checks, call)
+
+    def last(self) -> Found:
+        """Return that there is none."""
+        return encode_checks_reply(self._slot.call, []), None
+
+    def over(self, exceeded: LimitExceeded) -> bytes:
+        """Answer that there is none."""
+        return encode_checks_reply(self._slot.call, [])
+
+    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Begin to wait."""
+        self._unlisten = self._service.on_checks(self._request.group, wake)
+        return self._leave
+
+    def _leave(self) -> None:
+        for each in self._unlisten:
+            each()
+
+
+def _give_back(checks: Sequence[_Check], call: Call) -> bytes:
+    """Give checks back that reached no client; returns the reply without them."""
+    for _, give, _ in checks:
+        give()
+    return encode_checks_reply(call, [])
+
+
 class TransactionService:
     """The handlers of the producer port that have to do with transactions.
 
@@ -110,7 +158,7 @@ class TransactionService:
         settings: The configuration in force: maxLingerTime, maxRecvMsgsLength and maxParkedPulls hold for fetches too.
 
     Attributes:
-        parked: Fetches that wait.
+        line: Fetches of checks that wait.
     """
 
     def __init__(
@@ -128,7 +176,6 @@ class TransactionService:
         state: Callable[[], str],
         settings: Callable[[], NodeConfig],
     ) -> None:
-        self.parked = 0
         self._transactions = transactions
         self._checks = checks
         self._publishing = publishing
@@ -138,7 +185,7 @@ class TransactionService:
         self._kafka = kafka
         self._route = Route(publishing, kafka, keyed.stored)
         self._guard = guard
-        self._scheduler = runtime.scheduler
+        self.line = FetchLine(CHECKS, runtime.scheduler, settings)
         self._metrics = runtime.metrics
         self._state = state
         self._budget = publishing.budget
@@ -394,9 +441,10 @@ class TransactionService:
 
     def _fetch(self, connection: Connection, call: Call, request: CheckCall) -> None:
         quota = connection.quota
+        empty = encode_checks_reply(call, [])
         if quota is not None and quota.over is not None:
             # Its answers are taken; most often there is no check.
-            connection.answer(encode_checks_reply(call, []))
+            connection.answer(empty)
             return
         problem = self._problem(request)
         if problem is not None:
@@ -404,12 +452,9 @@ class TransactionService:
             self._metrics.counter(FETCHES_REFUSED, reason).add()
             self._publishing.limited_log.note("check_fetch_refused", kind=reason, client=connection.address, text=text)
             connection.answer(encode_application_exception(call, APPLICATION_INTERNAL_ERROR, text))
-        elif connection.may_start():
-            self._start(None, connection, call, request)
-        else:
-            slot = connection.later()
-            slot.start = partial(self._start, slot, connection, call, request)
-            slot.withdraw = partial(slot.answer, encode_checks_reply(call, []))
+            return
+        slot = connection.later(call)
+        self.line.serve(slot, _CheckFetch(self, slot, request), request.linger_ms, empty)
 
     def _problem(self, request: CheckCall) -> tuple[str, str] | None:
         """Why a fetch is refused: (reason for the counter, sentence); None when it is not."""
@@ -419,60 +464,16 @@ class TransactionService:
             return "group", refusal.text
         if self._budget.level >= Pressure.REFUSING:
             return "memory", "the node is short of memory (memoryMax); fetch again later"
-        if self.parked >= self._settings().max_parked_pulls:
-            return "parked", f"{self.parked} fetches of checks already wait; use fewer connections"
+        if self.line.free <= 0:
+            return "parked", f"{self.line.count} fetches of checks already wait; use fewer connections"
         return None
 
-    def _start(self, slot: ReplySlot | None, connection: Connection, call: Call, request: CheckCall) -> None:
-        """Serve a fetch whose turn on its connection has come (D18)."""
-        answer = connection.answer if slot is None else slot.answer
-        checks = self._due(request, connection)
-        if checks:
-            self._send(answer, call, checks)
-        elif connection.ended:
-            answer(encode_checks_reply(call, []))
-        else:
-            self._park(connection.later() if slot is None else slot, connection, call, request)
+    def on_checks(self, group: str, wake: Callable[[], None]) -> list[Callable[[], None]]:
+        """Have `wake` called when checks of a producer group become due; returns what ends that."""
+        return [each.on_checks(group, wake) for each in (self._transactions, self._halves)]
 
-    def _park(self, slot: ReplySlot, connection: Connection, call: Call, request: CheckCall) -> None:
-        """Wait for a check until the linger ends or the client goes."""
-        linger_ms = min(max(request.linger_ms or 0, LINGER_MS_MIN), self._settings().max_linger_time)
-        quota = connection.quota
-        counted: Sequence[Meter] = ()
-        if quota is not None:
-            over = quota.full(CHECKS, self._settings().max_parked_pulls - self.parked)
-            if over is not None:
-                quota.refused(over)
-                connection.rest(AFTER_MS / 1000)
-                slot.answer(encode_checks_reply(call, []))
-                return
-            counted = quota.park(CHECKS)
-
-        def leave() -> None:
-            timer.cancel()
-            for unregister in unregistering:
-                unregister()
-            slot.withdraw = None
-            unpark(counted, CHECKS)
-            self.parked -= 1
-
-        def wake() -> None:
-            if slot.data is None and not connection.closed and (checks := self._due(request, connection)):
-                leave()
-                self._send(slot.answer, call, checks)
-
-        def withdraw() -> None:
-            leave()
-            if not connection.closed:
-                slot.answer(encode_checks_reply(call, []))
-
-        self.parked += 1
-        unregistering = [each.on_checks(request.group, wake) for each in (self._transactions, self._halves)]
-        timer = self._scheduler.call_later(linger_ms / 1000, withdraw)
-        slot.withdraw = withdraw
-
-    def _due(self, request: CheckCall, connection: Connection) -> list[_Check]:
-        """Checks for a fetch; none while the node drains."""
+    def due(self, request: CheckCall, connection: Connection) -> list[_Check]:
+        """Return checks for a fetch; none while the node drains."""
         if self._state() == "draining":
             return []
         owner = owner_of(connection)
@@ -491,16 +492,6 @@ class TransactionService:
             found += checks
             room -= sum(size for _, _, size in checks)
         return found
-
-    def _send(self, answer: Callable[[bytes, Lost], None], call: Call, checks: Sequence[_Check]) -> None:
-        call = call.header()
-
-        def give_back() -> bytes:
-            for _, give, _ in checks:
-                give()
-            return encode_checks_reply(call, [])
-
-        answer(encode_checks_reply(call, [row for row, _, _ in checks]), give_back)
 
 
 def _row(check: HalfCheck) -> CheckRow:

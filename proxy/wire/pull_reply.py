@@ -71,7 +71,7 @@ def encode_pull_reply(  # noqa: PLR0917 - it runs for every pull
     binary = protocol != COMPACT
     before, after = _around_seqid(protocol, method, group, topic, qid)
     close = _close(delivery, binary) if delivery else b"\x00"
-    frame = _usual(before, seqid, after, messages, binary, close, _NO_TIMES)
+    frame = usual_reply(before, seqid, after, messages, binary, close, _NO_TIMES)
     if frame is not None:
         return frame
     if binary:
@@ -93,7 +93,7 @@ def encode_messages(
         times: Of each message when it was stored and when it was made, ms; empty: they are left out.
     """
     binary = protocol != COMPACT
-    frame = _usual(b"", 0, prefix, list(messages), binary, b"\x00", list(times))
+    frame = usual_reply(b"", 0, prefix, list(messages), binary, b"\x00", list(times))
     if frame is not None:
         # Without the length of a frame, and without the end of the struct around that one.
         return memoryview(frame)[4:-1]
@@ -133,7 +133,7 @@ def _usual_none(  # noqa: PLR0917 - what compiled functions take by name costs m
     return None
 
 
-_usual = accelerated("proxy.wire.pull_accelerator", "reply", _usual_none)
+usual_reply = accelerated("proxy.wire.pull_accelerator", "reply", _usual_none)
 
 
 def _compact(

@@ -24,27 +24,27 @@ class SendFuture(Future[SendReceipt]):
     """A receipt to come. Cannot be cancelled: the message may have gone out.
 
     Attributes:
-        is_asked: The program asks for its result, so that `Producer.flush` need not raise it.
+        is_read: The program asks for its result, so that `Producer.flush` need not raise it.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.is_asked = False
+        self.is_read = False
         self.set_running_or_notify_cancel()
 
     def result(self, timeout: float | None = None) -> SendReceipt:
         """As of any future: wait for the receipt, or raise what `Producer.send` raises."""
-        self.is_asked = True
+        self.is_read = True
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """As of any future: wait, and return what went wrong."""
-        self.is_asked = True
+        self.is_read = True
         return super().exception(timeout)
 
     def add_done_callback(self, fn: Callable[[Future[SendReceipt]], object]) -> None:
         """As of any future; `fn` is called in the background."""
-        self.is_asked = True
+        self.is_read = True
         super().add_done_callback(fn)
 
 
@@ -108,12 +108,12 @@ class SoonSends:
         with self._lock:
             failed, self._failed = self._failed, []
         for future in failed:
-            if not future.is_asked and (error := future.exception()) is not None:
+            if not future.is_read and (error := future.exception()) is not None:
                 raise error
 
     def _note_failure(self, future: SendFuture) -> None:
         if len(self._failed) >= _FAILED_MAX:
-            self._failed = [each for each in self._failed if not each.is_asked]
+            self._failed = [each for each in self._failed if not each.is_read]
         if len(self._failed) < _FAILED_MAX:
             self._failed.append(future)
 

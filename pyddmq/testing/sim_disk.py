@@ -326,7 +326,7 @@ class SimDisk:
             mine, moved, later = set(map(id, covered)), set(), []
             for entry in self._entries:
                 if entry[0] == folder and id(entry) in mine:
-                    self._settle(entry)
+                    self._crash(entry)
                     moved.add((entry[3], id(entry[2])))
                 else:
                     later.append(entry)
@@ -426,7 +426,7 @@ class SimDisk:
         for entry in self._entries:
             if kept[entry[0]]:
                 kept[entry[0]] -= 1
-                self._settle(entry, survivors)
+                self._crash(entry, survivors)
         self._files = survivors
         self._durable_files = dict(survivors)
         self._entries = []
@@ -434,7 +434,7 @@ class SimDisk:
         for node in survivors.values():
             if id(node) not in settled:
                 settled.add(id(node))
-                _settle_content(node, random, modes)
+                _crash_content(node, random, modes)
         self._reset()
 
     def flip_bit(self, path: str, offset: int, bit: int = 0) -> None:
@@ -503,7 +503,7 @@ class SimDisk:
         """Return the space that files take."""
         return sum(max(len(node.content), node.claimed) for node in self._files.values())
 
-    def _settle(
+    def _crash(
         self, entry: tuple[str, str, _SimNode | None, str | None], files: dict[str, _SimNode] | None = None
     ) -> None:
         """Make one folder entry durable, or put it into the tree of a crash."""
@@ -517,7 +517,7 @@ class SimDisk:
             target[path] = node
 
 
-def _settle_content(node: _SimNode, random: Random, modes: Sequence[str]) -> None:
+def _crash_content(node: _SimNode, random: Random, modes: Sequence[str]) -> None:
     """Decide what a power cut left of a file's unsynced changes."""
     mode = random.choice(modes)
     changes = node.changes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import signal
 import socket
 import subprocess
 import urllib.request
@@ -167,26 +166,6 @@ def test_send_without_input_says_where_messages_come_from() -> None:
         done = shell(script)
         assert done.returncode == ExitCode.USAGE
         assert done.stderr.startswith("pyddmq: no message; pass it as an argument")
-
-
-def test_followed_pull_ends_on_ctrl_c(node: NodeProcess) -> None:
-    """Ctrl-C ends a follower with code 130, what it printed is acked, and nothing stands on stderr."""
-    with Producer(node.ready["producer"]) as producer:
-        producer.send("orders", b"seen", key="k")
-    follower = subprocess.Popen(
-        [PYDDMQ, "pull", "billing", "--follow", *node.consumer()],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
-    assert follower.stdout is not None
-    assert "seen" in follower.stdout.readline()
-    follower.send_signal(signal.SIGINT)
-    assert follower.communicate(timeout=PATIENCE_SECONDS) == ("", "")
-    assert follower.returncode == ExitCode.INTERRUPTED
-    with Consumer(node.ready["consumer"], "billing") as consumer:
-        assert sum(stats.lag for stats in consumer.stats()) == 0
 
 
 def test_node_on_ipv6_prints_addresses_that_clients_take(start_node: StartNode) -> None:

@@ -17,7 +17,7 @@ from pyddmq.codes import ResultCode
 from pyddmq.testing import NetworkFaults
 from tests.hostile.attacker import NAME
 from tests.hostile.sim import MIB, HostileWorld, Raw
-from tests.insides import opened_of
+from tests.insides import is_read, opened_of
 from tests.simulation.wire import consumer_idl
 from upstream.delivery import stats as group_stats
 from upstream.delivery.group import ConsumerGroup
@@ -80,7 +80,7 @@ def test_long_frames_are_read_a_piece_in_a_turn() -> None:
     reads: Counter[int] = Counter()
     while pieces:
         turn = world.loop.turns
-        while pieces and reads[turn] < LIBUV_READS and connection._reading:
+        while pieces and reads[turn] < LIBUV_READS and is_read(connection):
             connection.data_received(pieces.pop(0))
             reads[turn] += 1
         world.loop.run(partial(_has_turned, world, turn), seconds=1, turns_max=1_000)

@@ -12,6 +12,7 @@ from proxy.port.server import CONNECTIONS_REFUSED
 from pyddmq.codes import ResultCode
 from tests.access.world import AccessWorld, Client, message
 from tests.hostile.sim import MIB, HostileWorld, Raw
+from tests.insides import is_read
 from tests.simulation.wire import producer_codec
 from upstream.budget import Pressure
 
@@ -133,7 +134,7 @@ def paused_frame(world: HostileWorld, size: int = 4_900_000) -> tuple[Raw, Any]:
     world.run(0.2)
     world.run(1.5)  # One of them may go on: there is room for one frame.
     connections = list(world.node.producer.connections)
-    [paused] = [each for each in connections if not each._reading]
+    [paused] = [each for each in connections if not is_read(each)]
     return blockers[connections.index(paused)], paused
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from random import Random
 from typing import Any, Self, TypeVar
 
-from broker.errors import DiskFull, StoreError
+from broker.errors import DiskFull
 from broker.format.properties import encode_properties
 from broker.format.record import store_timestamp
 from broker.log.durability import AwaitedSteps
@@ -22,10 +22,9 @@ from broker.runtime.steps import StepsEnd, step
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
-from pyddmq.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk, SimSyncs
 from tests.integration.store_tools import ROOT, bodies
 from tests.integration.turns import Turns, take_over
-from tests.stopping import end_run
 
 TOPIC = "t"
 Result = TypeVar("Result")
@@ -149,12 +148,6 @@ class WaitingStore(ABC):
             while True:
                 self.store.put(TOPIC, b"y" * 3000)
 
-    def save_beside(self) -> Self:
-        """Have state files saved beside the loop, by syncs so slow that messages come and fall due meanwhile."""
-        random = Random(self.disk.operations)
-        self.store.file_writes.syncs = SimSyncs(self.disk, self.scheduler, random, seconds_max=2.0)
-        return self
-
     def close(self) -> None:
         """Stop in an orderly way."""
         self.delivery.close()
@@ -171,15 +164,6 @@ class WaitingStore(ABC):
         stop(self.disk)
         return self.opened_again(**options)
 
-    def check(self, sent: Sent, *, seconds: float) -> None:
-        """Everything acknowledged was delivered once, and not before it was due, when so much time has passed."""
-        self.scheduler.advance(seconds)
-        found = self.delivered()
-        assert len(found) == len(set(found)), "delivered twice"
-        assert not sent.keys() - set(found), "lost"
-        for body, at in zip(found, self.times(), strict=True):
-            assert at + START_MS >= sent.get(body, 0), "early"
-
 
 def lose(disk: SimDisk, files: Sequence[str], which: int) -> None:
     """Delete those files, or the files of those folders, whose bit is set."""
@@ -189,79 +173,3 @@ def lose(disk: SimDisk, files: Sequence[str], which: int) -> None:
         for path in [f"{ROOT}/{name}", *(f"{ROOT}/{name}/{each}" for each in disk.list(f"{ROOT}/{name}"))]:
             if disk.exists(path) and not disk.is_folder(path):
                 disk.remove(path)
-
-
-class Stops(ABC):
-    """Stops of a store at any change of its disk."""
-
-    def __init__(self) -> None:
-        self.disk, self.clock, self.sent = SimDisk(), ManualClock(START_MS), Sent()
-
-    @abstractmethod
-    def opened(self) -> WaitingStore:
-        """Open what is there."""
-
-    @abstractmethod
-    def send(self, made: WaitingStore, body: bytes, random: Random) -> int:
-        """Publish a message for some time from now on; return its due time once it is acknowledged."""
-
-    @abstractmethod
-    def pause(self, random: Random) -> float:
-        """Choose the seconds between some messages and the next."""
-
-    @abstractmethod
-    def check(self) -> None:
-        """Open what is there, and check it at the end."""
-
-    def run_until(self, changes: int, random: Random) -> None:
-        """Publish, let time pass and deliver, until the disk stops with one of its next changes."""
-        self.disk.stop_after(changes)
-        with contextlib.suppress(PowerCut, StoreError, OSError):
-            self._run(random)
-
-    def _run(self, random: Random) -> None:
-        made = self.opened()
-        if random.random() < 0.5:
-            made.flush_in_background(random)
-        for _ in range(6):
-            for _ in range(random.randrange(4)):
-                body = b"%d" % (len(self.sent) + random.randrange(1, 1 << 40))
-                self.sent[body] = self.send(made, body, random)
-            made.scheduler.advance(self.pause(random))
-        if random.random() < 0.5:
-            made.close()
-        else:
-            made.leave()
-
-    def in_a_row(self, stops: Sequence[int], random: Random) -> None:
-        """Stop again and again, each time by a kill or a power cut."""
-        for changes in stops:
-            self.run_until(changes, random)
-            if random.random() < 0.5:
-                self.disk.crash(random)
-            else:
-                self.disk.kill()
-
-
-def stop_at_every_change(
-    stops: Callable[[], Stops], *, seed: int, step: int, after: Callable[[Stops, int], None]
-) -> None:
-    """Kill, or cut the power, at one change of the disk after the other, until a run is whole.
-
-    Args:
-        stops: Makes a new store's.
-        seed: Of the run.
-        step: Changes from one stop to the next; odd, so that kills and cuts take turns.
-        after: What else happens to the disk then, by the number of the change.
-    """
-    changes = 1
-    while True:
-        made = stops()
-        made.run_until(changes, Random(seed))
-        whole = made.disk.operations < changes
-        end_run(made.disk, changes, power=changes % 2 == 1)
-        after(made, changes)
-        made.check()
-        if whole:
-            return
-        changes += step

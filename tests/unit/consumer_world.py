@@ -55,11 +55,10 @@ class World:
         held: bool = False,
         disk: SimDisk | None = None,
         clock: ManualClock | None = None,
-        flush: str = "sync",
         root: str = ROOT,
     ) -> None:
         self.root = root
-        self.options = StoreOptions(segment_bytes=1 << 20, flush="async" if flush == "async" else "sync")
+        self.options = StoreOptions(segment_bytes=1 << 20)
         self.clock = clock or ManualClock()
         self.disk = disk or SimDisk()
         self.queues = queues

@@ -152,9 +152,9 @@ class KafkaBroker:
         """Whether the cluster may not have given this member its partitions since the start: for a session at most."""
         return self.partitions.awaits_first
 
-    def settle(self, reported: Callable[[bool], None]) -> None:
-        """Tell once what has finished by now is committed; False: it will not be, others get it again."""
-        self.partitions.commits.settle(reported)
+    def when_durable(self, reported: Callable[[bool], None]) -> None:
+        """Report once what has finished by now is committed; False: it will not be, others get it again."""
+        self.partitions.commits.when_durable(reported)
 
     # Queues
 

@@ -382,9 +382,7 @@ class KafkaSource:
         Raises:
             MessageUnreadable: It was compacted away, or taken by retention, before its body was read again.
         """
-        held = self._held.get(job.group_queue)
-        record = None if held is None else held.get(job.offset)
-        assert record is not None, f"the body of {job} was requested before it was fetched"
+        record = self._held[job.group_queue][job.offset]
         for why, headers in _MISSING.items():
             if record.headers is headers:
                 raise MessageUnreadable(why)

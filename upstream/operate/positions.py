@@ -58,9 +58,8 @@ class PositionTarget(NamedTuple):
             return times.offset_at(queue, self.time_ms)
         if self.shift is not None:
             return min(max(tracker.watermark + self.shift, queue.min_offset), queue.max_offset)
-        if self.end is not None:
+        if self.offset is None:
             return queue.min_offset if self.end == "earliest" else queue.max_offset
-        assert self.offset is not None, "exactly one is set"
         if not queue.min_offset <= self.offset <= queue.max_offset:
             raise TargetRefused(
                 f"Queue {queue.queue_id} can be set to {queue.min_offset} (its first message) up to "

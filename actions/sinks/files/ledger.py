@@ -123,10 +123,8 @@ class FileLedger:
     recent: list[tuple[int, str, list[Range]]] = field(default_factory=list)
     done: dict[str, OffsetSet] = field(default_factory=dict)
 
-    def committed(self, file: OpenFile, wall_ms: int) -> None:
+    def committed(self, file: OpenFile, pending: PendingBytes, wall_ms: int) -> None:
         """Note that the pending bytes of a file are in it, and durable."""
-        pending = file.pending
-        assert pending is not None, "bytes were on their way"
         file.length = pending.end
         file.pending = None
         self.recent.append((wall_ms, file.qid, pending.offsets))
@@ -137,7 +135,7 @@ class FileLedger:
     def found_in(self, file: OpenFile, pending: PendingBytes, wall_ms: int) -> None:
         """Note that the pending bytes of a file turned out to be in it: their messages may come again."""
         self._remember(file.qid, pending.offsets)
-        self.committed(file, wall_ms)
+        self.committed(file, pending, wall_ms)
 
     def take_done(self, qid: str, offset: int, wall_ms: int) -> bool:
         """Whether a message that comes again is in a file already; then it is as if it were written now."""

@@ -14,13 +14,12 @@ if TYPE_CHECKING:
     from aiohttp import BaseConnector
 
 
-def folders(wish: FolderWish, keep: Keep | None, http: Callable[[HttpWish], BaseConnector]) -> Folders:
+def folders(wish: FolderWish, keep: Keep, http: Callable[[HttpWish], BaseConnector]) -> Folders:
     """Return what files are written by.
 
     Raises:
         SecretUnreadable: A secret is not where it should be.
     """
-    assert keep is not None, "a node hands in where its sinks keep their ledgers"
     if wish.kind == "disk":
         return LocalFolders(keep)
     if wish.kind == "webhdfs":

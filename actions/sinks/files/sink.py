@@ -88,8 +88,7 @@ class FilesAction(OutsideAction):
         self._later = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
 
     def _make_writer(self) -> Writer:
-        keep = self.outside.keep
-        assert keep is not None, "a node hands in where its sinks keep their ledgers"
+        keep = self.outside.kept
         context = self.context
         wish, form, layout = self._plan()
         options = self.options

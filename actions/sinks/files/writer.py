@@ -31,7 +31,7 @@ from upstream.calls.user_code import described, traceback_of
 # Finds out, after a kill or a failed write, what of a file is right: see `actions.sinks.files.ledger`.
 
 
-async def settle(file: OpenFile, ledger: FileLedger, folders: Folders, context: Context) -> None:
+async def resolve(file: OpenFile, ledger: FileLedger, folders: Folders, context: Context) -> None:
     """Make a file and what the ledger says of it one; a file that nothing more is put into leaves the ledger.
 
     Raises:
@@ -42,7 +42,7 @@ async def settle(file: OpenFile, ledger: FileLedger, folders: Folders, context: 
     await folders.end_writer(path)
     size = await folders.size(path)
     if size is None:
-        await _settle_closed(file, ledger, folders, context)
+        await _resolve_closed(file, ledger, folders, context)
         return
     pending = file.pending
     if pending is not None and await _has_pending(file, pending, path, size, folders):
@@ -62,7 +62,7 @@ async def settle(file: OpenFile, ledger: FileLedger, folders: Folders, context: 
         del ledger.files[file.path]
 
 
-async def _settle_closed(file: OpenFile, ledger: FileLedger, folders: Folders, context: Context) -> None:
+async def _resolve_closed(file: OpenFile, ledger: FileLedger, folders: Folders, context: Context) -> None:
     size, pending = await folders.size(file.path), file.pending
     if size is not None and pending is not None and await _has_pending(file, pending, file.path, size, folders):
         ledger.found_in(file, pending, context.wall_ms())
@@ -313,7 +313,7 @@ class Writer:
         ledger = self._ledger or await self._load()
         for path, file in list(self._doubtful.items()):
             if path in ledger.files:
-                await settle(file, ledger, self._folders, self._context)
+                await resolve(file, ledger, self._folders, self._context)
             del self._doubtful[path]
             if path in ledger.files:
                 self._current.setdefault((path.rpartition("/")[0], file.qid), file)
@@ -411,8 +411,8 @@ class Writer:
             parts = [self._form.mark(name, file.length)] if file.length else [self._form.begin(name)]
             data = b"".join([*parts, *(each.record for each in group)])
             offsets = ranges_of(each.job.offset for each in group)
-            file.pending = PendingBytes(file.length + len(data), crc32(data), offsets)
-            written.append((file, group, data))
+            pending = file.pending = PendingBytes(file.length + len(data), crc32(data), offsets)
+            written.append((file, group, data, pending))
         try:
             await self._save(ledger)
         except ServerAway:
@@ -420,7 +420,7 @@ class Writer:
                 file.pending = None
             raise
         failed: ServerAway | None = None
-        for file, group, data in written:
+        for file, group, data, pending in written:
             try:
                 if failed is None:
                     await self._folders.append(aside(file.path), file.length, data)
@@ -430,7 +430,7 @@ class Writer:
             except ServerAway as error:
                 failed = error
             if failed is None:
-                ledger.committed(file, self._context.wall_ms())
+                ledger.committed(file, pending, self._context.wall_ms())
                 self._answer(group)
             else:
                 self._doubt(file)
@@ -503,7 +503,8 @@ class Writer:
             data, members = await self._made(members)
             if not members:
                 return
-            file.pending = PendingBytes(len(data), crc32(data), ranges_of(each.job.offset for each in members))
+            offsets = ranges_of(each.job.offset for each in members)
+            pending = file.pending = PendingBytes(len(data), crc32(data), offsets)
             ledger.files[file.path] = file
             try:
                 await self._save(ledger)
@@ -520,7 +521,7 @@ class Writer:
                 raise
         except ServerAway as error:
             raise _Failed(str(error), members) from error
-        ledger.committed(file, self._context.wall_ms())
+        ledger.committed(file, pending, self._context.wall_ms())
         del ledger.files[file.path]
         self._answer(members)
 

@@ -83,7 +83,7 @@ def fault_of(reason: str) -> Exception:
     return ServerRefusedMessage(reason, waits=reason.startswith(WAITS))
 
 
-def asked_of(reason: str, server: str) -> str | None:
+def redirect_of(reason: str, server: str) -> str | None:
     """Return the address to which ASK sends one message; None for another refusal.
 
     Args:
@@ -327,7 +327,7 @@ class RedisSink(OutsideAction):
                 reason = f"Redis refused: {fault}"
                 answers[each.place] = server.away.alone(str(fault)) if fault.waits else Failed(reason)
             elif isinstance(fault, ConnectionStale) and again is not None:
-                asked = asked_of(str(fault), address)
+                asked = redirect_of(str(fault), address)
                 stale = stale or asked is None
                 again.append(each._replace(asked=asked))
             else:

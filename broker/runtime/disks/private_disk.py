@@ -25,22 +25,25 @@ class _Bytes:
     @property
     def below(self) -> RealFile | None:
         """The file below, None when its bytes are in memory."""
-        if self._own is None and self._below is None:
-            self._below = self._disk.open(self._path)
-        return self._below
+        return None if self._own is not None else self._opened()
 
     @property
     def own(self) -> FileBytes:
         """Its bytes in memory."""
-        if self._own is None:
-            assert self.below is not None
-            self._own = self.below.private()
+        own = self._own
+        if own is None:
+            own = self._own = self._opened().private()
             self.close()
-        return self._own
+        return own
 
     @own.setter
     def own(self, data: FileBytes) -> None:
         self._own = data
+
+    def _opened(self) -> RealFile:
+        if self._below is None:
+            self._below = self._disk.open(self._path)
+        return self._below
 
     def close(self) -> None:
         """Close the file below, until it is needed."""

@@ -277,7 +277,7 @@ class Timers:
 
     def _delivered(self) -> None:
         """Go on when as much was under way as may be; else the next step is set to its time already."""
-        if not self._next.is_asked or self.due.refused:
+        if not self._next.is_scheduled or self.due.refused:
             self._arm()
 
     def _arm(self, seconds: float | None = None) -> None:

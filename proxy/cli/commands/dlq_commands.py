@@ -15,7 +15,7 @@ from proxy.cli.errors import CliError
 from proxy.cli.moments import moment_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
 from proxy.cli.output import print_json, print_table, print_text, progress
-from proxy.cli.store.stopped_queries import asking
+from proxy.cli.store.stopped_queries import queries
 from proxy.operate.moments import moment_text
 from proxy.operate.text import amount
 from proxy.operate.views.dead_letters import (
@@ -51,7 +51,7 @@ Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Dead
 
 def list_groups(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
     """List the groups that have a dead-letter topic, and the number of dead letters."""
-    with asking(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
+    with queries(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
         answer = ask(_PATH, {}, DeadLetterGroupsAnswer)
     if as_json:
         return print_json(answer)
@@ -85,7 +85,7 @@ def show(
     asked |= {"from": begin, "until": until}
     found: list[DeadLetterView] = []
     cursor: str | None = None
-    with asking(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
+    with queries(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
         while True:
             page = {"group": group, **asked, "limit": min(1000, limit - len(found)), "cursor": cursor}
             answer = ask(_PATH, page, DeadLettersAnswer)
@@ -122,7 +122,7 @@ def stats(
     *, group: Group, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False
 ) -> int:
     """Count a group's dead letters by topic, reason and action, and how many of them were redriven."""
-    with asking(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
+    with queries(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
         answer = ask(_PATH, {"group": group, "figures": "true"}, DeadLetterFigures)
     if as_json:
         return print_json(answer)

@@ -27,7 +27,7 @@ from proxy.operate.text import amount
 from proxy.operate.views.messages import MessagesAnswer, MessageView
 from proxy.process.exit_codes import ExitCode
 
-Ask = Callable[[dict[str, str]], MessagesAnswer]
+Lookup = Callable[[dict[str, str]], MessagesAnswer]
 """Answers the parameters of /api/messages."""
 
 DataFolder = Annotated[
@@ -79,7 +79,7 @@ def show(
         raise CliError("select one message: an ID, --unique-key, or --topic, --queue and --offset", ExitCode.USAGE)
     if offset is not None and (topic is None or queue is None):
         raise CliError("--offset needs --topic and --queue", ExitCode.USAGE)
-    with _asking(admin, data) as ask:
+    with _queries(admin, data) as ask:
         answer = ask({**given(asked), "body": "whole"})
         while not answer.messages and answer.cursor is not None:
             # By an id in Kafka, where the log is searched.
@@ -119,7 +119,7 @@ def query(
     asked = given(
         {"topic": topic, "key": key, "text": text, "queue": queue, "offset": offset, "from": begin, "to": end}
     )
-    with _asking(admin, data) as ask:
+    with _queries(admin, data) as ask:
         answer = _searched(ask, asked, limit, quiet=as_json)
     if as_json:
         for message in answer.messages:
@@ -130,7 +130,7 @@ def query(
     return ExitCode.OK
 
 
-def _searched(ask: Ask, asked: dict[str, str], limit: int, *, quiet: bool) -> MessagesAnswer:
+def _searched(ask: Lookup, asked: dict[str, str], limit: int, *, quiet: bool) -> MessagesAnswer:
     """Return what is found, request after request where the log is searched."""
     answer = ask({**asked, "limit": str(limit)})
     if "text" not in asked and not (answer.share and "key" in asked):
@@ -166,7 +166,7 @@ def tail(
 
     asked = given({"topic": topic, "text": text, "queue": queue})
     cursor, shown = TAIL, 0
-    with _asking(admin, None) as ask:
+    with _queries(admin, None) as ask:
         while True:
             limit = _PAGE if count is None else min(_PAGE, count - shown)
             answer = ask({**asked, "cursor": cursor, "limit": str(limit)})
@@ -211,7 +211,7 @@ def export(
     asked = given({"topic": topic, "queue": queue, "offset": offset, "from": begin, "to": end})
     count = damaged = exported = 0
     with contextlib.ExitStack() as stack:
-        ask = stack.enter_context(_asking(admin, data))
+        ask = stack.enter_context(_queries(admin, data))
         target, done = _target(output, resume=resume, stack=stack)
         at = done or cursor
         advance = None
@@ -253,7 +253,7 @@ def export(
 
 
 @contextlib.contextmanager
-def _asking(admin: str, data: Path | None) -> Iterator[Ask]:
+def _queries(admin: str, data: Path | None) -> Iterator[Lookup]:
     """Return what answers: the admin port, or the files of a data directory."""
     if data is None:
         yield lambda parameters: get(

@@ -33,7 +33,7 @@ _TURNS_MAX = 10_000
 T = TypeVar("T")
 
 
-class Ask(Protocol):
+class Lookup(Protocol):
     """Answers a path and its parameters."""
 
     def __call__(self, path: str, asked: Mapping[str, object], shape: type[T]) -> T:
@@ -41,7 +41,7 @@ class Ask(Protocol):
 
 
 @contextlib.contextmanager
-def asking(admin: str, data: Path | None, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Iterator[Ask]:
+def queries(admin: str, data: Path | None, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Iterator[Lookup]:
     """Return what answers: the admin port, or a data directory that no node has open, of which not a byte changes.
 
     Raises:

@@ -8,7 +8,7 @@ import typer
 
 from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
-from proxy.cli.store.stopped_queries import asking
+from proxy.cli.store.stopped_queries import queries
 from proxy.cli.waiting.cancels import SELECTED_MAX, named, names_of, run_cancels, show_selection
 from proxy.cli.waiting.delay_commands import OnlyTopic, pages, print_messages
 from proxy.process.exit_codes import ExitCode
@@ -40,7 +40,7 @@ def cancel(
         return run_cancels(admin, _PATH, chosen, rate=rate, selected=False, noun="message", as_json=as_json)
     if not (everything or topic is not None or level is not None):
         raise CliError("pass ids, or select messages with --topic, --level or --all", ExitCode.USAGE)
-    with asking(admin, None) as ask:
+    with queries(admin, None) as ask:
         found, answer = pages(ask, level, topic, SELECTED_MAX)
     if answer.cut:
         raise CliError(f"the selection has more than {SELECTED_MAX:,} messages; narrow it with --level", ExitCode.USAGE)

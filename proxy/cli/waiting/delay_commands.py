@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from broker.views import DelayedMessage
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
 from proxy.cli.output import print_json, print_table, print_text
-from proxy.cli.store.stopped_queries import Ask, asking
+from proxy.cli.store.stopped_queries import Lookup, queries
 from proxy.operate.moments import moment_text
 from proxy.operate.text import age
 from proxy.operate.views.waiting import DelaysAnswer
@@ -24,7 +24,7 @@ OnlyTopic = Annotated[str | None, typer.Option("--topic", help="Only messages fo
 
 def list_levels(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
     """List the delay levels: how many messages wait in each, and when the next one is due."""
-    with asking(admin, data) as ask:
+    with queries(admin, data) as ask:
         answer = ask("/api/delays", {}, DelaysAnswer)
     if as_json:
         return print_json(answer)
@@ -54,7 +54,7 @@ def show(
     as_json: AsJson = False,
 ) -> int:
     """Show pending messages, ordered by due time."""
-    with asking(admin, data) as ask:
+    with queries(admin, data) as ask:
         found, answer = pages(ask, level, topic, limit)
     if as_json:
         return print_json(replace(answer, messages=found))
@@ -64,7 +64,7 @@ def show(
     return ExitCode.OK
 
 
-def pages(ask: Ask, level: int | None, topic: str | None, limit: int) -> tuple[list[DelayedMessage], DelaysAnswer]:
+def pages(ask: Lookup, level: int | None, topic: str | None, limit: int) -> tuple[list[DelayedMessage], DelaysAnswer]:
     """Fetch the messages of a selection, page after page; return them, and the last answer."""
     found: list[DelayedMessage] = []
     asked = {"messages": "true", "level": level, "topic": topic, "cursor": None}

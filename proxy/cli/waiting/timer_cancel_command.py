@@ -8,9 +8,9 @@ import typer
 
 from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
-from proxy.cli.store.stopped_queries import asking
+from proxy.cli.store.stopped_queries import queries
 from proxy.cli.waiting.cancels import SELECTED_MAX, named, names_of, run_cancels, show_selection
-from proxy.cli.waiting.timer_commands import From, OnlyTopic, To, asked_parameters, pages, print_timers
+from proxy.cli.waiting.timer_commands import From, OnlyTopic, To, pages, print_timers, query_parameters
 from proxy.process.exit_codes import ExitCode
 
 _PATH = "/api/timers/cancel"
@@ -44,8 +44,8 @@ def cancel(
     if not (everything or topic is not None or begin is not None or end is not None):
         text = "pass ids or handles, or select timers with --topic, --from, --to or --all"
         raise CliError(text, ExitCode.USAGE)
-    with asking(admin, None) as ask:
-        found, cursor = pages(ask, asked_parameters(topic, begin, end), SELECTED_MAX)
+    with queries(admin, None) as ask:
+        found, cursor = pages(ask, query_parameters(topic, begin, end), SELECTED_MAX)
     if cursor is not None:
         text = f"the selection has more than {SELECTED_MAX:,} timers; narrow it with --from and --to"
         raise CliError(text, ExitCode.USAGE)

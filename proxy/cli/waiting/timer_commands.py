@@ -15,7 +15,7 @@ from proxy.cli.admin_client import post
 from proxy.cli.moments import moment_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
 from proxy.cli.output import print_json, print_table, print_text
-from proxy.cli.store.stopped_queries import Ask, asking
+from proxy.cli.store.stopped_queries import Lookup, queries
 from proxy.cli.waiting.cancels import outcome_code
 from proxy.operate.moments import moment_text
 from proxy.operate.text import age
@@ -35,7 +35,7 @@ To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Due before
 Stage = Annotated[str, typer.Argument(metavar="STAGE", help="Stage of the pipeline, from `timers stats`, or all.")]
 
 
-def asked_parameters(topic: str | None, begin: str | None, end: str | None) -> dict[str, object]:
+def query_parameters(topic: str | None, begin: str | None, end: str | None) -> dict[str, object]:
     """Return the parameters that select timers. Raises CliError: a moment is none."""
     clock = SystemClock()
     asked: dict[str, object] = {"topic": topic}
@@ -56,8 +56,8 @@ def list_timers(
     as_json: AsJson = False,
 ) -> int:
     """List pending timed messages, ordered by due time."""
-    asked = asked_parameters(topic, begin, end)
-    with asking(admin, data) as ask:
+    asked = query_parameters(topic, begin, end)
+    with queries(admin, data) as ask:
         found, cursor = pages(ask, asked, limit)
     if as_json:
         for each in found:
@@ -69,7 +69,7 @@ def list_timers(
     return ExitCode.OK
 
 
-def pages(ask: Ask, asked: dict[str, object], limit: int) -> tuple[list[TimerView], str | None]:
+def pages(ask: Lookup, asked: dict[str, object], limit: int) -> tuple[list[TimerView], str | None]:
     """Fetch the timers of a selection, page after page, and where a further page would begin."""
     found: list[TimerView] = []
     cursor: str | None = None
@@ -117,7 +117,7 @@ def show(
     as_json: AsJson = False,
 ) -> int:
     """Show one timer: pending, delivered, cancelled or rescheduled."""
-    with asking(admin, data) as ask:
+    with queries(admin, data) as ask:
         answer = ask("/api/timers/show", {"id": timer, "topic": topic}, TimerAnswer)
     if as_json:
         return print_json(answer)
@@ -177,7 +177,7 @@ def _switch(action: str, stage: str, admin: str, *, as_json: bool) -> int:
 
 def stats(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
     """Show the number of pending timers by topic, their lateness, and the backlog of each stage."""
-    with asking(admin, data) as ask:
+    with queries(admin, data) as ask:
         answer = ask("/api/timers", {"limit": 0}, TimersAnswer)
         if answer.next_due_ms is None and answer.pending_total:
             # Not within seconds, so that no slot of it is read.

@@ -17,7 +17,7 @@ from proxy.cli.admin_client import post
 from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
 from proxy.cli.output import print_json, print_table, print_text, printable, progress
-from proxy.cli.store.stopped_queries import Ask, asking
+from proxy.cli.store.stopped_queries import Lookup, queries
 from proxy.cli.waiting.cancels import named
 from proxy.operate.moments import moment_text
 from proxy.operate.text import age, amount
@@ -61,7 +61,7 @@ def list_transactions(
     as_json: AsJson = False,
 ) -> int:
     """List transactions that are undecided, or were discarded; the oldest first."""
-    with asking(admin, data) as ask:
+    with queries(admin, data) as ask:
         answer, found = _selected(ask, state, topic, group, limit)
     if as_json:
         return print_json(replace(answer, transactions=found))
@@ -79,7 +79,7 @@ def show(
     as_json: AsJson = False,
 ) -> int:
     """Show the state of a transaction; `pyddmq messages show ID` shows its body."""
-    with asking(admin, data) as ask:
+    with queries(admin, data) as ask:
         answer = ask(_PATH, {"id": transaction}, TransactionsAnswer)
     if as_json:
         return print_json(answer)
@@ -115,7 +115,7 @@ def _facts(each: TransactionView, now_ms: int) -> Iterator[tuple[str, str]]:
 
 def stats(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
     """Count undecided transactions by topic and producer group, and those that were discarded."""
-    with asking(admin, data) as ask:
+    with queries(admin, data) as ask:
         answer = ask(_PATH, {"limit": 0}, TransactionsAnswer)
     if as_json:
         return print_json(
@@ -198,7 +198,7 @@ def _chosen(
         return [str(each["id"]) for each in named(ids, None)]
     if not selection:
         raise CliError("select transactions: ids, --topic, --group or --all", ExitCode.USAGE)
-    with asking(admin, None) as ask:
+    with queries(admin, None) as ask:
         answer, found = _selected(ask, state, topic, group, SELECTED_MAX)
     if answer.next is not None:
         text = f"the selection has more than {SELECTED_MAX:,} transactions; narrow it with --topic or --group"
@@ -207,7 +207,7 @@ def _chosen(
 
 
 def _selected(
-    ask: Ask, state: TransactionFilter, topic: str | None, group: str | None, count_max: int
+    ask: Lookup, state: TransactionFilter, topic: str | None, group: str | None, count_max: int
 ) -> tuple[TransactionsAnswer, list[TransactionView]]:
     """Return the last answer and the transactions of all pages, up to `count_max`."""
     asked = {"state": state.value, "topic": topic, "group": group}

@@ -1,6 +1,6 @@
 """authenticate: a connection says who it is, by its first call, over TLS or the loopback.
 
-A failure ends the connection: nobody continues as somebody else, whom the network or a certificate would make of it.
+A failure ends the connection: no client continues under the principal of its network or certificate.
 What was wrong is not said, but for what the client itself has done wrong with a token that may be right.
 """
 

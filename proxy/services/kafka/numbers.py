@@ -70,7 +70,7 @@ class KafkaNumbers:
             self._holes.popitem(last=False)
 
     def end(self, keys: Sequence[bytes]) -> None:
-        """Tell who waits that the messages of a call are decided."""
+        """Call those that wait: the messages of a call are decided."""
         waiting = [wait for key in keys for wait in self._under_way.pop(key, ())]
         for wait in waiting:
             wait()
@@ -81,9 +81,8 @@ class KafkaNumbers:
 
     def when_ended(self, keys: Sequence[bytes | None], wait: Callable[[], None]) -> None:
         """Have `wait` called when the first of these that is under way is decided."""
-        key = next(key for key in keys if key in self._under_way)
-        assert key is not None
-        self._under_way[key].append(wait)
+        waiting = next(self._under_way[key] for key in keys if key is not None and key in self._under_way)
+        waiting.append(wait)
 
     def is_last(self, key: bytes) -> bool:
         """Whether nothing was taken of a message's producer behind it, so that it may be called not stored."""

@@ -80,13 +80,13 @@ def _usual_submit_none(frame: bytes, pos: int) -> list[ConsumeResult] | None:
     return None
 
 
-_usual = accelerated("proxy.wire.pull_accelerator", "scan", _usual_none)
-_usual_submit = accelerated("proxy.wire.pull_accelerator", "scan_submit", _usual_submit_none)
+usual_pull = accelerated("proxy.wire.pull_accelerator", "scan", _usual_none)
+usual_submit = accelerated("proxy.wire.pull_accelerator", "scan_submit", _usual_submit_none)
 
 
 def pull(reading: ProtocolReader, frame: bytes, pos: int) -> PullRequest:
     """Scan the arguments of pull."""
-    request = _usual(frame, pos) if reading is compact.READING else None
+    request = usual_pull(frame, pos) if reading is compact.READING else None
     if request is not None:
         return request
     steps = Steps()
@@ -132,7 +132,7 @@ def _pull_request(reading: ProtocolReader, frame: bytes, pos: int, steps: Steps)
 
 def submit(reading: ProtocolReader, frame: bytes, pos: int) -> list[ConsumeResult]:
     """Scan the arguments of submit into its chain, flattened; empty when there is no result."""
-    usual = _usual_submit(frame, pos) if reading is compact.READING else None
+    usual = usual_submit(frame, pos) if reading is compact.READING else None
     if usual is not None:
         return usual
     results: list[ConsumeResult] = []

@@ -28,8 +28,7 @@ class LoopStream:
     @property
     def peer(self) -> object:
         """Address of the other end."""
-        assert self._streams is not None, "it was opened just now"
-        return self._streams[1].get_extra_info("peername")
+        return self._opened()[1].get_extra_info("peername")
 
     def time(self) -> float:
         """Seconds on the loop's clock."""
@@ -47,19 +46,21 @@ class LoopStream:
 
     def write(self, data: bytes, _seconds: float) -> None:
         """Send bytes; the loop keeps what the system does not take yet."""
-        assert self._streams is not None, "calls are written into an open connection"
-        self._streams[1].write(data)
+        self._opened()[1].write(data)
 
     async def read(self, size_of: Callable[[bytes], int], deadline: float) -> bytes:
         """Return the next frame. Raises OSError."""
-        if self._streams is None:
-            raise ConnectionError("it was closed")
+        reader, _ = self._opened()
         try:
             async with asyncio.timeout_at(deadline):
-                reader = self._streams[0]
                 return await reader.readexactly(size_of(await reader.readexactly(HEAD_BYTES)))
         except asyncio.IncompleteReadError as error:
             raise ConnectionError("the other side closed it") from error
+
+    def _opened(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._streams is None:
+            raise ConnectionError("it was closed")
+        return self._streams
 
     def close(self) -> None:
         """Close."""

@@ -74,7 +74,7 @@ class AsyncConsumer(Pulls):
             PullRefused: The node is starting.
         """
         async with self._in_use():
-            return await self._ask_stats(topic)
+            return await self._fetch_stats(topic)
 
     def __aiter__(self) -> AsyncIterator[PulledMessage]:
         return self.messages()
@@ -148,7 +148,7 @@ class AsyncConsumer(Pulls):
         """Pull, or take what an abandoned pull brings."""
         self._check_free()
         self._is_calling = True
-        pulling = self._pulling or asyncio.get_running_loop().create_task(self._ask(count_max))
+        pulling = self._pulling or asyncio.get_running_loop().create_task(self._pull_now(count_max))
         self._pulling = pulling
         try:
             return await asyncio.shield(pulling)

@@ -52,7 +52,7 @@ class Consumer(Taking[PulledMessage], Pulls):
 
     def _pull_once(self, count_max: int) -> list[PulledMessage]:
         with self._in_use():
-            return run_now(self._ask(count_max))
+            return run_now(self._pull_now(count_max))
 
     def flush(self) -> bool:
         """Submit what is noted now.
@@ -78,7 +78,7 @@ class Consumer(Taking[PulledMessage], Pulls):
             PullRefused: The node is starting.
         """
         with self._in_use():
-            return run_now(self._ask_stats(topic))
+            return run_now(self._fetch_stats(topic))
 
     def __iter__(self) -> Iterator[PulledMessage]:
         return self.messages()

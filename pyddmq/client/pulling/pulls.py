@@ -304,7 +304,7 @@ class Pulls:
         )
         return {"request": request}
 
-    async def _ask(self, count_max: int) -> list[PulledMessage]:
+    async def _pull_now(self, count_max: int) -> list[PulledMessage]:
         """Report what is due and take one batch."""
         results = self._results.next_chain()
         try:
@@ -337,7 +337,7 @@ class Pulls:
                 if not tries_left or not error.retriable:
                     raise
 
-    async def _ask_stats(self, topic: str | None) -> list[GroupStats]:
+    async def _fetch_stats(self, topic: str | None) -> list[GroupStats]:
         request = self._idl.ConsumeStatsRequest(group=self.group, topic=topic or self.topic, version=VERSION)
         return stats_of(await self._call("getConsumeStats", {"request": request}, []))
 

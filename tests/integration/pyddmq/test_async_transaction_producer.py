@@ -12,16 +12,14 @@ import pytest
 from pyddmq import (
     AsyncTransactionProducer,
     ClientMisuse,
-    ConnectionLost,
-    IllegalMessage,
     LocalState,
     TransactionMessage,
 )
-from pyddmq.testing.client import HANG_UP, ScriptedNode
+from pyddmq.testing.client import ScriptedNode
 from tests.integration.pyddmq.test_transaction_producer import YAML, order, pulled
 from tests.patient import PATIENCE_SECONDS
 from tests.running_node import RunningNode
-from tests.unit.pyddmq.test_client_transactions import OK, ORDER, WIRE, Node, check_of
+from tests.unit.pyddmq.test_client_transactions import Node, check_of
 
 
 class Listener:
@@ -107,41 +105,6 @@ def test_checks_go_on_over_a_lost_connection_and_another_process_decides(tmp_pat
     with RunningNode(YAML, tmp_path) as node:
         run(program(node))
         assert pulled(node, 1) == [b"left behind"]
-
-
-@pytest.mark.parametrize(
-    ("half", "error"), [(HANG_UP, ConnectionLost), (WIRE.HalfResult(code=11, msg="too long"), IllegalMessage)]
-)
-def test_half_that_may_be_stored_is_not_sent_again_and_one_that_is_refused_runs_nothing(
-    half: Any, error: type[Exception]
-) -> None:
-    """A second half would be a second transaction."""
-    listener = Listener()
-    resent: list[Exception] = []
-
-    async def program(address: str) -> None:
-        producer = AsyncTransactionProducer(address, "shop", listener, resends=3, on_resend=resent.append)
-        with pytest.raises(error):
-            await producer.send_in_transaction(ORDER)
-        await producer.close()
-
-    with ScriptedNode("producer", Node(half=half)) as scripted:
-        run(program(scripted.address))
-        assert [method for method, _ in scripted.calls].count("sendHalfSync") == 1
-    assert (resent, listener.executed) == ([], [])
-
-
-def test_decision_that_cannot_be_told_is_no_exception() -> None:
-    """It is told again where that may help; then the result says what is wrong, and the node will ask."""
-
-    async def program(address: str, problem: str) -> None:
-        async with AsyncTransactionProducer(address, "shop", Listener(), resend_pause_ms=0) as producer:
-            result = await producer.send_in_transaction(ORDER)
-        assert (result.state, result.decided, result.problem) == (LocalState.COMMIT, not problem, problem)
-
-    for ends, problem in (([HANG_UP, OK], ""), (WIRE.Result(code=45, msg="too late"), "too late (code 45)")):
-        with ScriptedNode("producer", Node(end=ends)) as scripted:
-            run(program(scripted.address, problem))
 
 
 def test_what_a_check_answered_is_told_before_the_end_and_it_cannot_close_its_producer() -> None:

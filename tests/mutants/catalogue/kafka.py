@@ -81,8 +81,8 @@ MUTANTS = (
     ),
     Mutant(
         "ackFlush: sync answers before the commit",
-        "proxy/services/results/settled.py",
-        old="        each.node.settle(reported)\n",
+        "proxy/services/results/durable.py",
+        old="        wait(reported)\n",
         new="        reported(True)\n",
         caught_by=(
             "tests/integration/proxy/node/test_kafka_node.py::test_answer_waits_for_the_commit_where_acks_are_sync",

@@ -390,9 +390,9 @@ def test_what_waited_is_encoded_by_the_accelerator() -> None:
     with running("compiled"):
         encoder = Encoder(OPTIONS, UniqueKeys(bytes(4), Random(1)))
         measured = encoder.measure(puts, stamp, atomic=False)
-        taken = encoder_module._measure(puts, lambda *_: measured.keys, 0, None, 20, 108, 6000, 4000, 9000)
+        taken = encoder_module.measure_usual(puts, lambda *_: measured.keys, 0, None, 20, 108, 6000, 4000, 9000)
         assert taken is not None
-        middle, encode = encoder._middle(stamp, 0, 0, 0), encoder_module._encode
+        middle, encode = encoder._middle(stamp, 0, 0, 0), encoder_module.encode_usual
         places = [sum(measured.sizes[:place]) for place in range(len(puts))]
         made = encode(puts, *measured, places, middle, {}, crc32, 4096, origins, stamp.store_ms)
         assert made is not None
@@ -438,8 +438,7 @@ def test_index_entries_of_any_records_same(records: list[tuple[bytes, bytes]], g
         index_file.create()
         at = index_file.put(made)
         at_once(disk, index_file.writing())
-        assert index_file._slots is not None
-        return made, at, disk.open("/index/1").read(0, 1 << 20), index_file.header, list(index_file._slots)
+        return made, at, disk.open("/index/1").read(0, 1 << 20), index_file.header
 
     both(work)
 
@@ -448,7 +447,7 @@ def test_index_entries_of_any_records_same(records: list[tuple[bytes, bytes]], g
 def test_index_entry_of_any_time_same(seconds: int) -> None:
     """Seconds are kept within the 31 bits that the file has for them; negative ones are none."""
     rows = Rows([5, 6, (1 << 31) - 1], [1, 2, 3], [5_000, 5_000 + seconds * 1000, 5_000])
-    both(lambda: file._enter(*rows, array("i", bytes(40)), 1, 5_000, None))
+    both(lambda: file.enter(*rows, array("i", bytes(40)), 1, 5_000, None))
 
 
 # Which of the two runs.

@@ -83,7 +83,7 @@ def test_usual_pull_is_scanned_by_the_accelerator() -> None:
 
     message = call(COMPACT, "pull", {"request": USUAL})
     with running("compiled"):
-        assert pulls._usual(message.frame, message.pos) == scan_pull(message)
+        assert pulls.usual_pull(message.frame, message.pos) == scan_pull(message)
 
 
 def submitted(message: Call) -> Any:
@@ -101,7 +101,7 @@ def test_scan_of_any_submit_same(result: dict[str, Any]) -> None:
     message = call(COMPACT, "submit", {"result": result})
     found = submitted(message)
     with running("compiled"):
-        assert pulls._usual_submit(message.frame, message.pos) in (None, found)
+        assert pulls.usual_submit(message.frame, message.pos) in (None, found)
 
 
 def test_scan_of_submits_with_every_byte_changed_and_every_cut_same() -> None:
@@ -248,8 +248,8 @@ def test_usual_reply_is_made_by_the_accelerator(binary: bool) -> None:
 
     found = locate(record(b"body", block([(b"KEYS", b"k"), (b"TAGS", b"t"), (b"n", b"v")]) + broker_end(True)))
     with running("compiled"):
-        assert pull_reply._usual(b"head", 1, b"context", [(1, found)], binary, b"\x00", []) is not None
-        assert pull_reply._usual(b"head", 1, b"context", [], binary, b"\x00", []) is not None
+        assert pull_reply.usual_reply(b"head", 1, b"context", [(1, found)], binary, b"\x00", []) is not None
+        assert pull_reply.usual_reply(b"head", 1, b"context", [], binary, b"\x00", []) is not None
 
 
 @given(blocks(), st.integers(-1, 40_000), st.integers(-1, 40_000))
@@ -262,7 +262,9 @@ def test_reply_of_places_outside_of_their_view_is_refused(found: bytes, body_at:
         inside = 0 <= place[1] <= place[2] <= place[3] <= place[4] <= len(view)
         with running("compiled"):
             for binary in (False, True):
-                assert inside or pull_reply._usual(b"head", 1, b"context", [(1, place)], binary, b"\x00", []) is None
+                assert (
+                    inside or pull_reply.usual_reply(b"head", 1, b"context", [(1, place)], binary, b"\x00", []) is None
+                )
             assert inside or message_keys_of([place]) is None or 0 <= place[3] <= place[4] <= len(view)
 
 

@@ -60,7 +60,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "upstream/waiting/job_loops.py": ("test_group", "test_accelerators_jobs"),
     "upstream/outcomes/outcomes.py": ("test_group", "test_answer_matching", "test_undecided"),
     "upstream/delivery/results.py": ("test_group", "test_results_at_start"),
-    "upstream/delivery/subscription.py": ("test_group", "test_group_model"),
+    "upstream/delivery/subscription.py": ("test_group",),
     "upstream/job.py": ("test_accelerators_jobs", "test_state"),
     # What only a whole node shows, over real or simulated connections.
     "proxy/admin/routes.py": ("test_admin_http", "test_admin_port"),
@@ -92,7 +92,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     "proxy/cli/waiting/timer_commands.py": ("test_timers",),
     "proxy/cli/waiting/transaction_commands.py": ("test_transactions",),
     "proxy/demo/checker.py": ("test_cli_demo_checker",),
-    "proxy/demo/run.py": ("test_cli_demo_run",),
+    "proxy/demo/run.py": ("test_demo",),
     "pyddmq/client/aio/async_producer.py": ("test_async_client", "test_client_async"),
     "conf/checks.py": ("test_conf_loader",),
 }

@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 
 from pyddmq import (
-    CallRejected,
     CannotConnect,
     ClientError,
     ClientMisuse,
     Consumer,
     LocalState,
     NodeShuttingDown,
-    NotThrift,
     OutgoingMessage,
     Producer,
     RateLimited,
@@ -27,7 +25,7 @@ from pyddmq import (
     idl,
 )
 from pyddmq.client.pulling.pulls import PendingResults
-from pyddmq.testing.client import HANG_UP, SILENCE, ScriptedNode, application_exception
+from pyddmq.testing.client import HANG_UP, SILENCE, ScriptedNode
 from tests.patient import nobody_there, until
 
 WIRE: Any = idl.load("producer")
@@ -76,8 +74,9 @@ def test_refused_connection_after_a_lost_answer_does_not_say_nothing_was_sent(se
     with ScriptedNode("producer", lambda _method, _arguments: HANG_UP) as node:
 
         def gone(_: Exception) -> None:
-            node._listener.shutdown(socket.SHUT_RDWR)
-            node._listener.close()
+            listener = node._listener
+            listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
 
         with (
             Producer(node.address, resend_pause_ms=0, on_resend=gone) as producer,
@@ -100,27 +99,6 @@ def test_attempts_that_all_stored_nothing_say_so() -> None:
         with pytest.raises(CannotConnect) as absent:
             producer.send("orders", b"x")
         assert (absent.value.sent, absent.value.undecided, absent.value.attempts) == (False, False, 2)
-
-
-@pytest.mark.parametrize(
-    ("answer", "kind", "undecided"),
-    [
-        (application_exception(7, "bad arguments"), CallRejected, False),
-        (application_exception(6, "internal"), CallRejected, True),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", NotThrift, True),
-    ],
-)
-def test_every_error_says_whether_the_call_may_have_taken_effect(
-    answer: object, kind: type[ClientError], undecided: bool
-) -> None:
-    """Also those that are no refusals of a send."""
-    with (
-        ScriptedNode("producer", lambda _method, _arguments: answer) as node,
-        Producer(node.address) as producer,
-        pytest.raises(kind) as caught,
-    ):
-        producer.send("orders", b"x")
-    assert caught.value.undecided is undecided
 
 
 class Threads:

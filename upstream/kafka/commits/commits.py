@@ -187,7 +187,7 @@ class OffsetCommitter:
         self._turn = 0
         self._sent = -1.0
         self._under_way: object | None = None
-        self._settling: list[tuple[int, Callable[[bool], None]]] = []
+        self._awaited: list[tuple[int, Callable[[bool], None]]] = []
         """Who waits until what was finished then is committed, with the turn of the last commit by then."""
         self._open: set[int] = set()
         """Turns of commits that are under way."""
@@ -210,9 +210,9 @@ class OffsetCommitter:
         self._patience.cancel()
         self.unsettle()
 
-    def settle(self, reported: Callable[[bool], None]) -> None:
-        """Tell once what has finished by now is committed, which is begun at once; False: it will not be."""
-        self._settling.append((self._turn, reported))
+    def when_durable(self, reported: Callable[[bool], None]) -> None:
+        """Report once what has finished by now is committed, which is begun at once; False: it will not be."""
+        self._awaited.append((self._turn, reported))
         self._hurry()
 
     def last(self, go: Callable[[], None], *, seconds: float) -> None:
@@ -234,30 +234,30 @@ class OffsetCommitter:
         reporting = Later(self._scheduler, report)
         waiting.after(seconds)
         reporting.after(LAST_TELL_SECONDS)
-        self.settle(end)
+        self.when_durable(end)
 
     def unsettle(self) -> None:
         """Tell who waits that it will not be: a partition is another's."""
-        settling, self._settling = self._settling, []
+        settling, self._awaited = self._awaited, []
         for _, reported in settling:
             reported(False)
 
     def _hurry(self) -> None:
-        if self._settling and not self._soon and self._under_way is None:
+        if self._awaited and not self._soon and self._under_way is None:
             self._soon = True
             self._scheduler.call_soon(self._settle_soon)
 
     def _settle_soon(self) -> None:
         self._soon = False
-        if self._settling:
+        if self._awaited:
             self._tick()
 
     def _look(self) -> None:
         """Tell who waits for what is committed now; of those who asked before the last commit of all began, all."""
         covered = self._covered
         if not any(turn <= covered for turn in self._open):
-            ready = [reported for turn, reported in self._settling if turn < covered]
-            self._settling = [each for each in self._settling if each[0] >= covered]
+            ready = [reported for turn, reported in self._awaited if turn < covered]
+            self._awaited = [each for each in self._awaited if each[0] >= covered]
             for reported in ready:
                 reported(True)
 
@@ -329,7 +329,7 @@ class OffsetCommitter:
             self._look()
             self._hurry()
 
-        self.member.commit([commits[queue] for queue in here], answered, soon=bool(self._settling))
+        self.member.commit([commits[queue] for queue in here], answered, soon=bool(self._awaited))
 
     def _shorten(self, refused: int) -> None:
         """Make shorter texts: the brokers' limit (offset.metadata.max.bytes) is below a text of this length."""
@@ -369,7 +369,7 @@ class OffsetCommitter:
         if not changed and now - self._sent >= self._lease.renew_after:
             changed = list(queues)
         if not changed:
-            if self._settling:
+            if self._awaited:
                 self._turn += 1
                 self._covered = self._turn
                 self._look()

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections import Counter
-from random import Random
 from typing import Any
 
 import pytest
 
-from broker.errors import StoreError
-from broker.format.message import message_of
 from broker.format.message_type import MessageType
 from broker.log.put import Put
 from broker.query import NotFound, QueryRefused, at_offset
@@ -23,10 +18,9 @@ from broker.scheduled.delay.delays import Delays
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from proxy.operate.lookups.dead_letters import LetterPage, figures, group_views
-from pyddmq.testing import ManualClock, ManualScheduler, PowerCut, SimDisk
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.redrive_tools import Failed, dead_lettered, opened, redrive, redrives
 from tests.integration.store_tools import HOST, ROOT
-from tests.stopping import end_run
 
 
 def test_redriven_message_is_as_it_was_sent() -> None:
@@ -273,41 +267,6 @@ def test_pages_go_on_where_the_last_one_ended() -> None:
         if cursor is None:
             break
     assert found == list(range(10))
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_stop_at_every_change_redrives_all_and_none_twice(seed: int) -> None:
-    """A kill or a power cut at each change of the disk around a redrive; its checkpoint goes besides."""
-    changes = 1
-    while True:
-        disk, clock, random = SimDisk(), ManualClock(), Random(seed)
-        store = opened(disk, clock)
-        for number in range(5):
-            dead_lettered(store, b"%d" % number, queue_id=random.randrange(2))
-        store.close()
-        start = disk.operations
-        disk.stop_after(changes)
-        with contextlib.suppress(PowerCut, StoreError, OSError):
-            store = opened(disk, clock)
-            known = redrives(store, disk)
-            for wanted in ({"reason": "nothing"}, {}):
-                redrive(store, known, wanted=wanted)
-            store.close()
-        whole = disk.operations - start < changes
-        end_run(disk, changes, power=changes % 2 == 1)
-        if changes % 3 == 0 and disk.exists(f"{ROOT}/pyddmq/redrives.json"):
-            disk.remove(f"{ROOT}/pyddmq/redrives.json")
-        store = opened(disk, clock)
-        answer = redrive(store, redrives(store, disk))
-        assert answer["redriven"] + answer["already"] == 5
-        bodies: Counter[bytes] = Counter()
-        for queue in store.topics["t"].queues:
-            for physical, size, _ in queue.read(0, 100):
-                bodies[message_of(store.read(physical, size)).body()] += 1
-        assert bodies == {b"%d" % number: 2 for number in range(5)}
-        if whole:
-            return
-        changes += 1
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -32,9 +33,9 @@ class World:
         self.store.create_topic("filling", 1)
         append(self.store, b"first", topic="filling")
 
-    def open(self) -> None:
+    def open(self, *, flush: str = "sync") -> None:
         """Open what the disk holds."""
-        self.store: Store = open_store(self.disk, clock=self.clock)
+        self.store: Store = open_store(self.disk, clock=self.clock, flush=flush)
         self.offsets = ConsumerOffsets.open(ROOT, disk=self.disk, clock=self.clock)
 
     def finished(self) -> Finished:
@@ -96,6 +97,22 @@ def test_what_is_committed_is_dropped_and_no_more() -> None:
     table.forget_below(KEY, 100)
     table.save()
     assert world.checkpoint()["queues"] == []
+
+
+def test_log_is_durable_before_what_is_saved_of_it() -> None:
+    """Under `async`, too: after a power loss the record is there by which a message counts as finished."""
+    world = World()
+    world.store.close()
+    world.open(flush="async")
+    table = world.finished()
+    world.replace(world.publish()[0])
+    table.finish(KEY, 0)
+    table.save()
+    world.store.abandon()
+    world.disk.crash(Random(1), modes=("none",))
+    world.open()
+    assert world.finished().has(KEY, 0)
+    assert world.store.topics["%RETRY%g"].queues[0].max_offset == 1
 
 
 def test_log_tells_what_was_replaced_when_there_is_no_checkpoint() -> None:

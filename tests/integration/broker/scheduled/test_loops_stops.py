@@ -1,4 +1,4 @@
-"""Loops over every stop: killed or cut from power at any change of the disk, each occurrence comes once, in order."""
+"""Loops after stops: what was missed comes once and in order, and nothing comes by halves."""
 
 from __future__ import annotations
 
@@ -7,94 +7,18 @@ from random import Random
 
 import pytest
 
-from broker.errors import StoreError
 from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.recurring.occurrence import Occurrence
-from pyddmq.testing import ManualClock, PowerCut, SimDisk
-from tests.integration.loop_tools import START_S, World, loop, once, uuid, walked, world
+from tests.integration.loop_tools import World, loop, once, uuid, walked, world
 from tests.integration.store_tools import ROOT
-from tests.stopping import end_run, lose_files
 
 FILES = ("pyddmq/timers.json", "config/timercheck", "timerwheel")
 """What tells how far the timers are; the log can do without."""
 
 
-class Account:
-    """What was acknowledged."""
-
-    def __init__(self) -> None:
-        self.asked: list[Occurrence] = []
-        self.added: set[Occurrence] = set()
-        self.asked_to_cancel: set[Occurrence] = set()
-        self.cancelled: dict[Occurrence, int] = {}
-        """With how many occurrences had been delivered by then."""
-
-
-def run(disk: SimDisk, clock: ManualClock, random: Random, account: Account) -> None:
-    """Add loops, some of the past, let time pass, cancel."""
-    made = world(disk, clock)
-    for number in range(5):
-        first = loop(
-            clock.wall_ms() // 1000 - START_S + random.choice((-20, 0, 2, 5)),
-            every=random.choice((3, 4)),
-            times=random.choice((2, 6)),
-            growth=random.choice((0, 0, 2)),
-            number=number,
-        )
-        account.asked.append(first)
-        made.add(first, b"%d" % number)
-        account.added.add(first)
-        made.scheduler.advance(random.choice((0.3, 2.0, 7.0)))
-        if random.random() < 0.4:
-            target = random.choice(account.asked)
-            account.asked_to_cancel.add(target)
-            if made.cancel(target) is CancelEffect.CANCELLED:
-                account.cancelled[target] = len(of(made, target))
-    if random.random() < 0.5:
-        made.close()
-    else:
-        made.stop()
-
-
 def of(made: World, first: Occurrence) -> list[str]:
     """Ids of a loop's deliveries."""
     return [each for each in made.ids() if each.endswith(first.uuid)]
-
-
-def check(made: World, account: Account) -> None:
-    """Every loop that was acknowledged: all of it, or up to where it was cancelled; once, in order, not early."""
-    made.scheduler.advance(100)
-    for first in account.asked:
-        whole = [each.id for each in walked(first)]
-        found = of(made, first)
-        assert found == whole[: len(found)], "twice, out of order, or with a gap"
-        if first in account.cancelled:
-            assert len(found) == account.cancelled[first], "delivered after its cancel was answered"
-        elif first in account.added and first not in account.asked_to_cancel:
-            assert found == whole, "lost"
-    due = {each.id: (each.at_s - START_S) * 1000 for first in account.asked for each in walked(first)}
-    assert all(at >= due[each] for each, at in made.delivered()), "early"
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_stop_at_every_change_loses_repeats_and_hurries_nothing(seed: int) -> None:
-    """A kill or a power cut at each change of the disk around add, delivery, successor and cancel; files go, too."""
-    changes = 1 + 7 * seed
-    while True:
-        disk, clock, account = SimDisk(), ManualClock(START_S * 1000), Account()
-        disk.stop_after(changes)
-        with contextlib.suppress(PowerCut, StoreError, OSError):
-            run(disk, clock, Random(seed), account)
-        whole = disk.operations < changes
-        end_run(disk, changes, power=changes % 2 == 1)
-        lose_files(disk, ROOT, FILES, changes)
-        made = world(disk, clock)
-        check(made, account)
-        made.close()
-        if whole:
-            assert len(account.added) == 5
-            return
-        changes += 31
 
 
 @pytest.mark.parametrize("days", [8, 400])

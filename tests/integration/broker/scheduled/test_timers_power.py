@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.errors import StoreError
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.pending.wheel import SLOT, SLOT_BYTES
-from tests.integration.broker.scheduled.test_timers_stops import TimerStops
+from pyddmq.testing import ManualClock, PowerCut, SimDisk
 from tests.integration.store_tools import ROOT
-from tests.integration.timer_tools import SMALL, START_MS, Broker, broker
+from tests.integration.timer_tools import SMALL, START_MS, TOPIC, Broker, broker
 
 WHEEL = f"{ROOT}/timerwheel"
 LAST_FILE = f"{ROOT}/timerlog/{0:020d}"
@@ -28,19 +30,31 @@ def follow_slots(made: Broker) -> None:
             pass
 
 
+def run_until(disk: SimDisk, clock: ManualClock, changes: int, random: Random) -> None:
+    """Publish for moments that are near, seconds away, or rolled, and let time pass, until the disk stops."""
+    disk.stop_after(changes)
+    with contextlib.suppress(PowerCut, StoreError, OSError):
+        made = broker(disk, clock, segment_bytes=16384, flush="async")
+        for number in range(6):
+            for _ in range(random.randrange(4)):
+                made.store.put(TOPIC, b"%d" % number, delay_ms=random.choice((1, 700, 1000, 2500, 6000, 130_000)))
+            made.scheduler.advance(random.choice((0.3, 1.0, 6.0, 20.0)))
+        if random.random() < 0.5:
+            made.close()
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=4), st.integers(0, 1 << 30))
 def test_every_slot_leads_to_its_units_after_power_losses(stops: list[int], seed: int) -> None:
     """Without a sync per flush, the power cut at any change of the disk, one time after the other."""
-    world, random = TimerStops(), Random(seed)
-    world.flush = "async"
+    disk, clock, random = SimDisk(), ManualClock(START_MS), Random(seed)
     for changes in stops:
-        world.run_until(changes, random)
-        world.disk.crash(random)
-        made = broker(world.disk, world.clock, segment_bytes=16384, flush="async", start=False)
+        run_until(disk, clock, changes, random)
+        disk.crash(random)
+        made = broker(disk, clock, segment_bytes=16384, flush="async", start=False)
         follow_slots(made)
         made.leave()
-        world.disk.kill()
+        disk.kill()
 
 
 def waiting() -> Broker:

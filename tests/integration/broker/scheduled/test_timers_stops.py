@@ -1,66 +1,20 @@
-"""Timers over every stop: killed or cut from power at any change of the disk, nothing is lost, early or twice (D27)."""
+"""Timers after stops: what a start makes of files that are gone or damaged, and what RocketMQ makes of them (D27)."""
 
 from __future__ import annotations
 
 import errno
-from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from broker.scheduled.timer import metrics as counted
 from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import ROOT
 from tests.integration.timer_tools import START_MS, TOPIC, Broker, broker
-from tests.integration.waiting_tools import Stops, WaitingStore, lose, stop_at_every_change
+from tests.integration.waiting_tools import lose
 
 FILES = ("timerwheel", "timerlog", "config/timercheck", "pyddmq/timers.json")
 """What tells what is pending; the log can do without."""
 DAY_S = 86_400
-
-
-class TimerStops(Stops):
-    """Of a store with timers."""
-
-    flush = "sync"
-
-    def opened(self) -> Broker:
-        """Open what is there."""
-        return broker(self.disk, self.clock, segment_bytes=16384, flush=self.flush)
-
-    def send(self, made: WaitingStore, body: bytes, random: Random) -> int:
-        """Publish for a moment that is near, seconds away, or rolled."""
-        delay = random.choice((1, 700, 1000, 2500, 6000, 130_000))
-        made.store.put(TOPIC, body, delay_ms=delay)
-        return self.clock.wall_ms() + delay
-
-    def pause(self, random: Random) -> float:
-        """Some of the timers are due then."""
-        return random.choice((0.3, 1.0, 6.0, 20.0))
-
-    def check(self) -> None:
-        """Five minutes later all is delivered."""
-        made = self.opened()
-        made.check(self.sent, seconds=300)
-        assert made.timers.pending == 0, "counted as pending"
-        made.close()
-
-
-class BesideStops(TimerStops):
-    """Of one whose timers are saved beside the loop."""
-
-    def opened(self) -> Broker:
-        """Open what is there."""
-        return super().opened().save_beside()
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_stop_at_every_change_of_a_save_beside_the_loop(seed: int) -> None:
-    """Timers come, fall due and are delivered between its steps; files that go besides."""
-    stop_at_every_change(
-        BesideStops, seed=seed, step=5, after=lambda made, changes: lose(made.disk, FILES, changes // 2 % 32)
-    )
 
 
 def test_full_disk_at_the_sync_of_the_wheel_stops_the_write_side() -> None:
@@ -75,25 +29,6 @@ def test_full_disk_at_the_sync_of_the_wheel_stops_the_write_side() -> None:
         if not fails:
             made.timers.save()
             assert made.again().timers.pending == 1
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_stop_at_every_change_loses_repeats_and_hurries_nothing(seed: int) -> None:
-    """A kill or a power cut at each change of the disk around put, delivery and checkpoint; files that go besides."""
-    stop_at_every_change(
-        TimerStops, seed=seed, step=5, after=lambda made, changes: lose(made.disk, FILES, changes // 2 % 32)
-    )
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(1, 400), min_size=2, max_size=4), st.integers(0, 1 << 30), st.integers(0, 15))
-def test_stops_in_a_row(stops: list[int], seed: int, lost: int) -> None:
-    """One stop after the other, each anywhere, some of the files gone after the last."""
-    made = TimerStops()
-    made.in_a_row(stops, Random(seed))
-    lose(made.disk, FILES, lost)
-    made.check()
-    assert len(made.opened().delivered()) >= len(made.sent)
 
 
 @pytest.mark.parametrize("days", [0, 8, 400])

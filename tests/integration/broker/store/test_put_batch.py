@@ -7,8 +7,6 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from broker.errors import DiskFull, MessageRefused, StoreFailed
 from broker.format.message import LogMessage, message_of, physical_of_id
@@ -18,7 +16,7 @@ from broker.put_batch import BatchStored, put_batch
 from broker.query import by_key, by_unique_key
 from broker.runtime.metrics import Metrics
 from broker.store import Store
-from pyddmq.testing import ManualClock, PowerCut, SimDisk
+from pyddmq.testing import SimDisk
 from tests.golden.batches import BATCHES, golden_batches
 from tests.integration.store_tools import HOST, bodies, open_store
 
@@ -159,35 +157,3 @@ def test_failed_write_and_full_disk_are_told() -> None:
     disk.fail("sync", path_part="commitlog")
     with pytest.raises(StoreFailed):
         put(store, encoded(b"a"))
-
-
-@settings(max_examples=30, deadline=None)
-@given(seed=st.integers(0, 2**32), stop=st.integers(0, 60), power=st.booleans())
-def test_batch_is_there_whole_or_not_at_all_after_any_stop(seed: int, stop: int, power: bool) -> None:
-    """Wherever the machine stops: a batch whose call returned is there, and of no batch a part."""
-    random, disk, clock = Random(seed), SimDisk(), ManualClock()
-    answered: list[int] = []
-
-    def run() -> None:
-        store = open_store(disk, clock=clock)
-        store.create_topic("t", 1)
-        for batch in range(40):
-            members = [b"%d %d " % (batch, place) + bytes(random.randint(0, 400)) for place in range(4)]
-            put(store, encoded(*members))
-            answered.append(batch)
-        store.close()
-
-    disk.stop_after(stop)
-    with pytest.raises(PowerCut):
-        run()
-    if power:
-        disk.crash(random)
-    else:
-        disk.kill()
-    store = open_store(disk, clock=clock)
-    found = list(bodies(store).values()) if "t" in store.topics else []
-    places = [(int(body.split()[0]), int(body.split()[1])) for body in found if body is not None]
-    whole = len(places) // 4
-    assert places == [(batch, place) for batch in range(whole) for place in range(4)]
-    assert len(places) == len(found)
-    assert whole >= len(answered)

@@ -22,7 +22,7 @@ from proxy.operate.lookups import messages as messages_module
 from proxy.operate.lookups.masks import MASKED, MessageMasks
 from pyddmq.testing import ManualClock, SimDisk
 from tests.admin_node import NOW_MS, PlainNode
-from tests.integration.store_tools import HOST, ROOT, open_store
+from tests.integration.store_tools import HOST, open_store
 
 Get = Callable[..., Awaitable[tuple[int, dict[str, Any]]]]
 BODIES = [b'{"id": 1}', b"\xff\x00", "ä".encode() * 2000, b""]
@@ -212,24 +212,6 @@ def test_loop_goes_on_while_a_search_runs(monkeypatch: pytest.MonkeyPatch) -> No
     run(scenario, store)
     assert len(seen) >= 4000 // 256
     assert all(later > earlier for earlier, later in pairwise(seen))
-
-
-def test_damaged_record_is_left_out_and_counted() -> None:
-    """A listing over damage says how many records it left out."""
-    disk = SimDisk()
-    store = open_store(disk, clock=ManualClock(NOW_MS))
-    topic = store.create_topic("permits", 1)
-    for _ in range(3):
-        store.append([Put(topic, 0, b"x", b"")], born_ms=0, born_host=HOST)
-        store.flush()
-    physical = topic.queues[0].read(1, 1)[0][0]
-    disk.flip_bit(f"{ROOT}/commitlog/{0:020d}", physical + 5)
-
-    async def scenario(get: Get) -> None:
-        _, answer = await get(topic="permits")
-        assert (len(answer["messages"]), answer["damaged"]) == (2, 1)
-
-    run(scenario, store)
 
 
 def test_masked_values_are_neither_shown_nor_found() -> None:

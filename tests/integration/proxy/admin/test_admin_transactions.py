@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from broker.query import NotFound
 from broker.runtime.steps import run_now
-from broker.transaction.settings import CheckSettings
 from proxy.operate.lookups.transactions import TransactionQuery, search
 from proxy.operate.views.waiting import PendingTransactions, TransactionsAnswer, TransactionSettings
 from tests.integration.transaction_tools import Broker, broker
@@ -63,40 +59,6 @@ def test_page_is_made_in_steps() -> None:
         # Each ends before the page does; StopIteration would end the test.
         next(steps)
     assert len(groups_of(run_now(steps))) == 10
-
-
-def test_discarded_are_listed_apart_until_they_are_resumed() -> None:
-    """Counted and listed by their own queue; one that was resumed is undecided again."""
-    store = broker(checks=CheckSettings(timeout_ms=10, interval_ms=100, checks_max=1))
-    store.transactions.start()
-    store.half(b"1")
-    store.half(b"2")
-    store.scheduler.advance(1)
-    store.transactions.fetch_checks("g", 10)
-    store.scheduler.advance(1)
-    store.store.flush()
-    answer = found(store, state="discarded")
-    assert (answer.discarded_total, [each.offset for each in answer.transactions]) == (2, [0, 1])
-    assert {each.state for each in answer.transactions} == {"discarded"}
-    outcomes: list[Any] = []
-    store.transactions.resume(1, outcomes.append)
-    store.store.flush()
-    answer = found(store, state="discarded")
-    assert (answer.discarded_total, [each.offset for each in answer.transactions]) == (1, [0])
-    assert found(store).undecided_total == 1
-
-
-def test_one_is_found_by_id_and_handle_wherever_it_stands() -> None:
-    """Decided ones too."""
-    store = broker()
-    handle = store.half(b"1")
-    transaction_id = handle.rpartition("-")[2]
-    store.roll_back(handle)
-    for text in (transaction_id, handle):
-        rows = found(store, id=text).transactions
-        assert [(each.state, each.id) for each in rows] == [("rolledBack", transaction_id)]
-    with pytest.raises(NotFound, match="does not exist"):
-        found(store, id="0" * 32)
 
 
 @pytest.mark.parametrize("query", [{"state": "committed"}, {"from": "-1"}, {"from": "x"}, {"from": "9" * 20}])

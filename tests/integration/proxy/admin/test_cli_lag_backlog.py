@@ -14,13 +14,6 @@ from pyddmq.broker import open_store
 from tests.unit.progress_world import GROUP, TOPIC, Node
 
 
-@pytest.mark.usefixtures("no_spark")
-def test_missing_spark_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With what to install."""
-    assert run(["lag", "backlog", "--data", str(tmp_path)]) == 8
-    assert "runs on Spark, and pyspark" in " ".join(capsys.readouterr().err.split())
-
-
 def test_wrong_options_are_told_before_spark_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In a sentence."""
     pytest.importorskip("pyspark")

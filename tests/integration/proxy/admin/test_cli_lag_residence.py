@@ -22,15 +22,6 @@ def data_directory(root: Path) -> str:
     return str(root)
 
 
-@pytest.mark.usefixtures("no_spark")
-def test_missing_spark_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With what to install."""
-    assert run(["lag", "residence", "--journal", data_directory(tmp_path)]) == 8
-    message = " ".join(capsys.readouterr().err.split())
-    assert "runs on Spark, and pyspark" in message
-    assert "pip install 'pyddmq[server,spark]'" in message
-
-
 @pytest.mark.parametrize(
     ("options", "code", "sentence"),
     [

@@ -27,12 +27,20 @@ def test_small_report_needs_no_spark(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.usefixtures("no_spark")
-@pytest.mark.parametrize("options", [["--engine", "spark"], ["--parquet", "there"]])
-def test_missing_spark_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["report", "--engine", "spark", "--journal"],
+        ["report", "--parquet", "there", "--journal"],
+        ["backlog", "--data"],
+        ["residence", "--journal"],
+    ],
+)
+def test_missing_spark_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     """With what to install, where only Spark makes the report."""
-    assert run(["lag", "report", "--journal", data_directory(tmp_path), *options]) == 8
+    assert run(["lag", *words, data_directory(tmp_path)]) == 8
     message = " ".join(capsys.readouterr().err.split())
-    assert "runs on Spark, and pyspark is not installed" in message
+    assert "runs on Spark, and pyspark" in message
     assert "pip install 'pyddmq[server,spark]'" in message
 
 

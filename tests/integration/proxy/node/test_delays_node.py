@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.runtime.metrics import Metrics
 from pyddmq import OutgoingMessage, SendRefused
 from tests.insides import opened_of
 from tests.patient import Consumer, Producer
@@ -51,19 +50,6 @@ def test_delayed_message_arrives_when_it_is_due(node: RunningNode) -> None:
     assert not {"DELAY", "REAL_TOPIC", "REAL_QID"} & found[1].properties.keys()
 
 
-def test_batch_may_hold_delayed_messages(node: RunningNode) -> None:
-    """One unit; a receipt for each, in order, without a place for the delayed one."""
-    batch = [
-        OutgoingMessage(topic="orders", body=b"now"),
-        OutgoingMessage(topic="notes", body=b"later", delay_level=99),
-    ]
-    with Producer(node.producer) as producer:
-        receipts = producer.send_batch(batch)
-    assert [receipt.offset for receipt in receipts] == [0, -1]
-    [level] = [level for level in opened_of(node.node).delays.levels.values() if level.queue.max_offset]
-    assert (level.level, level.pending) == (3, 1)
-
-
 def test_negative_level_is_refused(node: RunningNode) -> None:
     """With code 11 and a sentence; nothing of its batch is stored."""
     batch = [OutgoingMessage(topic="orders", body=b"a"), OutgoingMessage(topic="orders", body=b"b", delay_level=-1)]
@@ -72,12 +58,3 @@ def test_negative_level_is_refused(node: RunningNode) -> None:
         producer.send_batch(batch)
     assert caught.value.code == 11
     assert sum(queue.max_offset for queue in opened_of(node.node).store.topics["orders"].queues) == 0
-
-
-def test_pending_messages_outlive_a_restart(tmp_path: Path) -> None:
-    """A node that was stopped delivers, after it is started again, what was pending."""
-    with RunningNode(YAML, tmp_path / "data") as running, Producer(running.producer) as producer:
-        producer.send("orders", b"later", delay_level=2)
-    with RunningNode(YAML, tmp_path / "data") as running, Consumer(running.consumer, "billing") as consumer:
-        assert next(iter(consumer)).body == b"later"
-        assert isinstance(running.node.runtime.metrics, Metrics)

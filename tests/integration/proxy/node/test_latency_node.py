@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+import pytest
+
 from actions.registry import Registry
+from broker.log.put import Put
 from broker.runtime.disks.timed_syncs import SYNC_SECONDS
 from broker.runtime.metrics import Metrics
 from conf.loader import loads
@@ -16,9 +20,12 @@ from proxy.node.reload import Reloader
 from proxy.operate import answers
 from proxy.operate.attention.findings import judged
 from proxy.operate.live_node import LiveNode
+from proxy.port.calls_pass import GATHERED_CALLS
 from proxy.services.publishing import PUBLISH_SECONDS
+from pyddmq.codes import ResultCode
 from pyddmq.testing import NetworkFaults, SimDisk, SimNetwork, SimSyncs, VirtualClock, VirtualLoop
 from tests.console_page import fragment
+from tests.insides import opened_of
 from tests.simulation.wire import Codec, consumer_codec, consumer_idl, producer_codec, producer_idl
 from upstream.figures.latency import END_TO_END_SECONDS, HAND_OUT_SECONDS
 
@@ -48,13 +55,19 @@ class Peer(asyncio.Protocol):
         self.received += data
 
 
+def codes(peers: list[Peer]) -> list[int]:
+    """Return the code of each client's answer."""
+    codec = producer_codec()
+    return [codec.reply(peer.received[4:]).value.code for peer in peers]
+
+
 class Machine:
     """One node, and clients of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, sync_seconds: float = 0.004) -> None:
         self.loop = VirtualLoop()
         self.clock = VirtualClock(self.loop)
-        disk = SimDisk()
+        disk = self.disk = SimDisk()
         self.network = SimNetwork(self.loop, Half(), NetworkFaults())
         seams = Seams(
             loop=self.loop,
@@ -62,7 +75,7 @@ class Machine:
             disk=disk,
             randomness=Random(2),
             network=self.network,
-            syncs=SimSyncs(disk, self.loop, Half(), seconds_max=0.008),
+            syncs=SimSyncs(disk, self.loop, Half(), seconds_max=2 * sync_seconds),
         )
         self.metrics = Metrics()
         self.node = Node(loads(YAML, actions=Registry()).config, seams=seams, registry=Registry(), metrics=self.metrics)
@@ -78,6 +91,17 @@ class Machine:
         assert transport is not None
         transport.write(codec.call(method, 1, **arguments))
         self.loop.run(lambda: bool(peer.received), seconds=10)
+
+    def send_each_ms(self, count: int) -> list[Peer]:
+        """Have clients send one message each, one after the other, a millisecond apart; returns them at once."""
+        peers = [Peer() for _ in range(count)]
+        sent = producer_idl.Message(topic="orders", body=b"{}")
+        frame = producer_codec().call("sendSync", 1, message=sent, timeout=60_000)
+        for at, peer in enumerate(peers):
+            transport = self.network.connect(peer, ("127.0.0.1", 9613))
+            assert transport is not None
+            self.loop.call_later(1 + at / 1000, transport.write, frame)
+        return peers
 
     def let_pass(self, seconds: float) -> None:
         """Let time pass."""
@@ -134,3 +158,43 @@ def test_a_refused_publish_is_not_observed() -> None:
     machine = Machine()
     machine.call(producer_codec(), 9613, "sendSync", message=producer_idl.Message(topic="", body=b"{}"), timeout=1_000)
     assert machine.seen(PUBLISH_SECONDS) == {}
+
+
+def appended(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return how many messages each append has, as they come."""
+    counts: list[int] = []
+    store = opened_of(machine.node).store
+    append = store.append
+
+    def noted(puts: Sequence[Put], **how: Any) -> Any:
+        counts.append(len(puts))
+        return append(puts, **how)
+
+    monkeypatch.setattr(store, "append", noted)
+    return counts
+
+
+@pytest.mark.parametrize(("clients", "appends"), [(1, [1]), (6, [1, 5]), (GATHERED_CALLS + 4, [1, GATHERED_CALLS, 3])])
+def test_sends_that_come_while_the_disk_is_at_work_gather_for_the_next_flush(
+    clients: int, appends: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few are one append at its end, none later than that; many do not wait for each other."""
+    machine = Machine(sync_seconds=0.1)
+    counts = appended(machine, monkeypatch)
+    peers = machine.send_each_ms(clients)
+    machine.let_pass(1.195)
+    assert counts == appends
+    machine.let_pass(0.1)
+    assert codes(peers) == [ResultCode.OK] * clients
+
+
+def test_sends_that_gather_are_refused_when_the_flush_before_them_fails() -> None:
+    """They do not wait for a flush that will not come; none of the failed one's records is a client's."""
+    machine = Machine(sync_seconds=0.1)
+    store = opened_of(machine.node).store
+    peers = machine.send_each_ms(4)
+    machine.let_pass(0.95)
+    store.append([Put(store.topics["orders"], 0, b"of the node itself", b"")], born_ms=0, born_host=bytes(8))
+    machine.disk.fail("sync", path_part="commitlog")
+    machine.let_pass(1.0)
+    assert codes(peers) == [ResultCode.FAIL_UNKNOWN] * 4

@@ -100,16 +100,6 @@ def test_missed_deliveries_of_a_loop_reach_a_consumer(node: RunningNode) -> None
     assert all(each.properties.keys() == {"own", "from_chronos"} for each in found)
 
 
-def test_single_message_is_delivered_when_it_is_due(node: RunningNode) -> None:
-    """By the client; the past is now."""
-    with Producer(node.producer) as producer:
-        past = producer.send_delay("orders", b"past", at=time.time() - 100)
-        assert [(each.key, each.body) for each in pulled(node, 1)] == [(past, b"past")]
-        later = producer.send_delay("orders", b"later", at=time.time() + 0.2)
-        assert [(each.key, each.body) for each in pulled(node, 1)] == [(later, b"later")]
-    assert time.time() >= int(later.partition("-")[0])
-
-
 @pytest.mark.parametrize("compact", [False, True])
 def test_every_refusal_is_answered_with_its_code(node: RunningNode, compact: bool) -> None:
     """W75: there always is an answer, on both protocols, and nothing is stored."""

@@ -118,7 +118,7 @@ def test_waiting_fetch_is_answered_when_a_check_comes_up_and_empty_at_the_end_of
     made = port()
     connection, peer = made.connect()
     fetch(connection)
-    assert made.service.parked == 1
+    assert made.service.line.count == 1
     made.half(b"one")
     [reply] = replies(peer)
     assert [check["message"]["body"] for check in reply.value] == [b"one"]
@@ -127,7 +127,7 @@ def test_waiting_fetch_is_answered_when_a_check_comes_up_and_empty_at_the_end_of
     assert replies(peer) == []
     made.pass_time(0.2)
     assert [reply.value for reply in replies(peer)] == [[]]
-    assert made.service.parked == 0
+    assert made.service.line.count == 0
 
 
 def test_check_whose_reply_never_left_is_given_back_at_once_and_does_not_count() -> None:
@@ -172,7 +172,7 @@ def test_end_of_file_and_a_lost_connection_unpark() -> None:
     lost, _ = made.connect()
     fetch(lost)
     lost.connection_lost(None)
-    assert made.service.parked == 0
+    assert made.service.line.count == 0
     made.half(b"one")
     connection, peer = made.connect()
     fetch(connection)
@@ -192,7 +192,7 @@ def test_calls_behind_a_waiting_fetch_take_effect_and_are_answered_after_it() ->
     made.end_turn()
     assert made.broker.visible() == [b"one"]
     assert replies(peer) == []
-    assert made.service.parked == 1
+    assert made.service.line.count == 1
     made.pass_time(0.4)
     assert [(reply.seqid, reply.method) for reply in replies(peer)] == [(1, "fetchChecks"), (2, "endTransaction")]
     made.half(b"two")
@@ -249,7 +249,7 @@ def test_too_many_fetches_are_refused_in_words() -> None:
     [reply] = replies(peer)
     assert reply.application is not None
     assert "fewer connections" in reply.application[1]
-    assert made.service.parked == 2
+    assert made.service.line.count == 2
 
 
 def test_reply_holds_as_many_bodies_as_a_reply_of_a_pull() -> None:

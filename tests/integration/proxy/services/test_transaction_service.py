@@ -202,16 +202,6 @@ def test_topic_of_transactions_takes_halves_only(side: Side) -> None:
     assert side.node.call(lambda: opened_of(side.node.node).store.topics["halves"].queues[0].max_offset) == 1
 
 
-def test_delay_of_a_half_begins_with_its_commit(side: Side) -> None:
-    """The message waits in its level from the commit on."""
-    half = side.half(delayLevel=18)
-    assert half.code == 0
-    assert side.node.call(lambda: "SCHEDULE_TOPIC_XXXX" not in opened_of(side.node.node).store.topics)
-    assert side.end(half.handle, COMMIT)[0] == 0
-    levels = side.node.call(lambda: opened_of(side.node.node).delays.levels[18].pending)
-    assert levels == 1
-
-
 def test_moment_of_a_half_counts_from_its_commit(side: Side) -> None:
     """A delay in ms runs from the commit, a moment that has passed is now, one beyond the horizon is refused."""
     later, past = side.half(delayMs=3_600_000), side.half(deliverAtMs=1_700_000_000_000)

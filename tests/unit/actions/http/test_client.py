@@ -212,7 +212,6 @@ def test_connections_that_are_not_kept_are_said_to_close() -> None:
     """Those to addresses that messages name."""
 
     async def story(client: Client) -> list[HttpReply | str]:
-        assert not client._ends
         client._ends = "Connection: close\r\n"
         return [await post(client)]
 

@@ -179,10 +179,11 @@ def test_answer_that_is_lost_renews_connections_and_certificates() -> None:
 
         client = WebHdfs(FolderWish(kind="webhdfs", urls=(url,), user="etl"), connector)
         await client.append("/a", 0, b"1")
-        port, client._urls = client._urls, ["http://127.0.0.1:1"]
+        urls = client._urls
+        there, urls[:] = urls[:], ["http://127.0.0.1:1"]
         with pytest.raises(ServerAway):
             await client.size("/a")
-        client._urls = port
+        urls[:] = there
         size = await client.size("/a")
         await client.close()
         return size

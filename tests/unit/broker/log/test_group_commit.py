@@ -106,12 +106,12 @@ def test_begin_takes_one_flush_at_a_time() -> None:
 
 
 def test_each_state_follows_its_own_and_no_other() -> None:
-    """Invariant 3: no way leads to SHOWN but over the write, none to TOLD but over SHOWN or FAILED."""
-    on_their_way = [BatchState.WRITTEN, BatchState.DURABLE, BatchState.SHOWN, BatchState.TOLD]
+    """Invariant 3: no way leads to SHOWN but over the write, none to REPORTED but over SHOWN or FAILED."""
+    on_their_way = [BatchState.WRITTEN, BatchState.DURABLE, BatchState.SHOWN, BatchState.REPORTED]
     batch = _batch()
     for state in on_their_way:
         batch.go_on(state)
-    for early, late in ((BatchState.STAGED, BatchState.SHOWN), (BatchState.STAGED, BatchState.TOLD)):
+    for early, late in ((BatchState.STAGED, BatchState.SHOWN), (BatchState.STAGED, BatchState.REPORTED)):
         batch = _batch()
         assert batch.state is early
         with pytest.raises(AssertionError, match=f"from STAGED to {late.name}"):
@@ -154,7 +154,7 @@ def test_nobody_is_told_twice_or_well_of_a_failure() -> None:
     with pytest.raises(AssertionError, match="only shown batches"):
         batch.report(None)
     batch.report(StoreError("gone"))
-    with pytest.raises(AssertionError, match="from TOLD to TOLD"):
+    with pytest.raises(AssertionError, match="from REPORTED to REPORTED"):
         batch.report(StoreError("gone"))
 
 

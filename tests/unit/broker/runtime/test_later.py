@@ -71,11 +71,11 @@ def test_the_earliest_moment_wins() -> None:
     earliest.within(3)
     earliest.at(now + 2)
     earliest.within(4)
-    assert earliest.is_asked
+    assert earliest.is_scheduled
     times.scheduler.advance(5)
     earliest.at(now)
     times.scheduler.advance(0)
-    assert (times.found, earliest.is_asked) == ([2, 5], False)
+    assert (times.found, earliest.is_scheduled) == ([2, 5], False)
     earliest.within(1)
     earliest.end()
     times.scheduler.advance(5)

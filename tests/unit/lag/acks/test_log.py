@@ -97,25 +97,6 @@ def test_last_space_is_left_to_the_store() -> None:
     assert (made.dropped, disk.list(FOLDER)) == (10, [])
 
 
-def test_any_flipped_byte_gives_the_whole_batches_before_it() -> None:
-    """And names the damage; other files are read."""
-    disk = SimDisk()
-    made = log(disk)
-    for number in range(3):
-        made.add(batch(10 * number))
-    path = f"{FOLDER}/acks.0000000001.lag"
-    whole = disk.open(path).read(0, 10_000)
-    for position in range(len(whole)):
-        damaged = bytearray(whole)
-        damaged[position] ^= 1 << position % 8
-        disk.open(path).write(0, [bytes(damaged)])
-        found = offsets(disk)
-        assert found == list(range(len(found)))
-        assert len(found) % 10 == 0
-        assert len(found) < 30
-        assert len(gaps(disk)) == 1
-
-
 class _Syncs:
     """Syncs that never end."""
 

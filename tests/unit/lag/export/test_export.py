@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from lag.blocks import GapKind
 from lag.export.export import compact, date_of, export
 from lag.export.names import ExportFile, parse
 from lag.export.place import ExportFailed, ExportPlace
-from lag.export.tables import ExportUnavailable, arrow
 from lag.journal.columns import QUEUES
 from lag.journal.reader import JournalQuery
 from lag.journal.tiers import DAY_MS
@@ -272,10 +270,3 @@ def test_file_url_is_a_folder(tmp_path: Path) -> None:
     export(journal(), FOLDER, place)
     assert parse(place.names("queues")[0]) is not None
     assert RealDisk().list(f"{tmp_path}/below") == ["events", "queues", "scheduled"]
-
-
-def test_missing_pyarrow_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what to install."""
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ExportUnavailable, match="pip install 'pyarrow"):
-        arrow()

@@ -369,22 +369,6 @@ def test_connection_that_breaks_is_a_sentence(capsys: pytest.CaptureFixture[str]
     assert "was lost during sendBatchSync: the other side closed it" in capsys.readouterr().err
 
 
-def test_ctrl_c_ends_with_130_and_still_submits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interrupted pull reports what it printed."""
-    from proxy.cli.commands import pull_command
-
-    def interrupted(*_: object, **__: object) -> None:
-        if len(printed) == 1:
-            raise KeyboardInterrupt
-        printed.append(1)
-
-    printed: list[int] = []
-    monkeypatch.setattr(pull_command, "_print_message", interrupted)
-    with ScriptedNode("consumer", deliver(b"a", b"b")) as node:
-        assert run(["pull", "g", "--follow", "--consumer", node.address]) == ExitCode.INTERRUPTED
-        assert node.calls[-1][1].result.successOffsets == [0]
-
-
 def test_demo_is_told_that_the_node_is_stopping(capsys: pytest.CaptureFixture[str]) -> None:
     """A refusal that passes is no reason to look at the configuration."""
     draining = PRODUCER.Result(code=20, msg="the node is draining")

@@ -21,12 +21,12 @@ def _ground() -> tuple[KafkaGround, list[bool]]:
 def test_who_waits_is_told_once_it_is_committed() -> None:
     """At once, not with the next interval; and where nothing is left to commit, too."""
     ground, reported = _ground()
-    ground.member.settle(reported.append)
+    ground.member.when_durable(reported.append)
     assert reported == []
     ground.advance(0.06)
     assert reported == [True]
     assert ground.cluster().group("g").committed[KafkaPartition("t", 0)][0] == ground.cluster().topics["t"][0].high
-    ground.member.settle(reported.append)
+    ground.member.when_durable(reported.append)
     ground.advance(0.06)
     assert reported == [True, True]
 
@@ -34,12 +34,12 @@ def test_who_waits_is_told_once_it_is_committed() -> None:
 def test_who_waits_is_told_by_a_commit_that_began_afterwards() -> None:
     """What finishes while one is under way is in the next."""
     ground, reported = _ground()
-    ground.member.settle(lambda _: None)
+    ground.member.when_durable(lambda _: None)
     ground.advance(0)
     ground.put("two")
     client = Client()
     ground.ack(client, *ground.take(client))
-    ground.member.settle(reported.append)
+    ground.member.when_durable(reported.append)
     while not reported:
         ground.advance(0.001)
     assert ground.cluster().group("g").committed[KafkaPartition("t", 0)][0] == ground.cluster().topics["t"][0].high
@@ -49,7 +49,7 @@ def test_commit_that_fails_for_a_while_is_waited_for_and_one_that_is_lost_is_not
     """Nobody is told yes for what is not committed."""
     ground, reported = _ground()
     ground.cluster().down = True
-    ground.member.settle(reported.append)
+    ground.member.when_durable(reported.append)
     ground.advance(1)
     assert reported == []
     ground.cluster().down = False
@@ -59,7 +59,7 @@ def test_commit_that_fails_for_a_while_is_waited_for_and_one_that_is_lost_is_not
     client = Client()
     ground.ack(client, *ground.take(client))
     ground.cluster().expel(ground.client.members[0])
-    ground.member.settle(reported.append)
+    ground.member.when_durable(reported.append)
     ground.advance(1)
     assert reported == [True, False]
 

@@ -30,12 +30,12 @@ def answered(value: object) -> Future[Any]:
 class SetAdmin:
     """The AdminClient's part that a survey calls: two groups, one of them with an empty name."""
 
-    def __init__(self, errors: list[object]) -> None:
-        self._errors = errors
+    def __init__(self, errors: list[object], names: tuple[str, ...] = ("g", "")) -> None:
+        self._errors, self._names = errors, names
 
     def list_consumer_groups(self, **_: object) -> Future[Any]:
         """Both groups."""
-        valid = [SimpleNamespace(group_id=name) for name in ("g", "")]
+        valid = [SimpleNamespace(group_id=name) for name in self._names]
         return answered(SimpleNamespace(valid=valid, errors=self._errors))
 
     def poll(self, _: float) -> int:
@@ -52,12 +52,12 @@ class SetAdmin:
         return {name: answered(group) for name in names}
 
 
-def survey_of(errors: list[object]) -> LibrdkafkaSurvey:
+def survey_of(*answers: Any) -> LibrdkafkaSurvey:
     """A survey of the set groups; nothing connects."""
     need_module("confluent_kafka", PACKAGE)
     config = KafkaClusterConfig.model_validate({"bootstrapServers": "127.0.0.1:1"})
     survey: Any = LibrdkafkaSurvey("main", config, client_id="test", clock=SystemClock())
-    survey._admin = SetAdmin(errors)
+    survey._admin = SetAdmin(*answers)
     return survey  # type: ignore[no-any-return]
 
 
@@ -78,7 +78,6 @@ def test_list_without_the_groups_of_a_broker_says_so() -> None:
     assert names.names == ["", "g"]
     assert names.failure is not None
     assert "imed out" in names.failure
-    nothing = survey_of([failed])
-    nothing._admin.list_consumer_groups = lambda **_: answered(SimpleNamespace(valid=[], errors=[failed]))
+    nothing = survey_of([failed], ())
     with pytest.raises(Exception, match="imed out"):
         nothing.group_names()

@@ -15,30 +15,33 @@ from proxy.port.reply_slot import ReplySlot
 from proxy.wire.values import ConsumeResult
 from upstream.delivery.group import ConsumerGroup
 
+WhenDurable = Callable[[Callable[[bool], None]], None]
+"""Reports, once, whether what has finished by now is durable."""
 
-def unsettled(results: Collection[ConsumeResult], groups: Mapping[str, ConsumerGroup]) -> list[ConsumerGroup]:
-    """Return the groups of some results whose answers wait."""
+
+def not_durable(results: Collection[ConsumeResult], groups: Mapping[str, ConsumerGroup]) -> list[WhenDurable]:
+    """Return what reports when some results are durable, of each group whose answers wait."""
     names = {each.group for each in results if each.success or each.fail}
     found = [groups[name] for name in names if name is not None and name in groups]
-    return [each for each in found if each.node.settle is not None]
+    return [wait for each in found if (wait := each.node.when_durable) is not None]
 
 
-def when_settled(
-    groups: Collection[ConsumerGroup],
+def when_durable(
+    waits: Collection[WhenDurable],
     connection: Connection,
     go_on: Callable[[ReplySlot], None],
     slot: ReplySlot | None = None,
 ) -> None:
-    """Keep the place of a request, and continue with it once what was taken of these groups is durable.
+    """Keep the place of a request, and continue with it once what was taken is durable.
 
     Args:
-        groups: Those of its results.
+        waits: Of the groups of its results.
         connection: Where it came from.
         go_on: Answers in its place.
         slot: Its place; None: it is the request being handled.
     """
     slot = slot or connection.later()
-    left = len(groups)
+    left = len(waits)
 
     def reported(durable: bool) -> None:
         nonlocal left
@@ -51,6 +54,5 @@ def when_settled(
         if not left:
             go_on(slot)
 
-    for each in groups:
-        assert each.node.settle is not None, "it is one whose answers wait"
-        each.node.settle(reported)
+    for wait in waits:
+        wait(reported)
