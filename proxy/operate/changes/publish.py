@@ -102,8 +102,13 @@ def publish_changes(node: Node) -> list[Change]:
 async def _publish_to_kafka(put: Put, port: KafkaPort, unique_key: bytes) -> PublishResult:
     """Publish a message to its cluster. Raises Refusal: it is not stored, or that is not known."""
     ended: asyncio.Future[tuple[KafkaFailure | None, int, int]] = asyncio.get_running_loop().create_future()
+
+    def done(failure: KafkaFailure | None, partition: int, offset: int) -> None:
+        if not ended.done():
+            ended.set_result((failure, partition, offset))
+
     try:
-        port.producer.produce(*record_of(put, port, unique_key), lambda *end: ended.set_result(end))
+        port.producer.produce(*record_of(put, port, unique_key), done)
         failure, partition, offset = await ended
         if failure is not None:
             raise failure
