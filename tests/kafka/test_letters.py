@@ -106,3 +106,42 @@ def test_tail_prints_what_is_written_after_it_began(topic: Callable[..., str], a
         assert sorted(found) == [f"new-{n}" for n in range(6)]
     finally:
         node.stop()
+
+
+def test_pages_redrive_publish_and_show_what_comes(topic: Callable[..., str], address: str, tmp_path: Path) -> None:
+    """In a browser: a selected letter, a message of the form, and one of another program in the tail."""
+    pytest.importorskip("playwright")
+    from playwright.sync_api import sync_playwright
+
+    from tests.console.conftest import CHROMIUM
+
+    name = topic(2)
+    group = f"g-{name}"
+    make_topic(address, f"{name}-other", 1, {})
+    make_topic(address, f"{group}.DLQ", 1, {})
+    facts = {"reason": b"broken", "topic": name.encode(), "partition": b"1", "offset": b"0", "attempts": b"1"}
+    headers = [(f"pyddmq.{each}", value) for each, value in facts.items()]
+    send_plainly(address, f"{group}.DLQ", [{"value": b"letter-%d" % n, "headers": headers} for n in range(3)])
+    node = NodeProcess(tmp_path, "n", text=TEXT.format(data=tmp_path / "n", node="n", address=address, topic=name))
+    try:
+        with sync_playwright() as driver:
+            browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+            page = browser.new_page()
+            page.goto(f"http://{node.admin}/dead-letters?group={group}")
+            page.locator("#letters tbody input").nth(1).check()
+            page.get_by_role("button", name="Show the effect on 1 selected").click()
+            page.get_by_text("1 would be redriven").wait_for()
+            page.get_by_role("button", name="Redrive", exact=True).click()
+            page.get_by_text("1 redriven, 0 already").wait_for()
+            assert f"redriven to {name}, queue 1" in page.locator(".outcomes").inner_text()
+            page.goto(f"http://{node.admin}/topic?topic={name}")
+            page.get_by_text("letter-1").wait_for()
+            send_plainly(address, name, [{"value": b"from elsewhere"}])
+            page.get_by_text("from elsewhere").wait_for()
+            page.locator("#publish [name=body]").fill("of the form")
+            page.get_by_role("button", name="Publish").click()
+            page.get_by_text("Published").wait_for()
+            page.locator("#tail").get_by_text("of the form").wait_for()
+            browser.close()
+    finally:
+        node.stop()
