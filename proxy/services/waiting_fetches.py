@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
+from broker.runtime.later import Later
 from broker.runtime.seams import Scheduler
 from conf.sections.node import NodeConfig
 from proxy.limits.meter import Meter
@@ -110,12 +111,13 @@ class _WaitingFetch:
         self._slot = slot
         self._fetch = fetch
         self._counted = counted
+        self._timer = Later(line.scheduler, self.withdraw)
 
     def begin(self, seconds: float) -> None:
         """Wait so long at most."""
         self._line.count += 1
         self._unlisten = self._fetch.listen(self.wake)
-        self._timer = self._line.scheduler.call_later(seconds, self.withdraw)
+        self._timer.after(seconds)
         self._slot.withdraw = self.withdraw
 
     def wake(self) -> None:
