@@ -11,8 +11,10 @@ and, by `op`:
 | `change` | `id`, `due` | about to be cancelled (`due` null) or moved |
 | `changed` | `id`, `result` | the answer: `cancelled`, `rescheduled`, `tooLate` or `unknown` |
 | `half` | `id`, `who` | a transaction is about to be sent |
-| `decide` | `id`, `state` | a decision is about to be sent: `commit`, `rollback` |
-| `decided` | `id`, `state`, `result` | its answer: `taken`, `refused` or `unknown` |
+| `decide` | `id`, `state`, `call` | a decision is about to be sent: `commit`, `rollback` |
+| `decided` | `id`, `state`, `result`, `call` | its answer: `taken`, `refused` or `unknown` |
+| `try` | `who`, `number`, `count`, `call` | so many messages from a number on are about to be sent, again perhaps |
+| `tried` | `call`, `result` | the answer: `stored`, `repeat`, `gap`, `refused` or `unknown` |
 | `get` | `group`, `who`, `place`, `id`, `turn`, `asked`, `asked_t`, `life`, `late`, `copy` | a client has read it |
 | `ack` | `group`, `who`, `place`, `success`, `turn`, `life` | a result has reached the node |
 | `acked` | `group`, `place`, `copy`, `turn`, `life` | the call that carried a success was answered |

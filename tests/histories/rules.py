@@ -265,9 +265,7 @@ def undone_ack(history: History) -> Iterator[str]:
 
 def _follows_a_success(history: History, group: str, place: Place, answer: Event, begin: Event) -> bool:
     """Whether an answered acknowledgement is of a success after the reset that took the message back."""
-    return answer["n"] > begin["n"] and any(
-        each["success"] and begin["n"] < each["n"] for each in history.acks[group, place]
-    )
+    return any(each["success"] and begin["n"] < each["n"] < answer["n"] for each in history.acks[group, place])
 
 
 def two_holders(history: History) -> Iterator[str]:

@@ -97,10 +97,16 @@ class WaitingAccount:
             self.cancels[outcome] += 1
             self._keep(lambda: account.answered(outcome, None, wall_ms))
 
-    def decided(self, name: str, state: int, code: int) -> None:
+    def decides(self, name: str, state: int) -> int:
+        """Note a decision that is about to be sent; return its number."""
+        with self._lock:
+            return self.halves.asks(name, state, time.monotonic())
+
+    def decided(self, name: str, state: int, code: int, call: int) -> None:
         """Note the answer to a decision."""
         with self._lock:
-            self._keep(lambda: self.halves.reported_of(name, state, code))
+            at = time.monotonic()
+            self._keep(lambda: self.halves.reported_of(name, state, code, call=call, time=at))
 
     def seen(self, name: str, key: str, stored_ms: int) -> None:
         """Note a visible record."""
@@ -317,12 +323,13 @@ class WaitingLoad:
     def _decide(self, calls: NodeCalls, about: tuple[str, str, int], attempt: int) -> None:
         name, handle, state = about
         decision = producer_idl.EndTransaction(producerGroup=GROUP, handle=handle, state=state)
+        call = self.account.decides(name, state)
         result = calls.call("endTransaction", decision=decision)
         if result is None or result.code not in (0, 44):
             if state != UNKNOWN:
                 self._open.append(("decide", about, attempt + 1))
         else:
-            self.account.decided(name, state, result.code)
+            self.account.decided(name, state, result.code, call)
 
     def _check(self) -> None:
         """Answer checks at every node in turn."""
@@ -343,6 +350,7 @@ class WaitingLoad:
         for check in calls.call("fetchChecks", request=request) or ():
             fate = self.account.halves.fates[check.message.properties["name"]]
             state = {"commit": COMMIT, "rollback": ROLLBACK, "never": UNKNOWN, "both": COMMIT}[fate]
+            self.account.decides(check.message.properties["name"], state)
             answers.append(
                 producer_idl.EndTransaction(producerGroup=GROUP, handle=check.handle, state=state, fromCheck=True)
             )

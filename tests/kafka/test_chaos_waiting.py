@@ -26,7 +26,7 @@ def run(account: WaitingAccount, *, early_ms: int = 0) -> None:
     for name, fate, state in (("h1", "commit", COMMIT), ("h2", "rollback", ROLLBACK)):
         account.halves.fates[name] = fate
         account.halves.stored.add(name)
-        account.decided(name, state, 0)
+        account.decided(name, state, 0, account.decides(name, state))
     account.seen("h1", "", DUE_MS)
 
 

@@ -7,14 +7,15 @@ were drawn. `shrink` lives on that.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, NamedTuple
 
 from structlog.testing import capture_logs
 
 from proxy.node.node import Node
-from tests.simulation.clients import PERFECT, ConsumerHabits, Producer, ProducerHabits
+from tests.simulation.clients import BY_LIST, PERFECT, ConsumerHabits, ProducerHabits
+from tests.simulation.deeds import Deed, Deeds, Send
 from tests.simulation.faults import FAULTS, SELDOM
 from tests.simulation.journaled import JournaledLedger
 from tests.simulation.ledger import PromiseBroken
@@ -41,9 +42,6 @@ STOPPED_CUTS = frozenset({"the files of the timer log do not fit together", "a c
 """What a power loss leaves in the middle of a cut of the timer log; any other damage was made in the run."""
 
 ALL_FAULTS = {**FAULTS, **SELDOM, **TIMER_FAULTS}
-
-Send = tuple[int, int]
-"""A producer's number, and the number of its send."""
 
 
 class ClientPlan(NamedTuple):
@@ -97,7 +95,8 @@ class Plan:
         clients: Who takes part from the beginning.
         begin: Seconds before the first fault.
         steps: The faults.
-        sends: The only sends that are made; None: all.
+        sends: The only messages that are sent; None: all.
+        deeds: All that pull clients do but to answer with success; None: as drawn.
         good: Pull clients have no bad habits, producers send single valid messages that do not wait.
         wait_share: Of the messages that wait.
         timers: The run is about timers.
@@ -112,6 +111,7 @@ class Plan:
     begin: float = 0.0
     steps: tuple[Step, ...] = ()
     sends: frozenset[Send] | None = None
+    deeds: frozenset[Deed] | None = None
     good: bool = False
     wait_share: float = WAIT_SHARE
     timers: TimerPlan | None = None
@@ -213,6 +213,7 @@ def make_world(
         node={} if plan.timers is None else _timer_settings(plan.timers),
         groups=None if plan.timers is None else (TIMER_GROUP,),
         make_ledger=ledger,
+        deeds=Deeds(plan.sends, plan.deeds),
     )
 
     def run() -> Report:
@@ -233,16 +234,6 @@ def make_world(
         return world.check()
 
     return world, run
-
-
-def sends_of(world: World) -> frozenset[Send]:
-    """The sends that were made in a run by the clients of its plan."""
-    return frozenset(
-        (client.number, number)
-        for client in world.clients
-        if isinstance(client, Producer)
-        for number in client.sends_made
-    )
 
 
 def run_timer_seed(seed: int, *, make_node: NodeFactory = Node) -> Report:
@@ -281,12 +272,10 @@ def _add(world: World, plan: Plan, client: ClientPlan) -> None:
         if plan.good:
             habits = ProducerHabits(pause_seconds=0.08, batch_share=0, refused_share=0, broken_json_share=0)
         add = add_numbered if plan.timers is None and is_numbered(plan.seed, client.number) else World.add_producer
-        producer = add(world, habits, compact=client.compact, number=client.number)
-        producer.sends_allowed = (
-            None if plan.sends is None else {each[1] for each in plan.sends if each[0] == client.number}
-        )
+        add(world, habits, compact=client.compact, number=client.number)
         return
-    habits_of_consumer = PERFECT if plan.good else ConsumerHabits(linger_ms=client.linger_ms)
+    drawn = ConsumerHabits() if plan.deeds is None else BY_LIST
+    habits_of_consumer = PERFECT if plan.good else replace(drawn, linger_ms=client.linger_ms)
     world.add_consumer(
         client.group, habits_of_consumer, topic=client.topic, compact=client.compact, number=client.number
     )

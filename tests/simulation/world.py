@@ -38,6 +38,7 @@ from tests.fakes.virtual_threads import VirtualThreads
 from tests.insides import opened_of
 from tests.simulation import halves
 from tests.simulation.clients import LEVELS_MS, PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
+from tests.simulation.deeds import Deeds
 from tests.simulation.expired import ExpiredRecords
 from tests.simulation.halves import Checked, HalfAccount, HalfProducer
 from tests.simulation.journaled import JournaledLedger
@@ -184,6 +185,7 @@ class World:
             what all groups have finished, and the account holds for that, too.
         groups: The only groups that consume; None: all.
         make_ledger: The account's class.
+        deeds: What clients do; else it is drawn.
         sync_seconds_max: The longest sync of the disk.
     """
 
@@ -201,9 +203,11 @@ class World:
         node: Mapping[str, Any] = MappingProxyType({}),
         groups: Collection[str] | None = None,
         make_ledger: type[JournaledLedger] = JournaledLedger,
+        deeds: Deeds | None = None,
         sync_seconds_max: float = 0.002,
     ) -> None:
         self.seed = seed
+        self.deeds = deeds or Deeds()
         self._sync_seconds_max = sync_seconds_max
         self.loop = VirtualLoop()
         self.clock = VirtualClock(self.loop)
@@ -380,6 +384,7 @@ class World:
             failed=self.errors.append,
             wall_ms=self.clock.wall_ms,
             walls=self.walls,
+            deeds=self.deeds,
         )
 
     def add_producer(
