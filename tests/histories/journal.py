@@ -22,9 +22,11 @@ and, by `op`:
 | `seek` | `who`, `queue`, `offset` | its position was moved |
 | `reset` | `group`, `topic`, `to`, `turn` | an operator moved a group: offsets by queue |
 | `end` | `life`, `acks_lost` | the process ended; acks of its last `acks_lost` seconds may be lost |
+| `uncommitted` | `node`, `since`, `until` | acks that a node ("" for any) answered in this time may be lost |
+| `committed` | `group`, `place` | the source's coordinator says that a message is finished for good |
 | `cut` | `ids` | a power loss may have taken these, under `flush: async`; their places may be used again |
 | `lost` | `place` | the node said that this message is lost |
-| `stored` | `id`, `place`, `at` | is in the log at the end; `at`: its place in the order of the log |
+| `stored` | `id`, `place`, `at`, `log` | is in the log at the end; `at`: its place in the log, of several |
 | `visible` | `id` | a transaction's message is in its topic at the end |
 | `dead` | `group`, `place`, `id` | is in the group's dead-letter topic at the end |
 | `group` | `group`, `timeout` | seconds until an unanswered delivery is taken back |
@@ -33,7 +35,9 @@ and, by `op`:
 the first turn in which the node can have decided the delivery, `asked_t` likewise in seconds; `late`: that is unknown;
 `copy` is where it was read, which differs from `place` in a retry topic.
 
-A place is `[topic, queue, offset]`. A turn counts rounds of the node in which it may settle events in either order.
+Where a source has several nodes at once, `get`, `ack` and `acked` have a `node`, and a `life` is one node's time with
+the same partitions. A place is `[topic, queue, offset]`. A turn counts rounds of the node in which it may settle events
+in either order.
 """
 
 from __future__ import annotations

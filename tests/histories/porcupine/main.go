@@ -22,7 +22,7 @@ type event struct {
 	Op      string          `json:"op"`
 	T       float64         `json:"t"`
 	Turn    int64           `json:"turn"`
-	Life    int             `json:"life"`
+	Life    json.RawMessage `json:"life"`
 	ID      json.RawMessage `json:"id"`
 	Group   string          `json:"group"`
 	Who     json.RawMessage `json:"who"`

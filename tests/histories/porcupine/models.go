@@ -12,9 +12,8 @@ func one(state any) func() []any { return func() []any { return []any{state} } }
 // timeout passes, or the process ends.
 
 type held struct {
-	place, who string
-	life       int
-	until      float64
+	place, who, life string
+	until            float64
 }
 
 type take struct {
@@ -61,7 +60,7 @@ func leases(events []event) histories {
 				continue
 			}
 			keyOf[of] = each.Group + " " + topic[0].(string) + " " + key
-			out := held{place, string(each.Who), each.Life, each.AskedT + timeouts[each.Group] - slack}
+			out := held{place, string(each.Who), string(each.Life), each.AskedT + timeouts[each.Group] - slack}
 			found.add(keyOf[of], each.Asked, each.Turn, take{out, each.T}, nil)
 		case "ack":
 			if key, known := keyOf[of]; known {
