@@ -499,7 +499,7 @@ def main() -> int:
         changes = chaos.changes.account.verdict()
         waits = chaos.waits.account.verdict()
     found = (verdict.faults, verdict.after_loss, verdict.ended)
-    for each in (*found, changes.lost, changes.disorder, waits.faults, waits.lost, waits.wrong):
+    for each in (*found, changes.faults, waits.faults, waits.lost, waits.wrong):
         for text in each[:10]:
             print(text)
     print(f"seed {asked.seed}, {asked.seconds:.0f} s: {said(verdict, chaos.faults)}")
