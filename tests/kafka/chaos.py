@@ -37,6 +37,7 @@ from tests.kafka.chaos_waiting import said as said_of_waiting
 from tests.kafka.nodes import NodeProcess
 from tests.kafka.topics import make_topic, plain_producer, stored_records
 from tests.patient import until
+from tests.tried import tried
 from upstream.kafka.all_groups import CommittedPosition
 from upstream.kafka.commits.metadata import decode
 from upstream.kafka.link import KafkaFailure, KafkaPartition
@@ -64,6 +65,8 @@ FAULTS = (
     "add_partitions",
     "fence_producer",
 )
+UNDER_WAY = ("publishes", "deliveries", "waits", "halves", "changes")
+"""All the time."""
 FENCINGS, FENCED_SECONDS = 20, 3.0
 BROKEN = "kafka_producer_broken"
 PAUSE_KAFKA_SECONDS = 9.0
@@ -289,6 +292,7 @@ class Chaos:
                 name = next(faults)
                 self._reported(f"{name}, {self._account.finished:,} done")
                 self.faults[name] = self.faults.get(name, 0) + 1
+                tried("chaos", name, operations=UNDER_WAY, states=[self._protocol])
                 getattr(self, f"_{name}")()
                 time.sleep(self._drawn.uniform(1, 4))
             sender.stop()

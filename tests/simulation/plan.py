@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
@@ -24,9 +25,14 @@ from tests.simulation.occurrences import GROUP as LOOPS
 from tests.simulation.operator import end_stops
 from tests.simulation.punctual import Punctual
 from tests.simulation.timer_faults import TIMER_FAULTS
-from tests.simulation.world import NodeFactory, Report, World
+from tests.simulation.world import OPERATIONS, NodeFactory, Report, World
+from tests.tried import tried
 
 SEED_SECONDS = 7.0
+AIMED_SHARE = 0.5
+"""Of faults that come in the middle of something."""
+DURING_SECONDS = 2.0
+"""For how long a fault waits for what it is to come in the middle of."""
 TIMER_FAULTS_PER_SEED = 10
 TIMER_GROUP = "free"
 TIMER_WAITS_MS = (1_000, 4_000, 4_000, 12_000, 130_000)
@@ -75,11 +81,15 @@ class TimerPlan(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One fault, its randomness, and how long things go on after it, in seconds."""
+    """One fault, its randomness, and how long things go on after it, in seconds.
+
+    `during`: it waits for this to be under way.
+    """
 
     fault: str
     seed: str
     pause: float
+    during: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,8 +171,15 @@ def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
     clients.append(ClientPlan(len(clients), halves=True))
     clients.append(ClientPlan(len(clients), checked=True))
     ack_flush, begin = random.choice(["async", "async", "sync"]), random.random()
+    aims = Random(f"aims {seed}")
     steps = [
-        Step(random.choice(list(FAULTS)), f"{seed} fault {number}", random.random() * SEED_SECONDS / faults)
+        Step(
+            random.choice(list(FAULTS)),
+            f"{seed} fault {number}",
+            random.random() * SEED_SECONDS / faults,
+            # A publish is under way for a fortieth of the time: faults at any moment hardly ever meet one.
+            aims.choice(OPERATIONS) if aims.random() < AIMED_SHARE else "",
+        )
         for number in range(faults)
     ]
     if seed % 4 == 2 or seed % 8 == 5:
@@ -226,6 +243,9 @@ def make_world(
         for step in plan.steps:
             world.report.faults[step.fault] += 1
             world.ledger.note(world.loop.time(), f"-- {step.fault}")
+            if step.during:
+                world.run(seconds=DURING_SECONDS, until=partial(world.is_under_way, step.during))
+            tried("simulation", step.fault, operations=world.under_way(), states=world.states())
             ALL_FAULTS[step.fault](world, Random(step.seed))
             world.run(seconds=step.pause)
         # Of one source for all calls: else a message that is tried again each time would never end.
