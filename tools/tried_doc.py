@@ -44,7 +44,7 @@ def render() -> str:
     lines = [
         "# What the campaigns have tried",
         "",
-        "Each fault of the [campaigns](testing.md), with what was under way and in which state the node was. The runs",
+        "Each fault of the [campaigns](testing.md), with the operations under way and the state of the node. The runs",
         "write it down (`PYDDMQ_TRIED=FILE`), `python -m tests.tried FILE...` adds it up, `make docs` makes this page.",
     ]
     for campaign, known in content["known"].items():
