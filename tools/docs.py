@@ -16,6 +16,7 @@ from tools import (
     metrics_doc,
     rules_doc,
     shapes_doc,
+    tried_doc,
 )
 
 PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
@@ -29,6 +30,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "lag-rules": rules_doc.render,
         "log-events": log_events_doc.page,
         "metrics": metrics_doc.page,
+        "tried": tried_doc.render,
     }
 )
 """Names of the pages in docs/, with what makes each."""

@@ -45,6 +45,7 @@ from tests.simulation.stored import (
 )
 from tests.simulation.waits import Walls
 from tests.simulation.world import RULES, TIMEOUT_MS, settings, store_options, subscriptions
+from tests.tried import tried
 
 DEATH_SECONDS_MAX = 2.0
 DEATH_PROGRESS = 150
@@ -214,6 +215,9 @@ class Campaign:
             reaper.disarm()
         self._end_life()
         self._outcome.kills.append(kill)
+        caught = [name for name, count in outstanding.items() if count]
+        campaign = "crash" if self._power is None else "power loss"
+        tried(campaign, kill.call, operations=caught, states=[moment.phase])
         loop = asyncio.get_running_loop()
         began = loop.time()
         self._start()

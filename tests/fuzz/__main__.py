@@ -12,6 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.tried import tried
+
 SECONDS_PER_INPUT = 10
 MEMORY_MB = 2048
 
@@ -42,6 +44,7 @@ def main() -> int:
             "-print_final_stats=1",
             "-verbosity=1",
         ]
+        tried("fuzz", "any bytes", operations=[name], states=["searched"])
         before = set(findings.iterdir())
         run = subprocess.run(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, check=False)
         found = sorted(path.name for path in set(findings.iterdir()) - before)

@@ -11,6 +11,7 @@ import pytest
 from broker.runtime import names
 from tests.fuzz import store_files
 from tests.fuzz.targets import CORPUS, TARGETS, kept
+from tests.tried import tried
 
 MEMORY_BYTES_MAX = 16 << 20
 KEPT = [(name, path) for name in TARGETS for path in kept(name)]
@@ -19,6 +20,7 @@ KEPT = [(name, path) for name in TARGETS for path in kept(name)]
 @pytest.mark.parametrize(("name", "path"), KEPT, ids=[f"{name}-{path.name}" for name, path in KEPT])
 def test_kept_input_breaks_no_promise(name: str, path: Path) -> None:
     """The target's promises hold for this input (see the target's module)."""
+    tried("fuzz", "any bytes", operations=[name], states=["kept"])
     TARGETS[name](path.read_bytes())
 
 

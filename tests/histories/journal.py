@@ -11,8 +11,10 @@ and, by `op`:
 | `change` | `id`, `due` | about to be cancelled (`due` null) or moved |
 | `changed` | `id`, `result` | the answer: `cancelled`, `rescheduled`, `tooLate` or `unknown` |
 | `half` | `id`, `who` | a transaction is about to be sent |
-| `decide` | `id`, `state` | a decision is about to be sent: `commit`, `rollback` |
-| `decided` | `id`, `state`, `result` | its answer: `taken`, `refused` or `unknown` |
+| `decide` | `id`, `state`, `call` | a decision is about to be sent: `commit`, `rollback` |
+| `decided` | `id`, `state`, `result`, `call` | its answer: `taken`, `refused` or `unknown` |
+| `try` | `who`, `number`, `count`, `call` | so many messages from a number on are about to be sent, again perhaps |
+| `tried` | `call`, `result` | the answer: `stored`, `repeat`, `gap`, `refused` or `unknown` |
 | `get` | `group`, `who`, `place`, `id`, `turn`, `asked`, `asked_t`, `life`, `late`, `copy` | a client has read it |
 | `ack` | `group`, `who`, `place`, `success`, `turn`, `life` | a result has reached the node |
 | `acked` | `group`, `place`, `copy`, `turn`, `life` | the call that carried a success was answered |
@@ -20,9 +22,11 @@ and, by `op`:
 | `seek` | `who`, `queue`, `offset` | its position was moved |
 | `reset` | `group`, `topic`, `to`, `turn` | an operator moved a group: offsets by queue |
 | `end` | `life`, `acks_lost` | the process ended; acks of its last `acks_lost` seconds may be lost |
+| `uncommitted` | `node`, `since`, `until` | acks that a node ("" for any) answered in this time may be lost |
+| `committed` | `group`, `place` | the source's coordinator says that a message is finished for good |
 | `cut` | `ids` | a power loss may have taken these, under `flush: async`; their places may be used again |
 | `lost` | `place` | the node said that this message is lost |
-| `stored` | `id`, `place`, `at` | is in the log at the end; `at`: its place in the order of the log |
+| `stored` | `id`, `place`, `at`, `log` | is in the log at the end; `at`: its place in the log, of several |
 | `visible` | `id` | a transaction's message is in its topic at the end |
 | `dead` | `group`, `place`, `id` | is in the group's dead-letter topic at the end |
 | `group` | `group`, `timeout` | seconds until an unanswered delivery is taken back |
@@ -31,7 +35,9 @@ and, by `op`:
 the first turn in which the node can have decided the delivery, `asked_t` likewise in seconds; `late`: that is unknown;
 `copy` is where it was read, which differs from `place` in a retry topic.
 
-A place is `[topic, queue, offset]`. A turn counts rounds of the node in which it may settle events in either order.
+Where a source has several nodes at once, `get`, `ack` and `acked` have a `node`, and a `life` is one node's time with
+the same partitions. A place is `[topic, queue, offset]`. A turn counts rounds of the node in which it may settle events
+in either order.
 """
 
 from __future__ import annotations

@@ -50,12 +50,13 @@ class History:
         self.dead = {(each["group"], place_of(each["place"])) for each in by_op["dead"]}
         self.timeouts = {each["group"]: each["timeout"] for each in by_op["group"]}
         self.ends = {each["life"]: each for each in by_op["end"]}
-        self.gets = self._of_groups("get")
-        self.acks = self._of_groups("ack")
-        self.acked = self._of_groups("acked")
+        self.gets = self.of_groups("get")
+        self.acks = self.of_groups("ack")
+        self.acked = self.of_groups("acked")
         self._walls = [(each["t"], each["ms"]) for each in by_op["wall"]]
 
-    def _of_groups(self, op: str) -> dict[OfGroup, list[Event]]:
+    def of_groups(self, op: str) -> dict[OfGroup, list[Event]]:
+        """Return the events of a kind by group and place."""
         found: dict[OfGroup, list[Event]] = defaultdict(list)
         for event in self.of[op]:
             found[event["group"], place_of(event["place"])].append(event)
@@ -96,7 +97,10 @@ class History:
         return min(turns, default=NEVER)
 
     def may_be_lost(self, acked: Event) -> bool:
-        """Whether an ack may have been lost with the power."""
+        """Whether an ack may have been lost: with the power, or since it could not be committed."""
+        for each in self.of["uncommitted"]:
+            if each["node"] in ("", acked.get("node")) and each["since"] <= acked["t"] <= each["until"]:
+                return True
         end = self.ends.get(acked["life"])
         return end is not None and end["acks_lost"] > 0 and end["t"] - acked["t"] <= end["acks_lost"] + SLACK_SECONDS
 
@@ -222,15 +226,16 @@ def aborted_read(history: History) -> Iterator[str]:
 
 def nonmonotonic_send(history: History) -> Iterator[str]:
     """What was sent after another was acknowledged is behind it in the log."""
-    earliest, whose = NEVER, None
+    first: dict[str, tuple[int, object]] = defaultdict(lambda: (NEVER, None))
     for stored in reversed(history.stored):
+        earliest, whose = first[stored.get("log", "")]
         send, sent = history.sends.get(stored["id"]), history.results.get(stored["id"])
         if send is None or send["due"] or stored["id"] in history.forgiven:
             continue
         if send["n"] > earliest:
             yield f"message {stored['id']} is in the log before {whose}, which was acknowledged before it was sent"
         if sent is not None and sent["result"] == "stored" and sent["n"] < earliest:
-            earliest, whose = sent["n"], stored["id"]
+            first[stored.get("log", "")] = sent["n"], stored["id"]
 
 
 # What groups got.
@@ -258,16 +263,24 @@ def undone_ack(history: History) -> Iterator[str]:
             for get in history.since(history.gets[group, place], group, place):
                 if history.resets_of(group, place) and get["copy"] != answer["copy"]:
                     continue
-                again = get["life"] > answer["life"] and not history.may_be_lost(answer)
+                later = get["life"] != answer["life"] and get["asked_t"] > answer["t"]
+                again = later and not history.may_be_lost(answer)
                 if again or (get["life"] == answer["life"] and get["asked"] > answer["turn"] and not get["late"]):
                     yield f"message {get['id']} at {place} came to {group} again after its acknowledgement was answered"
 
 
+def undone_commit(history: History) -> Iterator[str]:
+    """What the coordinator has named as finished is not delivered to the group again, whoever ended meanwhile."""
+    committed = history.of_groups("committed")
+    for (group, place), named in committed.items():
+        for get in history.gets[group, place]:
+            if get["asked_t"] > named[0]["t"] and not history.resets_of(group, place):
+                yield f"message {get['id']} at {place} came to {group} again after the coordinator had it as committed"
+
+
 def _follows_a_success(history: History, group: str, place: Place, answer: Event, begin: Event) -> bool:
     """Whether an answered acknowledgement is of a success after the reset that took the message back."""
-    return answer["n"] > begin["n"] and any(
-        each["success"] and begin["n"] < each["n"] for each in history.acks[group, place]
-    )
+    return any(each["success"] and begin["n"] < each["n"] < answer["n"] for each in history.acks[group, place])
 
 
 def two_holders(history: History) -> Iterator[str]:
@@ -314,7 +327,7 @@ def key_overtaken(history: History) -> Iterator[str]:
 
 def _repeats_a_lost_ack(history: History, group: str, get: Event) -> bool:
     return any(
-        each["success"] and each["life"] < get["life"] and history.may_be_lost(each)
+        each["success"] and each["life"] != get["life"] and each["n"] < get["n"] and history.may_be_lost(each)
         for each in history.acks[group, place_of(get["place"])]
     )
 
@@ -427,6 +440,7 @@ RULES: tuple[Callable[[History], Iterator[str]], ...] = (
     nonmonotonic_send,
     unseen,
     undone_ack,
+    undone_commit,
     two_holders,
     key_overtaken,
     poll_skip,

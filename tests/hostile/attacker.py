@@ -22,6 +22,7 @@ from itertools import cycle
 
 from tests.hostile.bombs import bombs
 from tests.hostile.floods import FLOODS, bulk_pull, post
+from tests.tried import tried
 
 CONNECT_SECONDS = 240.0
 PULSE_SECONDS = 0.02
@@ -105,6 +106,8 @@ KINDS: dict[str, tuple[Opening, bool]] = {
 
 READ_BY_NONE = frozenset({"unread", "unread_tls", "sip"})
 """Kinds whose clients do not read what they get."""
+NOTED = 4
+"""So many clients of a kind are written down: they go to all ports that it goes to."""
 SIP_SECONDS = 2.9
 """How often those of the kind `sip` read a byte."""
 
@@ -151,6 +154,8 @@ class Attacker:
                 return
         client.setblocking(False)
         self.counts[f"{kind}_opened"] += 1
+        if self.counts[f"{kind}_opened"] <= NOTED:
+            tried("hostile", kind, operations=[port], states=["a full node"])
         if kind in READ_BY_NONE:
             self.unread.append(client)
             if kind == "sip":

@@ -1,30 +1,27 @@
-"""The account of a chaos run: what was sent, handed out and answered, over all nodes, and what is wrong with it.
+"""The account of a chaos run: a journal of what clients did at all nodes, and what the coordinator said meanwhile.
 
-Everything is seen from outside: by the clients' calls, and by who has which partition as Kafka's coordinator says.
-Times are those of one monotonic clock. Pure bookkeeping under one lock; whoever looks on calls it.
+The journal is judged by `tests.histories.rules`, as that of every campaign. Of a Kafka's group it also says when acks
+may be lost (`uncommitted`): before a node was killed or stood still, by `near_seconds` (D52: 100 ms and a round trip);
+while Kafka was away; and while the group was being shared out, unless the node was stopped in order, which waits for
+its commit. What the coordinator named as `committed` never comes again. Judged here is what the rules cannot say:
 
-- *lost*: sent, acknowledged by Kafka, never answered.
-- *disorder*: handed out while an earlier one of its key was not finished; after an answer that was not committed the
-  key goes back, and from there on counts again. Two of a key out at one node at once is disorder, too.
 - *after the loss*: a node handed out although Kafka's coordinator said, from before the hand-out to after it and each
   time it was asked, that another node has the partition.
-- *again*: handed out although the answer had counted. It is *near* when the node that had taken the answer was killed,
-  or stood still, within `near_seconds` of it (D52: 100 ms and a round trip), *across* when nothing could be
-  committed, since Kafka was away, and *shared* when the group was being shared out between the answer and its node's
-  death.
-  Any other is *unforgiven*, and so is each whose end the coordinator had named as
-  committed before it was handed out again.
 - *ended*: a node was gone although nobody had ended it.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+
+from tests.histories.journal import Event, Journal
+from tests.histories.rules import judge
 
 Place = tuple[str, int]
 """Key, and number in it."""
@@ -45,21 +42,15 @@ class Outage:
 
 @dataclass(slots=True)
 class Verdict:
-    """What was found; each of the first six is 0 of a node that keeps its promises."""
+    """What was found; each of the first three is empty, and `unsent` 0, of nodes that keep their promises."""
 
-    lost: list[Place] = field(default_factory=list)
-    disorder: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
     after_loss: list[str] = field(default_factory=list)
-    unforgiven: list[str] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
     unsent: int = 0
     sent: int = 0
     handed_out: int = 0
-    near: int = 0
-    near_100ms: int = 0
-    across_kafka: int = 0
-    shared: int = 0
-    oldest_near_ms: int = 0
+    again: int = 0
     looks: int = 0
     commit_ms: tuple[int, int, int] = (0, 0, 0)
     """From an answer until the coordinator named it as committed: half, 99 %, the most; looks are some 100 ms apart."""
@@ -67,86 +58,89 @@ class Verdict:
     @property
     def passed(self) -> bool:
         """Whether nothing is wrong."""
-        found = (self.lost, self.disorder, self.after_loss, self.unforgiven, self.ended, self.unsent)
-        return not any(found)
+        return not any((self.faults, self.after_loss, self.ended, self.unsent))
 
 
 class ChaosAccount:
     """Called by threads of clients, of the sender, of who puts faults in and of who looks at the coordinator."""
 
-    def __init__(self, *, near_seconds: float, session_seconds: float) -> None:
+    def __init__(
+        self, group: str, topic: str, *, near_seconds: float, session_seconds: float, timeout_seconds: float
+    ) -> None:
         self._lock = threading.Lock()
+        self._group, self._topic = group, topic
         self._near_seconds = near_seconds
         self._session_seconds = session_seconds
+        self.journal = Journal()
+        self.journal.add("group", 0.0, group=group, timeout=timeout_seconds)
         self._sent: dict[str, int] = {}
         self._acked: set[Place] = set()
-        self._next: dict[str, int] = {}
-        self._out: dict[tuple[str, str], int] = {}
-        self._answered: dict[Place, tuple[float, str]] = {}
+        self._answered: dict[Place, float] = {}
         self._spots: dict[Place, tuple[int, int]] = {}
-        self._again: list[tuple[Place, float, str, float]] = []
+        self._again = 0
         self._stops: list[Outage] = []
         self._ended: list[str] = []
         self._commits: dict[int, list[tuple[float, Committed]]] = defaultdict(list)
         self._handed: list[tuple[str, int, float, float]] = []
         self._outages: list[Outage] = []
         self._looks: list[tuple[float, Mapping[int, str]]] = []
-        self._shared_out: list[float] = []
-        self._verdict = Verdict()
+        self._unstable: list[float] = []
+
+    # What clients do.
 
     def sent(self, key: str) -> int:
         """Return the number that the next message of a key has."""
         with self._lock:
             number = self._sent.get(key, 0)
             self._sent[key] = number + 1
+            self._add("send", id=f"{key} {number}", who="sender", topic=self._topic, keys={self._group: key}, due=None)
             return number
 
-    def acknowledged(self, place: Place) -> None:
-        """Note what Kafka has."""
+    def acknowledged(self, place: Place, partition: int, offset: int) -> None:
+        """Note what Kafka has, and where."""
         with self._lock:
             self._acked.add(place)
+            self._add("sent", id=f"{place[0]} {place[1]}", result="stored", place=self._at(partition, offset))
 
     def take(  # noqa: PLR0917 - all that is known of a hand-out
-        self, place: Place, node: str, partition: int, asked: float, got: float, offset: int = -1
+        self, place: Place, node: str, partition: int, asked: float, got: float, offset: int, who: str = "c"
     ) -> None:
-        """Note a hand-out: asked for and got at these times."""
-        key, number = place
+        """Note a hand-out to a client of a node: asked for and got at these times."""
         with self._lock:
-            self._spots[place] = (partition, offset)
-            found = self._verdict
-            found.handed_out += 1
+            self._spots[place] = partition, offset
             self._handed.append((node, partition, asked, got))
-            due = self._next.get(key, 0)
-            if number > due:
-                found.disorder.append(f"{place} by {node} where {due} was due")
-            out = self._out.get((node, key))
-            if out is not None and out != number:
-                found.disorder.append(f"{place} by {node} while {out} of the key was out there")
-            self._out[node, key] = number
-            if place in self._answered:
-                self._again.append((place, *self._answered[place], asked))
-            if number < due:
-                self._next[key] = number
+            self._again += place in self._answered
+            at = self._at(partition, offset)
+            fields = {
+                "place": at,
+                "copy": at,
+                "id": f"{place[0]} {place[1]}",
+                "asked": _micros(asked),
+                "asked_t": asked,
+            }
+            self._of_group("get", got, node, who=f"{node} {who}", late=False, **fields)
 
-    def done(self, place: Place, node: str, *, success: bool) -> None:
+    def done(self, place: Place, node: str, at: float, *, success: bool, who: str = "c") -> None:
         """Note what a client is about to say: from here on the next of its key may come."""
-        key, number = place
         with self._lock:
-            self._out.pop((node, key), None)
-            if success and self._next.get(key, 0) == number:
-                self._next[key] = number + 1
-
-    def gone(self, node: str) -> None:
-        """Note that clients of a node have given up what they had."""
-        with self._lock:
-            for each in [each for each in self._out if each[0] == node]:
-                del self._out[each]
+            self._of_group("ack", at, node, who=f"{node} {who}", place=self._at(*self._spots[place]), success=success)
 
     def answered(self, places: list[Place], node: str, at: float) -> None:
-        """Note answers that counted, given by a call that began at this time."""
+        """Note answers that counted, given by a call that ended at this time."""
         with self._lock:
             for place in places:
-                self._answered[place] = (at, node)
+                self._answered.setdefault(place, at)
+                spot = self._at(*self._spots[place])
+                self._of_group("acked", at, node, place=spot, copy=spot)
+
+    def stored(self, place: Place, partition: int, offset: int) -> None:
+        """Note what the topic holds in the end; in the order of each partition."""
+        with self._lock:
+            self._add(
+                "stored", id=f"{place[0]} {place[1]}", place=self._at(partition, offset), at=offset, log=str(partition)
+            )
+
+    # What happens to nodes and to Kafka.
 
     def away(self, node: str, at: float) -> Outage:
         """Note that a node, or Kafka, is away from now on."""
@@ -174,13 +168,17 @@ class ChaosAccount:
     ) -> None:
         """Note who has which partition, and what is committed, as the coordinator said at this time."""
         with self._lock:
+            if self._looks and (self._looks[-1][1] != owners or at - self._looks[-1][0] > SPARSE_SECONDS):
+                self._unstable.append(at)
             self._looks.append((at, dict(owners)))
             if not is_stable:
-                self._shared_out.append(at)
+                self._unstable.append(at)
             for partition, said in (committed or {}).items():
                 commits = self._commits[partition]
                 if not commits or commits[-1][1] != said:
                     commits.append((at, said))
+
+    # What came of it.
 
     @property
     def left(self) -> int:
@@ -197,42 +195,60 @@ class ChaosAccount:
     def verdict(self) -> Verdict:
         """Judge all of it."""
         with self._lock:
-            found = self._verdict
-            found.sent = len(self._acked)
-            found.unsent = sum(self._sent.values()) - len(self._acked)
-            found.lost = sorted(self._acked - self._answered.keys())
-            found.looks = len(self._looks)
-            found.ended = list(self._ended)
-            found.commit_ms = self._commit_ms()
-            self._judge_repeats(found)
-            self._judge_owners(found)
-            return found
+            self.journal.events.extend(self._said())
+            self._place_lives()
+            return Verdict(
+                faults=judge(self.journal.ordered()),
+                after_loss=list(self._after_loss()),
+                ended=list(self._ended),
+                unsent=sum(self._sent.values()) - len(self._acked),
+                sent=len(self._acked),
+                handed_out=len(self._handed),
+                again=self._again,
+                looks=len(self._looks),
+                commit_ms=self._commit_ms(),
+            )
 
-    def _judge_repeats(self, found: Verdict) -> None:
-        ages: Counter[str] = Counter()
-        for place, at, node, again in self._again:
-            near = [abs(each.began - at) for each in self._outages if each.node == node and self._is_near(each, at)]
+    def _add(self, op: str, **fields: object) -> None:
+        at = time.monotonic()
+        self.journal.add(op, at, _micros(at), turn=_micros(at), life="", **fields)
+
+    def _of_group(self, op: str, at: float, node: str, **fields: object) -> None:
+        turn = _micros(at)
+        self.journal.add(op, at, turn, turn=turn, life=node, node=node, group=self._group, **fields)
+
+    def _at(self, partition: int, offset: int) -> list[object]:
+        return [self._topic, str(partition), offset]
+
+    def _place_lives(self) -> None:
+        """A node that gets a partition back begins anew; what was under way while it stood still is late."""
+        for each in self.journal.events:
+            if "node" not in each or each["op"] == "uncommitted":
+                continue
+            each["life"] = f"{each['node']} {bisect_right(self._unstable, each['t'])}"
+            if each["op"] == "get":
+                since = each["asked_t"]
+                outages = [out for out in self._outages if out.node in (each["node"], "")]
+                each["late"] = any(out.began <= each["t"] and out.ended >= since for out in outages)
+
+    def _said(self) -> list[Event]:
+        """Return what is known of commits: when they may be lost, and which the coordinator has named."""
+        said = Journal()
+        near = self._near_seconds
+        for each in self._outages:
+            until = each.began + near if each.node else each.ended + 2 * self._session_seconds
+            said.add("uncommitted", each.began, node=each.node, since=each.began - near, until=until)
+        stopped = {each.node for each in self._stops}
+        for node in {each[0] for each in self._handed} - stopped:
+            went = max([each.began for each in self._outages if each.node == node], default=float("inf"))
+            shared_out = [at for at in self._unstable if at <= went + SPARSE_SECONDS]
+            if shared_out:
+                said.add("uncommitted", shared_out[-1], node=node, since=0.0, until=shared_out[-1])
+        for place, at in self._answered.items():
             seen = self._seen_committed(place, at)
-            if seen is not None and seen < again:
-                found.unforgiven.append(
-                    f"{place} again at {again:.3f}, answered to {node} at {at:.3f} and committed by {seen:.3f}"
-                )
-            elif near:
-                ages["near"] += 1
-                ages["near_100ms"] += min(near) <= 0.1
-                found.oldest_near_ms = max(found.oldest_near_ms, round(min(near) * 1000))
-            elif any(not each.node and self._is_across(each, at) for each in self._outages):
-                ages["across"] += 1
-            elif self._is_shared_out(node, at, again):
-                ages["shared"] += 1
-            else:
-                gone = after(self._outages, node, at), after(self._stops, node, at)
-                found.unforgiven.append(
-                    f"{place} again at {again:.3f}, answered to {node} at {at:.3f}, not committed; "
-                    f"it or Kafka went {gone[0]} later, it was stopped {gone[1]} later"
-                )
-        found.near, found.near_100ms = ages["near"], ages["near_100ms"]
-        found.across_kafka, found.shared = ages["across"], ages["shared"]
+            if seen is not None:
+                said.add("committed", seen, group=self._group, place=self._at(*self._spots[place]))
+        return said.events
 
     def _seen_committed(self, place: Place, at: float) -> float | None:
         """Return when the coordinator first named a message as committed, after an answer."""
@@ -240,16 +256,15 @@ class ChaosAccount:
         commits = self._commits.get(partition, [])
         for seen, (upto, ranges) in commits[max(0, bisect_left(commits, at, key=lambda each: each[0]) - 1) :]:
             if offset < upto or any(start <= offset < end for start, end in ranges):
-                return seen
+                return max(seen, at)
         return None
 
     def _commit_ms(self) -> tuple[int, int, int]:
         times = [at for at, _ in self._looks]
         ages = sorted(
-            max(0.0, seen - at)
-            for place, (at, _) in self._answered.items()
-            if place in self._spots
-            and (seen := self._seen_committed(place, at)) is not None
+            seen - at
+            for place, at in self._answered.items()
+            if (seen := self._seen_committed(place, at)) is not None
             # Where nobody looked it says nothing.
             and seen - times[max(0, bisect_left(times, seen) - 1)] < SPARSE_SECONDS / 4
         )
@@ -257,30 +272,9 @@ class ChaosAccount:
             return 0, 0, 0
         return tuple(round(ages[int((len(ages) - 1) * share)] * 1000) for share in (0.5, 0.99, 1.0))  # type: ignore[return-value]
 
-    def _is_near(self, outage: Outage, at: float) -> bool:
-        """Whether an answer came just before (or, by the client's clock, while) its node went."""
-        return outage.began - self._near_seconds <= at <= outage.began + self._near_seconds
-
-    def _is_across(self, outage: Outage, at: float) -> bool:
-        """Whether an answer could not be committed, since Kafka was away, or its members were joining again."""
-        return outage.began - self._near_seconds <= at <= outage.ended + 2 * self._session_seconds
-
-    def _is_shared_out(self, node: str, at: float, until: float) -> bool:
-        """Whether the group was being shared out when a node died after an answer: no commits are taken then.
-
-        By the coordinator's word: it says so, or names other owners than a moment ago. A node that is stopped in order
-        waits for its commit, so that is no excuse for it.
-        """
-        if any(each.node == node and at <= each.began <= until for each in self._stops):
-            return False
-        went = min([each.began for each in self._outages if each.node == node and at <= each.began], default=until)
-        times = [each for each, _ in self._looks]
-        looks = self._looks[max(0, bisect_left(times, at) - 1) : bisect_right(times, went) + 1]
-        said = bisect_right(self._shared_out, went) > bisect_left(self._shared_out, at)
-        return said or len({tuple(sorted(owners.items())) for _, owners in looks}) > 1
-
-    def _judge_owners(self, found: Verdict) -> None:
+    def _after_loss(self) -> list[str]:
         times = [at for at, _ in self._looks]
+        found = []
         for node, partition, asked, got in self._handed:
             # A node that stood still has handed nothing out before it woke.
             woke = [each.ended for each in self._outages if each.node == node and each.began < got]
@@ -293,10 +287,9 @@ class ChaosAccount:
                 continue
             owners = {owner.get(partition) for _, owner in looks}
             if len(owners) == 1 and owners <= {each for each in owners if each not in (None, node)}:
-                found.after_loss.append(f"partition {partition} by {node} at {got:.3f}, while {owners.pop()} had it")
+                found.append(f"partition {partition} by {node} at {got:.3f}, while {owners.pop()} had it")
+        return found
 
 
-def after(outages: Sequence[Outage], node: str, at: float) -> str:
-    """Return how long after a moment a node, or Kafka, went first, for people."""
-    later = [each.began - at for each in outages if each.node in (node, "") and each.began >= at]
-    return f"{min(later):.3f} s" if later else "never"
+def _micros(seconds: float) -> int:
+    return round(seconds * 1_000_000)

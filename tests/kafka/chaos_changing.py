@@ -1,10 +1,8 @@
 """The topic of a chaos run that changes: deleted and created again, cut off at its beginning, given partitions.
 
-A plain producer and producers of the nodes send to it all the while. What a change deletes need not arrive; the rest is
-held to two rules, judged at the end:
-
-- *lost*: acknowledged, not deleted, and never answered.
-- *disorder*: of one key in one partition a later message was handed out before an earlier one was answered.
+A plain producer and producers of the nodes send to it all the while. What a change deletes need not arrive. Of the
+rest a journal is written at the end and judged by `tests.histories.rules`: an offset names one message, each is
+answered, and of a key in a partition in order.
 
 How many came again is counted and not judged: the topic beside it, which does not change, is there for that.
 """
@@ -17,13 +15,14 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from pyddmq import Producer
 from pyddmq.client.errors import ClientError
+from tests.histories.journal import Journal
+from tests.histories.rules import judge
 from tests.kafka.fencing import batches, last_of_each_producer, take_over
 from tests.kafka.topics import add_partitions, delete_records, delete_topic, make_topic, plain_producer, topic_names
 from tests.patient import until
@@ -62,13 +61,12 @@ class ChangesVerdict:
     refused: int = 0
     deleted: int = 0
     again: int = 0
-    lost: list[str] = field(default_factory=list)
-    disorder: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:
         """Whether nothing is wrong."""
-        return not (self.lost or self.disorder)
+        return not self.faults
 
 
 class ChangesAccount:
@@ -139,21 +137,31 @@ class ChangesAccount:
         with self._lock:
             found = self._verdict
             found.sent = len(self._sent)
-            chains: dict[tuple[int, int, str], list[Sent]] = defaultdict(list)
-            for number, each in enumerate(self._sent):
-                if each.done is None and not self._is_deleted(each):
-                    found.lost.append(f"message {number}: {each}")
-                found.deleted += each.life >= 0 and self._is_deleted(each)
-                if each.life >= 0 and each.done is not None and not self._is_deleted(each):
-                    chains[each.life, each.partition, each.key].append(each)
-            for chain in chains.values():
-                chain.sort(key=lambda each: each.offset)
-                for earlier, later in pairwise(chain):
-                    assert earlier.done is not None
-                    assert later.taken is not None
-                    if later.taken < earlier.done:
-                        found.disorder.append(f"{later} before {earlier}")
+            found.deleted = sum(each.life >= 0 and self._is_deleted(each) for each in self._sent)
+            found.faults = judge(self._journal().ordered())
             return found
+
+    def _journal(self) -> Journal:
+        """Write down what was not deleted. A key has an order in each partition, whose number changes."""
+        journal, group = Journal(), "consumers"
+        journal.add("group", 0.0, group=group, timeout=0.0)
+        left = [(number, each) for number, each in enumerate(self._sent) if not self._is_deleted(each)]
+        for number, each in left:
+            keys = {group: f"{each.key} in {each.partition}"}
+            journal.add("send", 0.0, id=number, who="senders", topic=NAME, keys=keys, due=None)
+        for number, each in left:
+            place, at = [NAME, str(each.partition), each.offset], {"life": each.life, "group": group, "who": "client"}
+            journal.add("sent", 0.0, id=number, result="stored", place=place)
+            journal.add("stored", 0.0, id=number, place=place, at=each.offset, log=str(each.partition))
+            if each.taken is not None:
+                taken: dict[str, Any] = {"place": place, "copy": place, "id": number, "late": False, **at}
+                turn = round(each.taken * 1_000_000)
+                journal.add("get", each.taken, turn, turn=turn, asked=turn, asked_t=each.taken, **taken)
+            if each.done is not None:
+                turn = round(each.done * 1_000_000)
+                answer: dict[str, Any] = {"place": place, "success": True, **at}
+                journal.add("ack", each.done, turn, turn=turn, **answer)
+        return journal
 
 
 class Changes:
@@ -300,6 +308,5 @@ def said(verdict: ChangesVerdict) -> str:
     return (
         f"topic that changes: {verdict.sent:,} messages, {verdict.acknowledged:,} acknowledged, "
         f"{verdict.by_nodes:,} of them by nodes, {verdict.refused:,} refused, "
-        f"{verdict.deleted:,} deleted: {len(verdict.lost)} lost, {len(verdict.disorder)} out of order, "
-        f"{verdict.again:,} again"
+        f"{verdict.deleted:,} deleted: {len(verdict.faults)} faults of the history, {verdict.again:,} again"
     )

@@ -2,11 +2,12 @@
 
 Calls go to any node that runs. Every add, cancel and decision that is not answered is sent again, to any node; a timer
 and a half are not, since a second one would be another message. A consumer of Kafka's own, read committed, sees what
-comes. The waiting topic is compacted all the time, and keeps its tombstones for some seconds only. Judged at the end:
+comes. The waiting topic is compacted all the time, and keeps its tombstones for some seconds only. Timers and
+transactions are in a journal that the rules of `tests.histories` judge. Judged here, which they do not know:
 
-- *lost*: acknowledged, or committed, and never visible.
-- *twice*: visible more than once.
-- *wrong*: early, out of order, visible although its cancel or rollback was answered, or another answer than before.
+- *lost*: a loop of which an occurrence never came.
+- *wrong*: a timer that is early by its record's timestamp; a loop that is early, out of order, came after its cancel
+  was answered, or was answered otherwise than before.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from typing import Any
 from confluent_kafka import Consumer as KafkaConsumer
 
 from broker.scheduled.recurring.occurrence import LOOP, ONCE, Occurrence
+from tests.histories.journal import Journal
+from tests.histories.rules import judge
 from tests.kafka.topics import make_topic
 from tests.simulation.facts import PromiseBroken
 from tests.simulation.halves import COMMIT, GROUP, ROLLBACK, UNKNOWN, HalfAccount
@@ -56,14 +59,14 @@ class WaitingVerdict:
     halves: int = 0
     committed: int = 0
     again: int = 0
+    faults: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
-    twice: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:
         """Whether nothing is wrong."""
-        return not (self.lost or self.twice or self.wrong)
+        return not (self.faults or self.lost or self.wrong)
 
 
 class WaitingAccount:
@@ -74,6 +77,7 @@ class WaitingAccount:
         self._due: dict[str, int] = {}
         self._acked: set[str] = set()
         self._seen: dict[str, list[int]] = defaultdict(list)
+        self.journal = Journal()
         self._came: dict[str, list[Came]] = defaultdict(list)
         self._wrong: list[str] = []
         self.loops: dict[str, LoopAccount] = {}
@@ -85,11 +89,14 @@ class WaitingAccount:
         """Note a timer that is about to be sent."""
         with self._lock:
             self._due[name] = due_ms
+            fields: dict[str, Any] = {"who": "sender", "topic": NAME, "keys": {}, "due": ["at", due_ms]}
+            self.journal.add("send", time.monotonic(), id=name, **fields)
 
     def stored_timer(self, name: str) -> None:
         """Note its acknowledgement."""
         with self._lock:
             self._acked.add(name)
+            self.journal.add("sent", time.monotonic(), id=name, result="stored", place=None)
 
     def cancelled(self, account: LoopAccount, outcome: int, wall_ms: int) -> None:
         """Note the answer to a cancel."""
@@ -97,18 +104,28 @@ class WaitingAccount:
             self.cancels[outcome] += 1
             self._keep(lambda: account.answered(outcome, None, wall_ms))
 
-    def decided(self, name: str, state: int, code: int) -> None:
+    def decides(self, name: str, state: int) -> int:
+        """Note a decision that is about to be sent; return its number."""
+        with self._lock:
+            return self.halves.asks(name, state, time.monotonic())
+
+    def decided(self, name: str, state: int, code: int, call: int) -> None:
         """Note the answer to a decision."""
         with self._lock:
-            self._keep(lambda: self.halves.reported_of(name, state, code))
+            at = time.monotonic()
+            self._keep(lambda: self.halves.reported_of(name, state, code, call=call, time=at))
 
-    def seen(self, name: str, key: str, stored_ms: int) -> None:
-        """Note a visible record."""
+    def seen(self, name: str, key: str, stored_ms: int, place: tuple[int, int]) -> None:
+        """Note a visible record; `place`: partition and offset."""
         with self._lock:
             if name.startswith("l"):
                 self._came[key[-36:]].append(Came(key, 0, stored_ms))
             else:
                 self._seen[name].append(stored_ms)
+                partition, offset = str(place[0]), place[1]
+                fields: dict[str, Any] = {"place": [NAME, partition, offset], "at": offset, "log": partition}
+                op = "visible" if name.startswith("h") else "stored"
+                self.journal.add(op, time.monotonic(), id=name, **fields)
 
     def _keep(self, judge: Callable[[], None]) -> None:
         try:
@@ -117,8 +134,7 @@ class WaitingAccount:
             self._wrong.append(str(broken))
 
     def _missing(self) -> list[str]:
-        wanted = {*self._acked, *(each for each in self.halves.stored if self.halves.fates[each] == "commit")}
-        missing = [each for each in wanted if each not in self._seen]
+        missing = []
         for uuid, account in self.loops.items():
             if account.added and not account.cancel_asked and len(self._came[uuid]) < len(walk(account.first)):
                 missing.append(account.first.id)
@@ -128,7 +144,8 @@ class WaitingAccount:
     def left(self) -> int:
         """How many are still to come."""
         with self._lock:
-            return len(self._missing())
+            committed = {each for each in self.halves.stored if self.halves.fates[each] == "commit"}
+            return len(self._missing()) + len((self._acked | committed) - self._seen.keys())
 
     def verdict(self) -> WaitingVerdict:
         """Judge all of it."""
@@ -143,7 +160,8 @@ class WaitingAccount:
                 again=self.again,
                 lost=self._missing(),
             )
-            found.twice = [f"{name} {moments}" for name, moments in self._seen.items() if len(moments) > 1]
+            self.journal.events.extend(self.halves.journal.events)
+            found.faults = judge(self.journal.ordered())
             early = [name for name, due in self._due.items() for at in self._seen.get(name, ()) if at < due]
             for account in self.loops.values():
                 self._keep(lambda account=account: account.check(self._came[account.first.uuid]))  # type: ignore[misc]
@@ -317,12 +335,13 @@ class WaitingLoad:
     def _decide(self, calls: NodeCalls, about: tuple[str, str, int], attempt: int) -> None:
         name, handle, state = about
         decision = producer_idl.EndTransaction(producerGroup=GROUP, handle=handle, state=state)
+        call = self.account.decides(name, state)
         result = calls.call("endTransaction", decision=decision)
         if result is None or result.code not in (0, 44):
             if state != UNKNOWN:
                 self._open.append(("decide", about, attempt + 1))
         else:
-            self.account.decided(name, state, result.code)
+            self.account.decided(name, state, result.code, call)
 
     def _check(self) -> None:
         """Answer checks at every node in turn."""
@@ -343,6 +362,7 @@ class WaitingLoad:
         for check in calls.call("fetchChecks", request=request) or ():
             fate = self.account.halves.fates[check.message.properties["name"]]
             state = {"commit": COMMIT, "rollback": ROLLBACK, "never": UNKNOWN, "both": COMMIT}[fate]
+            self.account.decides(check.message.properties["name"], state)
             answers.append(
                 producer_idl.EndTransaction(producerGroup=GROUP, handle=check.handle, state=state, fromCheck=True)
             )
@@ -367,7 +387,8 @@ class WaitingLoad:
                     continue
                 places[partition] = offset + 1
                 key = (message.key() or b"").decode()
-                self.account.seen((message.value() or b"").decode(), key, message.timestamp()[1])
+                name = (message.value() or b"").decode()
+                self.account.seen(name, key, message.timestamp()[1], (partition, offset))
         consumer.close()
 
 
@@ -376,6 +397,6 @@ def said(verdict: WaitingVerdict) -> str:
     return (
         f"what waits: {verdict.timers:,} timers, {verdict.loops:,} delays and loops with {verdict.occurrences:,} "
         f"deliveries, cancels by outcome {dict(verdict.cancels)}, {verdict.halves:,} halves of which "
-        f"{verdict.committed:,} became visible, {verdict.again:,} calls sent again: {len(verdict.lost)} lost, "
-        f"{len(verdict.twice)} twice, {len(verdict.wrong)} wrong"
+        f"{verdict.committed:,} became visible, {verdict.again:,} calls sent again: {len(verdict.faults)} faults of "
+        f"the history, {len(verdict.lost)} loops lost, {len(verdict.wrong)} wrong"
     )

@@ -18,18 +18,19 @@ SECONDS = 30
 def test_chaos_loses_nothing_and_keeps_the_order(jars: str, tmp_path: Path) -> None:
     """Nodes killed, standing still, added and removed, Kafka killed: each once at least.
 
-    How many answers came again, and how old they were, is printed and not judged here: on a machine with more to do
-    than it has processors commits take seconds. `make chaos` judges it.
+    Answers that came again are not judged here: on a machine with more to do than it has processors commits take
+    seconds. `make chaos` judges them.
     """
     chaos = Chaos(tmp_path / "chaos", Path(jars), 5, print)
     verdict = chaos.run(SECONDS)
     print(said(verdict, chaos.faults))
     changes = chaos.changes.account.verdict()
     print(said_of_changes(changes))
-    assert (verdict.lost, verdict.disorder, verdict.after_loss, verdict.unsent) == ([], [], [], 0)
-    assert (changes.lost, changes.disorder) == ([], [])
+    assert ([each for each in verdict.faults if not each.startswith("undone")], verdict.after_loss) == ([], [])
+    assert verdict.unsent == 0
+    assert changes.faults == []
     waits = chaos.waits.account.verdict()
     print(said_of_waiting(waits))
-    assert (waits.lost, waits.twice, waits.wrong) == ([], [], [])
+    assert (waits.faults, waits.lost, waits.wrong) == ([], [], [])
     assert verdict.sent > 500
     assert verdict.looks >= 5

@@ -20,14 +20,14 @@ def run(account: WaitingAccount, *, early_ms: int = 0) -> None:
     """A timer, a delay, and two halves of which one is committed, all as they should be."""
     account.asks_timer("t1", DUE_MS)
     account.stored_timer("t1")
-    account.seen("t1", "", DUE_MS - early_ms)
+    account.seen("t1", "", DUE_MS - early_ms, (0, 0))
     account.loops[UUID] = LoopAccount(FIRST, added=True)
-    account.seen(f"l{UUID}", FIRST.id, DUE_MS - early_ms)
+    account.seen(f"l{UUID}", FIRST.id, DUE_MS - early_ms, (0, 1))
     for name, fate, state in (("h1", "commit", COMMIT), ("h2", "rollback", ROLLBACK)):
         account.halves.fates[name] = fate
         account.halves.stored.add(name)
-        account.decided(name, state, 0)
-    account.seen("h1", "", DUE_MS)
+        account.decided(name, state, 0, account.decides(name, state))
+    account.seen("h1", "", DUE_MS, (0, 2))
 
 
 def test_run_that_is_right_passes() -> None:
@@ -52,11 +52,11 @@ def _never_seen(account: WaitingAccount) -> None:
 @pytest.mark.parametrize(
     ("fault", "where"),
     [
-        (_never_seen, "lost"),
-        (lambda account: account.seen("t1", "", DUE_MS + 9), "twice"),
-        (lambda account: account.seen("h1", "", DUE_MS + 9), "twice"),
-        (lambda account: account.seen("h2", "", DUE_MS), "wrong"),
-        (lambda account: account.seen(f"l{UUID}", FIRST.id, DUE_MS + 9), "wrong"),
+        (_never_seen, "faults"),
+        (lambda account: account.seen("t1", "", DUE_MS + 9, (0, 3)), "faults"),
+        (lambda account: account.seen("h1", "", DUE_MS + 9, (0, 3)), "faults"),
+        (lambda account: account.seen("h2", "", DUE_MS, (0, 3)), "faults"),
+        (lambda account: account.seen(f"l{UUID}", FIRST.id, DUE_MS + 9, (0, 3)), "wrong"),
         (_cancel, "wrong"),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition, admin
@@ -59,6 +59,23 @@ def commit_plainly(address: str, group: str, topic: str, offset: int) -> None:
     consumer = Consumer({"bootstrap.servers": address, "group.id": group, "enable.auto.commit": False})
     consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
     consumer.close()
+
+
+def stored_records(address: str, topic: str, partitions: int) -> Iterator[tuple[int, int, bytes]]:
+    """Yield partition, offset and value of all records that a topic holds."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "reads-all", "enable.auto.commit": False})
+    try:
+        for partition in range(partitions):
+            offset, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=SECONDS)
+            consumer.assign([TopicPartition(topic, partition, offset)])
+            while offset < end:
+                [message] = consumer.consume(1, SECONDS)
+                found = message.offset()
+                if message.error() is None and found is not None:
+                    yield partition, found, message.value() or b""
+                    offset = found + 1
+    finally:
+        consumer.close()
 
 
 def protocol_of(address: str, group: str) -> str:

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from random import Random
 
 from pyddmq.testing import PowerCut
+from tests.lifecycle.registry import ELSEWHERE
 from tests.lifecycle.scenario import DAY_S, Moment, Scenario
-from tests.lifecycle.tables import all_tables
+from tests.lifecycle.tables import Row, all_tables
 from tests.lifecycle.walk import Walk
+from tests.tried import tried
 
+FAULTS = ("kill", "power loss", "kill, and files that can be made anew are gone", "kill, and a page is bad")
 DOWN_DAYS = (0, 8, 400)
 """How long nothing runs after the stop."""
 
@@ -29,6 +32,21 @@ class KillPoint:
     lost: tuple[str, ...]
     down_days: int
     spoiled: str = ""
+
+    @property
+    def fault(self) -> str:
+        """Which of `FAULTS` it is."""
+        return FAULTS[1 if self.power else 2 if self.lost else 3 if self.spoiled else 0]
+
+
+def row_name(table: str, row: Row) -> str:
+    """Return a row of a table in a line."""
+    return f"{table}: {row.state or 'nothing'}, {row.event}"
+
+
+def row_names() -> list[str]:
+    """Return all rows that scenarios go along."""
+    return [row_name(name, row) for name, table in all_tables().items() if name not in ELSEWHERE for row in table.rows]
 
 
 def whole(kind: type[Scenario], seed: int, *, beside: bool = False) -> tuple[Walk, int, list[str]]:
@@ -47,8 +65,11 @@ def run(kind: type[Scenario], seed: int, point: KillPoint, *, beside: bool = Fal
     """End a scenario at a kill point, start again, and say what does not hold."""
     moment = Moment(seed, stop_at=point.changes, beside=beside)
     scenario = kind(moment)
+    walk = Walk(all_tables()[kind.table])
     with contextlib.suppress(PowerCut):
-        scenario.walk(Walk(all_tables()[kind.table]))
+        scenario.walk(walk)
+    after = [] if walk.last is None else [row_name(kind.table, walk.last)]
+    tried("lifecycle", point.fault, operations=after, states=["beside the loop" if beside else "at once"])
     moment.end(power=point.power)
     moment.lose(kind.root, point.lost)
     if point.spoiled:

@@ -17,12 +17,14 @@ class Walk:
     Attributes:
         states: Where each thing is; "" before it was seen.
         walked: Rows that something went along.
+        last: The last of them.
     """
 
     def __init__(self, table: Table) -> None:
         self.table = table
         self.states: dict[Hashable, str] = {}
         self.walked: set[Row] = set()
+        self.last: Row | None = None
 
     def begins(self, thing: Hashable, state: str) -> None:
         """Follow a thing from a state on that the table does not tell the way to."""
@@ -42,6 +44,7 @@ class Walk:
             why = "several rows lead there; say which" if rows else "no row leads there"
             raise NotInTable(f"{self.table.name}: {thing!r} went from {before!r} to {state!r}: {why}")
         self.walked.add(rows[0])
+        self.last = rows[0]
         self.states[thing] = state
 
     def saw_all(self, states: Mapping[Hashable, str]) -> None:
@@ -71,6 +74,7 @@ class Walk:
         if here != state:
             raise NotInTable(f"{self.table.name}: {events} leads {thing!r} to {here!r}, and it is {state!r}")
         self.walked.update(rows)
+        self.last = rows[-1] if rows else self.last
         self.states[thing] = state
 
     def missing(self) -> list[Row]:

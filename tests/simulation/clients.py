@@ -6,12 +6,15 @@ All are callbacks on the virtual loop. A client keeps one connection and makes a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
+from random import Random
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from pyddmq.codes import PullCode
+from tests.simulation.deeds import SUCCESS, Deeds, Send
 from tests.simulation.ledger import Place, PromiseBroken, Publish, Stamp
 from tests.simulation.lines import Client, Link, Surroundings
 from tests.simulation.waits import Wait
@@ -65,9 +68,10 @@ class Producer(Client):
         self.topics = topics
         self.limit = 1 << 30
         self.number = number
-        self.sends_allowed: Container[int] | None = None
-        self.sends_made: list[int] = []
-        self._sends = 0
+        self.deeds = around.deeds or Deeds()
+        self._calls = 0
+        # Every message has a source of its own, so that leaving one out leaves the others as they were drawn.
+        self._source = around.random.getrandbits(64)
 
     def on_connected(self) -> None:
         self._work(self.link)
@@ -81,32 +85,33 @@ class Producer(Client):
         self.later(self.habits.pause_seconds, self._work, link)
 
     def _send(self) -> None:
-        number = self._sends
-        self._sends += 1
-        if self.sends_allowed is not None and number not in self.sends_allowed:
+        self._calls += 1
+        random, habits = Random(f"{self._source} {self._calls}"), self.habits
+        if random.random() < habits.refused_share:
+            if self.deeds.may_send(Send(self.number, self._calls)):
+                self._send_refused(random)
             return
-        self.sends_made.append(number)
-        random, habits = self.around.random, self.habits
-        if self.chance(habits.refused_share):
-            self._send_refused()
-            return
-        count = random.randrange(2, 9) if self.chance(habits.batch_share) else 1
+        count = random.randrange(2, 9) if random.random() < habits.batch_share else 1
         topic = random.choice(self.topics)
-        publishes = [self._make(topic) for _ in range(count)]
+        sends = [Send(self.number, self._calls, index) for index in range(count)]
+        publishes = [self._make(topic, each) for each in sends if self.deeds.may_send(each)]
+        if not publishes:
+            return
         messages = [message_of(publish) for publish in publishes]
         if count > 1:
             self._mark_batch(publishes)
             self.call("sendBatchSync", publishes, messages=messages, receipts=True)
-        elif self.chance(0.2):
+        elif random.random() < 0.2:
             self.call("sendAsync", publishes, message=messages[0])
         else:
             self.call("sendSync", publishes, message=messages[0], timeout=3_000)
 
-    def _send_refused(self) -> None:
+    def _send_refused(self, random: Random) -> None:
         """Send something that must be refused, in one of several ways, also in the middle of a batch."""
-        publishes = [self._make(self.around.random.choice(self.topics)) for _ in range(3)]
-        bad = self.around.random.choice(publishes)
-        way = self.around.random.randrange(4)
+        topics = [random.choice(self.topics) for _ in range(3)]
+        publishes = [self._make(topic, Send(self.number, self._calls, index)) for index, topic in enumerate(topics)]
+        bad = random.choice(publishes)
+        way = random.randrange(4)
         messages = [message_of(publish) for publish in publishes]
         spoilt = messages[publishes.index(bad)]
         if way == 0:
@@ -125,15 +130,15 @@ class Producer(Client):
         for publish in publishes:
             publish.batch = publishes[0].uid
 
-    def _make(self, topic: str) -> Publish:
-        random, ledger, habits = self.around.random, self.around.ledger, self.habits
+    def _make(self, topic: str, send: Send) -> Publish:
+        random, ledger, habits = Random(f"{self._source} {send.call} {send.member}"), self.around.ledger, self.habits
         assert self.link is not None
         uid = len(ledger.publishes) + 1
         key = f"k{random.randrange(self.habits.keys)}" if random.random() < 0.9 else ""
         case: Any = random.choice([f"c{random.randrange(self.habits.keys)}", random.randrange(3), None, {"no": "key"}])
         path_key = str(case) if isinstance(case, (str, int)) else None
         body = json.dumps({"uid": uid, "case id": case, "pad": "x" * random.randrange(habits.pad_bytes_max)}).encode()
-        is_json = not self.chance(self.habits.broken_json_share)
+        is_json = random.random() >= habits.broken_json_share
         if not is_json:
             body = random.choice([b"", b"{", b"no json", b"[1, 2"])
             if not body:
@@ -148,26 +153,23 @@ class Producer(Client):
             json=is_json,
             connection=id(self.link),
             sent=self.link.stamp(self.around.edge.now()),
-            wait=self._wait() if habits.wait_share and self.chance(habits.wait_share) else None,
+            wait=self._wait(random) if habits.wait_share and random.random() < habits.wait_share else None,
+            name=f"{send.producer}.{send.call}.{send.member}",
         )
         ledger.sent(publish)
         return publish
 
-    def _wait(self) -> Wait:
+    def _wait(self, random: Random) -> Wait:
         """Draw a wait of up to some seconds; a moment may be over already."""
-        random = self.around.random
+        longest_ms = random.choice(self.habits.wait_ms)
         if (kind := random.choice(("level", "at", "delay"))) == "level":
             level = random.randrange(1, 4)
             return Wait("level", LEVELS_MS[level - 1], level)
         if kind == "at":
-            due_ms = self.around.wall_ms() + random.randrange(-500, self._longest_ms())
+            due_ms = self.around.wall_ms() + random.randrange(-500, longest_ms)
             return Wait("at", due_ms, due_ms)
-        delay_ms = random.randrange(1, self._longest_ms())
+        delay_ms = random.randrange(1, longest_ms)
         return Wait("delay", delay_ms, delay_ms)
-
-    def _longest_ms(self) -> int:
-        longest = self.habits.wait_ms
-        return longest[0] if len(longest) == 1 else self.around.random.choice(longest)
 
     def on_reply(self, link: Link, about: list[Publish], reply: Reply, stamp: Stamp) -> None:
         ledger = self.around.ledger
@@ -216,6 +218,9 @@ class ConsumerHabits:
     batch_max: int = 8
     poison: bool = True
 
+
+BY_LIST = replace(ConsumerHabits(), repeat_share=0, submit_share=0, nonsense_share=0, resend_share=1.0)
+"""Habits of a run whose deeds are listed: nothing else is bad."""
 
 PERFECT = ConsumerHabits(
     work_seconds=0.0, fail_share=0, silent_share=0, late_share=0, repeat_share=0, nonsense_share=0, resend_share=1.0
@@ -375,22 +380,27 @@ class Consumer(Client):
         return int(message.properties["uid"])
 
     def _decide(self, uid: int, answer: Callable[[bool], Result]) -> None:
-        """Answer one message by habit."""
-        habits, counts = self.habits, self.around.counts
-        if habits.poison and uid % 41 == 0:
-            counts["poison"] += 1
-            self.later(habits.work_seconds, self._answer, answer(False))
-        elif self.chance(habits.silent_share):
-            counts["silent"] += 1
-        elif self.chance(habits.late_share):
-            counts["late"] += 1
-            success = self.chance(0.7)
-            self.later(self.timeout * 1.5, self._answer, answer(success))
-        elif self.chance(habits.fail_share):
-            counts["failed"] += 1
-            self.later(habits.work_seconds, self._answer, answer(False))
-        else:
-            self.later(habits.work_seconds, self._answer, answer(True))
+        """Answer one message by habit, or as the run's list of deeds has it."""
+        deeds, publish = self.around.deeds, self.around.ledger.publishes[uid]
+        name = publish.name or publish.key
+        draw = partial(self._draw, name)
+        did = draw() if deeds is None or self.habits is PERFECT else deeds.answer(self.group, name, draw)
+        what, _, success = did.partition(" ")
+        if did != SUCCESS:
+            self.around.counts[what] += 1
+        if what != "silent":
+            seconds = self.timeout * 1.5 if what == "late" else self.habits.work_seconds
+            self.later(seconds, self._answer, answer(SUCCESS in (what, success)))
+
+    def _draw(self, name: str) -> str:
+        habits = self.habits
+        if habits.poison and crc32(name.encode()) % 41 == 0:
+            return "poison"
+        if self.chance(habits.silent_share):
+            return "silent"
+        if self.chance(habits.late_share):
+            return "late success" if self.chance(0.7) else "late failure"
+        return "failed" if self.chance(habits.fail_share) else SUCCESS
 
     def _answer(self, result: Result) -> None:
         self.results.append(result)

@@ -41,7 +41,11 @@ class Stamp(NamedTuple):
 
 @dataclass(slots=True)
 class Publish:
-    """One message as it was sent. `outcome`: pending, stored, refused or unknown; `batch`: uid of its first member."""
+    """One message as it was sent.
+
+    `outcome`: pending, stored, refused or unknown. `batch`: uid of its first member. `name`: the same in every run of a
+    seed in which the message is sent, whatever else is.
+    """
 
     uid: int
     topic: str
@@ -58,6 +62,7 @@ class Publish:
     batch: int = 0
     wait: Wait | None = None
     timer: TimerAccount | None = None
+    name: str = ""
 
     @property
     def cancelled(self) -> bool:

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.histories.journal import Journal
 from tests.simulation.facts import PromiseBroken
 from tests.simulation.lines import Client, Link, Surroundings
 from tests.simulation.wire import Reply, producer_codec, producer_idl
@@ -18,6 +19,7 @@ TOPIC = "paid"
 GROUP = "shop"
 UNKNOWN, COMMIT, ROLLBACK = 0, 8, 12
 DECIDED_OTHERWISE = 44
+STATES, RESULTS = {COMMIT: "commit", ROLLBACK: "rollback"}, {0: "taken", DECIDED_OTHERWISE: "refused"}
 PAUSE_SECONDS = 0.1
 RECENT = 50
 HOSTS, REAL_HOSTS = "10.4.0", "127.5.0"
@@ -37,6 +39,7 @@ class HalfAccount:
         checks: How often it was asked about.
         heard: Its decision in answer to a check was taken.
         asked_ms: When the node last asked about one that is to be decided.
+        journal: Decisions and their answers.
     """
 
     fates: dict[str, str] = field(default_factory=dict)
@@ -45,6 +48,7 @@ class HalfAccount:
     checks: Counter[str] = field(default_factory=Counter)
     heard: set[str] = field(default_factory=set)
     asked_ms: int = 0
+    journal: Journal = field(default_factory=Journal)
 
     @property
     def never(self) -> int:
@@ -61,8 +65,18 @@ class HalfAccount:
         decided = name in self.reported or name in self.heard
         return name in self.stored and not decided and self.fates[name] != "never"
 
-    def reported_of(self, name: str, state: int, code: int) -> None:
+    def asks(self, name: str, state: int, time: float) -> int:
+        """Note a decision that is about to be sent; return its number."""
+        call = len(self.journal.events)
+        if state != UNKNOWN:
+            self.journal.add("decide", time, id=name, state=STATES[state], call=call)
+        return call
+
+    def reported_of(self, name: str, state: int, code: int, *, call: int, time: float) -> None:
         """Note an answer to a decision."""
+        if state != UNKNOWN:
+            result = RESULTS.get(code, "unknown")
+            self.journal.add("decided", time, id=name, state=STATES[state], result=result, call=call)
         if code == 0 and state != UNKNOWN:
             self.reported.setdefault(name, set()).add(state)
             if len(self.reported[name]) > 1:
@@ -118,8 +132,8 @@ class HalfProducer(Client):
         if reply.error is not None:
             raise PromiseBroken(7, f"{reply.method} was answered with {reply.error!r}")
         if reply.method == "endTransaction":
-            name, state = about
-            self.account.reported_of(name, state, reply.value.code)
+            name, state, call = about
+            self.account.reported_of(name, state, reply.value.code, call=call, time=stamp.time)
         elif reply.value.code == 0:
             self.account.stored.add(about)
             self.around.counts["half_stored"] += 1
@@ -136,7 +150,8 @@ class HalfProducer(Client):
     def _end(self, name: str, handle: str, state: int) -> None:
         if self.link is not None and not self.stopped:
             decision = producer_idl.EndTransaction(producerGroup=GROUP, handle=handle, state=state)
-            self.call("endTransaction", (name, state), decision=decision)
+            call = self.account.asks(name, state, self.around.loop.time())
+            self.call("endTransaction", (name, state, call), decision=decision)
 
 
 class Checked(Client):
@@ -162,6 +177,8 @@ class Checked(Client):
             maxLingerTime=self.around.random.choice((50, 500)),
             answers=[answer for _, answer in answers],
         )
+        for name, answer in answers:
+            self.account.asks(name, answer.state, self.around.loop.time())
         self.call("fetchChecks", answers, request=request)
 
     def on_reply(self, link: Link, about: Any, reply: Reply, stamp: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from tests.histories.journal import Journal
 from tests.histories.rules import judge
 from tests.simulation.facts import DeadLetter, Place, PromiseBroken, Publish, Stamp, Stored
-from tests.simulation.halves import COMMIT, HalfAccount
+from tests.simulation.halves import HalfAccount
 from tests.simulation.ledger import Ledger
 from tests.simulation.waits import Wait
 
@@ -43,6 +43,10 @@ class JournaledLedger(Ledger):
         place = None if receipt is None else [self.publishes[uid].topic, *receipt]
         self._add("sent", stamp, id=uid, result=outcome, place=place)
         super().settled(uid, outcome, stamp, receipt)
+
+    def numbered(self, op: str, time: float, **fields: Any) -> None:
+        """See `Ledger`."""
+        self.journal.add(op, time, **fields)
 
     def timer_asked(self, uid: int, wait: Wait | None, time: float) -> None:
         """See `Ledger`."""
@@ -142,14 +146,7 @@ class JournaledLedger(Ledger):
         Raises:
             PromiseBroken: It breaks one.
         """
-        for name, fate in halves.fates.items():
-            states = {"commit": ("commit",), "rollback": ("rollback",), "never": (), "both": ("commit", "rollback")}
-            for state in states[fate]:
-                self.journal.add("decide", 0.0, id=name, state=state)
-        for name, reported in halves.reported.items():
-            for each in reported:
-                state = "commit" if each == COMMIT else "rollback"
-                self.journal.add("decided", 0.0, id=name, state=state, result="taken")
+        self.journal.events.extend(halves.journal.events)
         for name in visible.elements():
             self.journal.add("visible", 0.0, id=name)
         faults = judge(self.journal.ordered())

@@ -76,6 +76,9 @@ class Ledger:
     def note(self, time: float, text: str) -> None:
         """Record an event that no promise covers; histories show it."""
 
+    def numbered(self, op: str, time: float, **fields: object) -> None:
+        """Record what a producer that numbers its messages tried; journals have it."""
+
     def sent_ms(self, publish: Publish) -> int:
         """What the wall clock showed when a publish was answered, or sent where it was not."""
         assert self._walls is not None

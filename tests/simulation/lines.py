@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pyddmq.testing import SimNetwork, SimTransport
 from pyddmq.testing.network import NetworkMark
+from tests.simulation.deeds import Deeds
 from tests.simulation.ledger import Ledger, Stamp
 from tests.simulation.waits import Walls
 from tests.simulation.wire import Codec, Frames, Reply
@@ -62,7 +63,7 @@ class SimEdge:
 class Surroundings(NamedTuple):
     """What every client is given. The addresses are asked for at each connect, None while there is no node.
 
-    `walls`: the history of a wall clock that is stepped; None: it is not.
+    `walls`: the history of a wall clock that is stepped; None: it is not. `deeds`: of all clients of a run.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -77,6 +78,7 @@ class Surroundings(NamedTuple):
     exact: bool = True
     wall_ms: Callable[[], int] = lambda: 0
     walls: Walls | None = None
+    deeds: Deeds | None = None
 
 
 class Link(asyncio.Protocol):

@@ -416,3 +416,11 @@ MUTANTS = (
     Mutant("a moved timer stays", (1, 8), change_timers_and_kill, _patched(cancel, "_append", _kept_original)),
     Mutant("a failure counts as a success", (6,), reset_connections, _patched(Outcomes, "fail", _failure_finishes)),
 )
+
+
+def named(name: str) -> Mutant:
+    """Return the broken node of a name. Raises ValueError with the names there are."""
+    found = [each for each in MUTANTS if each.name == name]
+    if not found:
+        raise ValueError(f"no broken build is called {name!r}; there are: {'; '.join(each.name for each in MUTANTS)}")
+    return found[0]

@@ -70,6 +70,11 @@ class NumberedProducer(Producer):
     _attempts = 0
     _silence: Silence
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._asked: list[tuple[Link, list[Publish], str]] = []
+        """Attempts that were not answered: on which connection, about what, and their names."""
+
     def call(self, method: str, about: Any, arrived: Any = None, **arguments: Any) -> None:
         """Send a call for the first time."""
         assert self.on_its_way is None
@@ -92,6 +97,10 @@ class NumberedProducer(Producer):
             return
         method, about, arguments = self.on_its_way
         self._attempts += 1
+        call = f"{self._name} {self.sequence} {self._attempts}"
+        self._asked.append((self.link, about, call))
+        fields = {"who": self._name, "number": self.sequence, "count": len(about), "call": call}
+        self.around.ledger.numbered("try", self.around.loop.time(), **fields)
         if self._attempts > 1:
             self.around.counts["sent_again"] += 1
         super().call(method, about, **arguments)
@@ -108,6 +117,9 @@ class NumberedProducer(Producer):
 
     def on_reply(self, link: Link, about: list[Publish], reply: Reply, stamp: Stamp) -> None:
         code = reply.value.code if reply.error is None else None
+        asked = next(each for each in self._asked if each[0] is link and each[1] is about)
+        self._asked.remove(asked)
+        self.around.ledger.numbered("tried", stamp.time, call=asked[2], result=self._result(code, reply, stamp))
         # Not so where another attempt was answered before: each that arrived has an answer of its own.
         is_open = self.on_its_way is not None and self.on_its_way[1] is about
         if code == ResultCode.OK:
@@ -136,6 +148,13 @@ class NumberedProducer(Producer):
             self.later(_AGAIN_SECONDS, self.send_again)
             return
         super().on_reply(link, about, reply, stamp)
+
+    def _result(self, code: int | None, reply: Reply, stamp: Stamp) -> str:
+        if code == ResultCode.OK:
+            return "repeat" if reply.value.repeat else "stored"
+        if code == ResultCode.FAIL_GAP:
+            return "gap" if self._is_durable() and not self._silence.is_too_long(stamp.time) else "refused"
+        return "refused" if code in REFUSED_CODES else "unknown"
 
     def _is_durable(self) -> bool:
         """Whether what was answered cannot be lost."""

@@ -7,14 +7,16 @@ were drawn. `shrink` lives on that.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
 from structlog.testing import capture_logs
 
 from proxy.node.node import Node
-from tests.simulation.clients import PERFECT, ConsumerHabits, Producer, ProducerHabits
+from tests.simulation.clients import BY_LIST, PERFECT, ConsumerHabits, ProducerHabits
+from tests.simulation.deeds import Deed, Deeds, Send
 from tests.simulation.faults import FAULTS, SELDOM
 from tests.simulation.journaled import JournaledLedger
 from tests.simulation.ledger import PromiseBroken
@@ -23,9 +25,14 @@ from tests.simulation.occurrences import GROUP as LOOPS
 from tests.simulation.operator import end_stops
 from tests.simulation.punctual import Punctual
 from tests.simulation.timer_faults import TIMER_FAULTS
-from tests.simulation.world import NodeFactory, Report, World
+from tests.simulation.world import OPERATIONS, NodeFactory, Report, World
+from tests.tried import tried
 
 SEED_SECONDS = 7.0
+AIMED_SHARE = 0.5
+"""Of faults that come in the middle of something."""
+DURING_SECONDS = 2.0
+"""For how long a fault waits for what it is to come in the middle of."""
 TIMER_FAULTS_PER_SEED = 10
 TIMER_GROUP = "free"
 TIMER_WAITS_MS = (1_000, 4_000, 4_000, 12_000, 130_000)
@@ -41,9 +48,6 @@ STOPPED_CUTS = frozenset({"the files of the timer log do not fit together", "a c
 """What a power loss leaves in the middle of a cut of the timer log; any other damage was made in the run."""
 
 ALL_FAULTS = {**FAULTS, **SELDOM, **TIMER_FAULTS}
-
-Send = tuple[int, int]
-"""A producer's number, and the number of its send."""
 
 
 class ClientPlan(NamedTuple):
@@ -77,11 +81,15 @@ class TimerPlan(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One fault, its randomness, and how long things go on after it, in seconds."""
+    """One fault, its randomness, and how long things go on after it, in seconds.
+
+    `during`: it waits for this to be under way.
+    """
 
     fault: str
     seed: str
     pause: float
+    during: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +105,8 @@ class Plan:
         clients: Who takes part from the beginning.
         begin: Seconds before the first fault.
         steps: The faults.
-        sends: The only sends that are made; None: all.
+        sends: The only messages that are sent; None: all.
+        deeds: All that pull clients do but to answer with success; None: as drawn.
         good: Pull clients have no bad habits, producers send single valid messages that do not wait.
         wait_share: Of the messages that wait.
         timers: The run is about timers.
@@ -112,6 +121,7 @@ class Plan:
     begin: float = 0.0
     steps: tuple[Step, ...] = ()
     sends: frozenset[Send] | None = None
+    deeds: frozenset[Deed] | None = None
     good: bool = False
     wait_share: float = WAIT_SHARE
     timers: TimerPlan | None = None
@@ -161,8 +171,15 @@ def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
     clients.append(ClientPlan(len(clients), halves=True))
     clients.append(ClientPlan(len(clients), checked=True))
     ack_flush, begin = random.choice(["async", "async", "sync"]), random.random()
+    aims = Random(f"aims {seed}")
     steps = [
-        Step(random.choice(list(FAULTS)), f"{seed} fault {number}", random.random() * SEED_SECONDS / faults)
+        Step(
+            random.choice(list(FAULTS)),
+            f"{seed} fault {number}",
+            random.random() * SEED_SECONDS / faults,
+            # A publish is under way for a fortieth of the time: faults at any moment hardly ever meet one.
+            aims.choice(OPERATIONS) if aims.random() < AIMED_SHARE else "",
+        )
         for number in range(faults)
     ]
     if seed % 4 == 2 or seed % 8 == 5:
@@ -213,6 +230,7 @@ def make_world(
         node={} if plan.timers is None else _timer_settings(plan.timers),
         groups=None if plan.timers is None else (TIMER_GROUP,),
         make_ledger=ledger,
+        deeds=Deeds(plan.sends, plan.deeds),
     )
 
     def run() -> Report:
@@ -225,6 +243,9 @@ def make_world(
         for step in plan.steps:
             world.report.faults[step.fault] += 1
             world.ledger.note(world.loop.time(), f"-- {step.fault}")
+            if step.during:
+                world.run(seconds=DURING_SECONDS, until=partial(world.is_under_way, step.during))
+            tried("simulation", step.fault, operations=world.under_way(), states=world.states())
             ALL_FAULTS[step.fault](world, Random(step.seed))
             world.run(seconds=step.pause)
         # Of one source for all calls: else a message that is tried again each time would never end.
@@ -233,16 +254,6 @@ def make_world(
         return world.check()
 
     return world, run
-
-
-def sends_of(world: World) -> frozenset[Send]:
-    """The sends that were made in a run by the clients of its plan."""
-    return frozenset(
-        (client.number, number)
-        for client in world.clients
-        if isinstance(client, Producer)
-        for number in client.sends_made
-    )
 
 
 def run_timer_seed(seed: int, *, make_node: NodeFactory = Node) -> Report:
@@ -281,12 +292,10 @@ def _add(world: World, plan: Plan, client: ClientPlan) -> None:
         if plan.good:
             habits = ProducerHabits(pause_seconds=0.08, batch_share=0, refused_share=0, broken_json_share=0)
         add = add_numbered if plan.timers is None and is_numbered(plan.seed, client.number) else World.add_producer
-        producer = add(world, habits, compact=client.compact, number=client.number)
-        producer.sends_allowed = (
-            None if plan.sends is None else {each[1] for each in plan.sends if each[0] == client.number}
-        )
+        add(world, habits, compact=client.compact, number=client.number)
         return
-    habits_of_consumer = PERFECT if plan.good else ConsumerHabits(linger_ms=client.linger_ms)
+    drawn = ConsumerHabits() if plan.deeds is None else BY_LIST
+    habits_of_consumer = PERFECT if plan.good else replace(drawn, linger_ms=client.linger_ms)
     world.add_consumer(
         client.group, habits_of_consumer, topic=client.topic, compact=client.compact, number=client.number
     )

@@ -1,25 +1,30 @@
 """From a failing run to a short history that people can read.
 
-`shrink` leaves out faults, clients and sends, in ever smaller pieces (delta debugging: Zeller and Hildebrandt's ddmin),
-as long as the run still fails in the same way; then it runs what is left once more and writes down what happened.
+`shrink` leaves out faults, clients, messages and bad answers, in ever smaller pieces (delta debugging: Zeller and
+Hildebrandt's ddmin), as long as the run still fails in the same way; then it runs what is left once more and writes
+down what happened. `keep` makes a file of it, which `test_kept.py` runs from then on.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from structlog.testing import capture_logs
 
 from proxy.node.node import Node
+from tests.simulation.deeds import Deed, Deeds, Send
 from tests.simulation.journaled import JournaledLedger
 from tests.simulation.ledger import Place, PromiseBroken, Publish, Stamp
-from tests.simulation.plan import GROUPS, ClientPlan, Plan, Send, Step, make_world, sends_of
+from tests.simulation.plan import GROUPS, ClientPlan, Plan, Step, TimerPlan, make_world
 from tests.simulation.world import NodeFactory
 
-RUNS_MAX = 150
+RUNS_MAX = 400
+KEPT = Path(__file__).parent / "kept"
 HISTORY_LINES_MAX = 200
 
 Piece = TypeVar("Piece")
@@ -80,19 +85,30 @@ class Shrunk:
         error: How it fails.
         history: What happened, (virtual second, event), in the order of time.
         runs: How many were tried.
+        drawn: How many faults, messages and bad answers the first of them had.
     """
 
     plan: Plan
     error: BaseException
     history: list[tuple[float, str]] = field(default_factory=list)
     runs: int = 0
+    drawn: int = 0
+
+    @property
+    def events(self) -> int:
+        """Faults, messages and bad answers that are left."""
+        return len(self.plan.steps) + len(self.plan.sends or ()) + len(self.plan.deeds or ())
 
     def text(self) -> str:
         """Return it for people."""
         began = 1_000
         faults = ", ".join(step.fault for step in self.plan.steps) or "none"
         clients = ", ".join(client.group or "producer" for client in self.plan.clients)
-        lines = [f"shrunk in {self.runs} runs to faults: {faults}; clients: {clients or 'none'}"]
+        lines = [
+            f"shrunk in {self.runs} runs from {self.drawn} events to {self.events}; faults: {faults}; "
+            f"clients: {clients or 'none'}",
+            *(f"  {each}" for each in (*sorted(self.plan.sends or ()), *sorted(self.plan.deeds or ()))),
+        ]
         shown = self.history[-HISTORY_LINES_MAX:]
         if len(shown) < len(self.history):
             lines.append(f"  ... {len(self.history) - len(shown)} events before")
@@ -131,6 +147,12 @@ def shrink(plan: Plan, *, make_node: NodeFactory = Node, runs_max: int = RUNS_MA
     def with_sends(kept: Sequence[Send]) -> Plan:
         return replace(plan, sends=frozenset(kept))
 
+    def with_deeds(kept: Sequence[Deed]) -> Plan:
+        return replace(plan, deeds=frozenset(kept))
+
+    drawn = len(plan.steps) + len(attempt.deeds.sent) + len(attempt.deeds.answered)
+    written = frozenset(attempt.deeds.answered)
+
     # Most runs are of a plan with few clients then, which takes a fraction of the time.
     plain = with_clients([client for client in plan.clients if not (client.loops or client.halves or client.checked)])
     named = with_clients([client for client in plain.clients if not client.group or client.group in str(first.error)])
@@ -138,21 +160,52 @@ def shrink(plan: Plan, *, make_node: NodeFactory = Node, runs_max: int = RUNS_MA
         if len(fewer.clients) < len(plan.clients) and fails(fewer):
             plan = fewer
             break
-    good = replace(plan, good=True)
-    if fails(good):
-        plan = good
+    # With no bad habit; else with those that the clients of the first run had, one by one; else as drawn.
+    for listed in (replace(plan, good=True), with_deeds(()), replace(plan, deeds=written)):
+        if fails(listed):
+            plan = listed
+            break
     plan = with_steps(ddmin(plan.steps, lambda kept: fails(with_steps(kept))))
     plan = with_clients(ddmin(plan.clients, lambda kept: fails(with_clients(kept))))
+    if plan.deeds:
+        plan = with_deeds(ddmin(sorted(plan.deeds), lambda kept: fails(with_deeds(kept))))
     if attempt.run(plan) is not None:
-        smaller = with_sends(ddmin(sorted(attempt.sends), lambda kept: fails(with_sends(kept))))
-        plan = smaller if fails(smaller) else plan
-    # With fewer messages fewer faults may do, and other moments.
+        sent = sorted(attempt.deeds.sent)
+        if fails(with_sends(sent)):
+            plan = with_sends(ddmin(sent, lambda kept: fails(with_sends(kept))))
+    # With fewer messages fewer faults may do, and fewer clients.
     plan = with_steps(ddmin(plan.steps, lambda kept: fails(with_steps(kept))))
+    plan = with_clients(ddmin(plan.clients, lambda kept: fails(with_clients(kept))))
     attempt.left = max(attempt.left, 1)
     last = attempt.run(plan)
     assert last is not None, "a run of a seed must fail again"
-    last.runs = attempt.count
+    last.runs, last.drawn = attempt.count, drawn
     return last
+
+
+def keep(path: Path, shrunk: Shrunk, *, broken: str = "") -> None:
+    """Write a file that repeats a small run; `broken`: the name of the broken build of which it was made."""
+    plan = asdict(shrunk.plan) | {name: sorted(getattr(shrunk.plan, name) or ()) for name in ("sends", "deeds")}
+    for name in ("sends", "deeds"):
+        plan[name] = None if getattr(shrunk.plan, name) is None else plan[name]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"broken": broken, "error": str(shrunk.error), "plan": plan}, indent=1) + "\n")
+
+
+def kept(path: Path) -> tuple[Plan, str]:
+    """Return the run of a file, and the name of the broken build of which it was made."""
+    content = json.loads(path.read_text())
+    plan = content["plan"]
+    return Plan(
+        **{
+            **plan,
+            "clients": tuple(ClientPlan(*each) for each in plan["clients"]),
+            "steps": tuple(Step(*each) for each in plan["steps"]),
+            "sends": None if plan["sends"] is None else frozenset(Send(*each) for each in plan["sends"]),
+            "deeds": None if plan["deeds"] is None else frozenset(Deed(*each) for each in plan["deeds"]),
+            "timers": None if plan["timers"] is None else TimerPlan(*plan["timers"]),
+        }
+    ), content["broken"]
 
 
 def ddmin(pieces: Sequence[Piece], fails: Callable[[Sequence[Piece]], bool]) -> list[Piece]:
@@ -180,7 +233,8 @@ class _Attempts:
         self._make_node = make_node
         self.left = runs_max
         self.count = 0
-        self.sends: frozenset[tuple[int, int]] = frozenset()
+        self.deeds = Deeds()
+        """What clients did in the last run that failed."""
 
     def run(self, plan: Plan) -> Shrunk | None:
         """Return how the plan fails, None when it does not."""
@@ -194,7 +248,7 @@ class _Attempts:
                 run()
         except Exception as error:
             assert isinstance(world.ledger, TellingLedger)
-            self.sends = sends_of(world)
+            self.deeds = world.deeds
             return Shrunk(plan, error, _concerning(error, world.ledger.history))
         return None
 

@@ -27,6 +27,8 @@ ROUNDS = 10
 LOOP_SHARE = 0.3
 """Of changes of loops, where there are any."""
 KILL_SHARE = 0.15
+OLDER_SHARE = 0.2
+"""Of changes of messages, whose age does not matter then."""
 CUT_MAX = 4
 """Writes, syncs and renames between the beginning of a change and the cut."""
 OUTCOMES = {"cancelled": CANCELLED, "tooLate": TOO_LATE, "unknown": UNKNOWN}
@@ -54,8 +56,9 @@ def change_timers(
         elif random.random() < 0.05 or not known:
             _name_strange(world)
         else:
-            # The youngest are those that most often still wait.
-            publish = known[-1 - min(int(random.expovariate(0.3)), len(known) - 1)]
+            # The youngest are those that most often still wait; for some of the others it is too late.
+            youngest = known[-1 - min(int(random.expovariate(0.3)), len(known) - 1)]
+            publish = random.choice(known) if random.random() < OLDER_SHARE else youngest
             _change_one(world, random, publish, cut)
         if cut is not None:
             world.kill(power=random.random() < 0.5)

@@ -38,6 +38,7 @@ from tests.fakes.virtual_threads import VirtualThreads
 from tests.insides import opened_of
 from tests.simulation import halves
 from tests.simulation.clients import LEVELS_MS, PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
+from tests.simulation.deeds import Deeds
 from tests.simulation.expired import ExpiredRecords
 from tests.simulation.halves import Checked, HalfAccount, HalfProducer
 from tests.simulation.journaled import JournaledLedger
@@ -45,6 +46,7 @@ from tests.simulation.ledger import Ledger, PromiseBroken, Subscription
 from tests.simulation.lines import SimEdge, Surroundings
 from tests.simulation.loops import TOPIC as LATER
 from tests.simulation.loops import LoopProducer, check_loops
+from tests.simulation.numbered import NumberedProducer
 from tests.simulation.occurrences import GROUP as LOOPS
 from tests.simulation.occurrences import OccurrenceLedger, OccurrenceReader
 from tests.simulation.power import ACK_LOSS_SECONDS
@@ -63,6 +65,8 @@ DATA = "/data"
 TIMEOUT_MS = 1_500
 STEP_MS_MAX = 12 * 3_600_000
 """More than the steps of a run can have put the wall clock back by."""
+OPERATIONS = ("publishes", "deliveries", "acks", "waits", "halves", "loops", "numbered")
+STATES = ("acks synced", "retry topic", "stopKey", "stopQueue", "slow actions", "timers alone")
 LOG_LOSS_SECONDS = 0.5
 """How old an acknowledged publish may be and still go with the power under `flush: async`."""
 
@@ -184,6 +188,7 @@ class World:
             what all groups have finished, and the account holds for that, too.
         groups: The only groups that consume; None: all.
         make_ledger: The account's class.
+        deeds: What clients do; else it is drawn.
         sync_seconds_max: The longest sync of the disk.
     """
 
@@ -201,9 +206,11 @@ class World:
         node: Mapping[str, Any] = MappingProxyType({}),
         groups: Collection[str] | None = None,
         make_ledger: type[JournaledLedger] = JournaledLedger,
+        deeds: Deeds | None = None,
         sync_seconds_max: float = 0.002,
     ) -> None:
         self.seed = seed
+        self.deeds = deeds or Deeds()
         self._sync_seconds_max = sync_seconds_max
         self.loop = VirtualLoop()
         self.clock = VirtualClock(self.loop)
@@ -380,6 +387,7 @@ class World:
             failed=self.errors.append,
             wall_ms=self.clock.wall_ms,
             walls=self.walls,
+            deeds=self.deeds,
         )
 
     def add_producer(
@@ -458,6 +466,34 @@ class World:
     def _number(self, number: int | None) -> int:
         """Numbers that are not given begin where planned clients end."""
         return 50 + len(self.clients) if number is None else number
+
+    def under_way(self) -> list[str]:
+        """Name what a fault now comes in the middle of, of `OPERATIONS`."""
+        counts = self.ledger.outstanding()
+        return [name for name in OPERATIONS if (counts[name] if name in counts else self.is_under_way(name))]
+
+    def is_under_way(self, name: str) -> bool:
+        """Whether something of `OPERATIONS` is."""
+        if name == "waits":
+            return self.node is not None and self._waiting() > 0
+        if name == "halves":
+            return self.halves.open > 0
+        if name == "loops":
+            return any(each.pending for each in self.clients if isinstance(each, LoopProducer))
+        if name == "numbered":
+            return any(each.on_its_way is not None for each in self.clients if isinstance(each, NumberedProducer))
+        return self.ledger.outstanding()[name] > 0
+
+    def states(self) -> list[str]:
+        """Name what sets this run apart, of `STATES`."""
+        found = {
+            "acks synced": self.ack_flush == "sync",
+            "retry topic": self.retry_topic,
+            self.on_exhausted: True,
+            "slow actions": self.waits,
+            "timers alone": self._groups is not None,
+        }
+        return [name for name in STATES if found.get(name)]
 
     # Time.
 
