@@ -13,6 +13,7 @@ from conf.secrets import SecretUnreadable
 from conf.sections.kafka import KafkaClusterConfig
 from upstream.calls.seams import ThreadLoop
 from upstream.kafka.cluster_facts import ClusterFacts
+from upstream.kafka.lease import Lease
 from upstream.kafka.link import Broken, ScanDone, TopicScan
 from upstream.kafka_client.cluster_inspection import look_beside
 from upstream.kafka_client.member import LibrdkafkaMember
@@ -104,11 +105,12 @@ class LibrdkafkaClient:
             broken=broken,
         )
 
-    def transactions(self, transactional_id: str) -> LibrdkafkaTransactions:
+    def transactions(self, transactional_id: str, lease: Lease | None = None) -> LibrdkafkaTransactions:
         """Return what writes under a transactional id."""
         return LibrdkafkaTransactions(
             transactional_id,
             self._client_id,
+            lease=lease,
             settings=self._settings,
             loop=self._loop,
             clock=self._clock,

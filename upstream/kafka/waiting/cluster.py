@@ -11,15 +11,18 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later, Repeated
 from broker.transaction.settings import CheckSettings
 from upstream.kafka.cluster_facts import ClusterFacts, TopicFacts
+from upstream.kafka.lease import Lease
 from upstream.kafka.link import (
     Assignment,
     Commit,
+    Done,
     GroupMember,
     KafkaClient,
     KafkaFailure,
     KafkaPartition,
     KafkaProducer,
     KafkaRecord,
+    KafkaTransactions,
     LogBounds,
     OutgoingRecord,
     TopicSubscription,
@@ -27,7 +30,6 @@ from upstream.kafka.link import (
 from upstream.kafka.waiting import records
 from upstream.kafka.waiting.batches import Batches
 from upstream.kafka.waiting.cache import CachedRecord, Checkpoint, PartitionCache
-from upstream.kafka.waiting.lanes import LANES
 from upstream.kafka.waiting.owner import OwnerWays, PartitionOwner, TransactionTurns
 from upstream.kafka.waiting.records import Identity, PartitionStatus, WaitingRecord
 from upstream.kafka.waiting.requests import OwnerRequests
@@ -35,9 +37,12 @@ from upstream.kafka.waiting.statuses import WaitingStatuses
 from upstream.kafka.waiting.topics import WaitingSettings, problem_of
 
 STATUS_SECONDS = 1.0
+"""Each status is sent with a commit, which extends the lease."""
+SESSION_SECONDS = 6.0
+"""Of the owners' group: after so much silence others get the partitions."""
 _LOOK_SECONDS, _LOOK_AGAIN_SECONDS = 600.0, 15.0
 _JOIN_AGAIN_SECONDS = 5.0
-_COMMIT_SECONDS, _STANDS_SECONDS = 5.0, 20.0
+_STANDS_SECONDS = 20.0
 _LATE_MS_MAX = 30_000
 """An owner that is later takes no further messages."""
 _RIVAL_SECONDS = 30.0
@@ -145,7 +150,8 @@ class KafkaWaiting:
         self._rival_at: float | None = None
         """When a node of this node's name was last heard of; None: there is none."""
         self._closed = False
-        self._committed_at = self._commit_at = runtime.clock.monotonic()
+        self._committed_at = runtime.clock.monotonic()
+        self._lease = Lease(runtime.clock, SESSION_SECONDS, regained=self._lease_regained)
         self.requests = OwnerRequests(settings, producer, runtime)
         self._turns = TransactionTurns()
         self._fetching: dict[str, list[Callable[[], None]]] = {}
@@ -323,7 +329,7 @@ class KafkaWaiting:
             old = self.owners.pop(each.place, None)
             if old is not None:
                 old.close()
-            self.owners[each.place] = owner = self._owner(each.place)
+            self.owners[each.place] = owner = self._owner(each.place, each.metadata)
             owner.begin(each, self._checkpoint(each))
 
     def revoked(self, places: Sequence[KafkaPartition], done: Callable[[], None]) -> None:
@@ -390,7 +396,7 @@ class KafkaWaiting:
         )
         self._runtime.limited_log.note("kafka_waiting_same_name", self.settings.cluster, node=node)
 
-    def _owner(self, place: KafkaPartition) -> PartitionOwner:
+    def _owner(self, place: KafkaPartition, lanes: str) -> PartitionOwner:
         settings = self.settings
         member = self._owned.assigned
         cache = PartitionCache(self._cache_path(place), self._runtime.disk)
@@ -415,12 +421,13 @@ class KafkaWaiting:
             place,
             cache,
             batches,
+            lanes=lanes,
             ways=OwnerWays(
                 cluster=settings.cluster,
                 node=settings.node,
-                transactions=[
-                    self._client.transactions(f"{settings.topic}-{place.partition}-{number}") for number in range(LANES)
-                ],
+                transactions=partial(self._transactions, place),
+                lease=self._lease,
+                confirm=lambda owner, done: self._commit([owner], done),
                 ends=ends,
                 read_from=partial(member.read_from, place),
                 unusable=self._unusable,
@@ -431,6 +438,13 @@ class KafkaWaiting:
             ),
             runtime=self._runtime,
         )
+
+    def _transactions(self, place: KafkaPartition, number: int) -> KafkaTransactions:
+        return self._client.transactions(f"{self.settings.topic}-{place.partition}-{number}", self._lease)
+
+    def _lease_regained(self) -> None:
+        for each in self.owners.values():
+            each.wake()
 
     def _suspected(self, topic: str, text: str) -> None:
         for each in self.owners.values():
@@ -487,11 +501,11 @@ class KafkaWaiting:
                 break
         for owner in self.owners.values():
             owner.look()
-        self._commit()
+        self._look_at_member()
         self.statuses.measure(found)
 
-    def _commit(self) -> None:
-        """Show Kafka's tools how far the owners have read; a member that cannot commit is not one any more (D80)."""
+    def _look_at_member(self) -> None:
+        """Show that the member is alive, or replace it: one that cannot commit is not a member any more (D80)."""
         now = self._clock.monotonic()
         member = self._owned.member
         if member is None or not self.owners:
@@ -500,14 +514,22 @@ class KafkaWaiting:
             self.broken(KafkaFailure("TIMED_OUT", "no commit has succeeded, so the member is replaced"))
             member.abandon()
             self._committed_at = now
-        elif now >= self._commit_at:
-            self._commit_at = now + _COMMIT_SECONDS
+        else:
+            self._commit(list(self.owners.values()), lambda _: None)
 
-            def done(failure: KafkaFailure | None) -> None:
-                if failure is None:
-                    self._committed_at = self._clock.monotonic()
+    def _commit(self, owners: Sequence[PartitionOwner], done: Done) -> None:
+        """Have the group know how far owners have read, and the ids by which they write; it extends the lease."""
+        member, sent = self._owned.member, self._lease.now()
+        if member is None:
+            return
 
-            member.commit([Commit(*place, owner.cache.position, "") for place, owner in self.owners.items()], done)
+        def ended(failure: KafkaFailure | None) -> None:
+            if failure is None:
+                self._committed_at = self._clock.monotonic()
+                self._lease.extend(sent)
+            done(failure)
+
+        member.commit([Commit(*each.place, each.cache.position, each.lanes.text) for each in owners], ended, soon=True)
 
     def troubles(self) -> list[str]:
         """Return what is wrong, as sentences."""
