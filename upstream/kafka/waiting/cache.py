@@ -109,7 +109,7 @@ class PartitionCache:
     Attributes:
         position: Offset of the next record to read; 0 or the log's start of a new one.
         counts: Messages that wait, halves among them, by topic and principal.
-        undecided: Halves that are not decided, discarded ones among them.
+        undecided: Halves that are not decided by principal, discarded ones among them.
 
     Methods raise sqlite3.Error: the file cannot be read or written.
     """
@@ -119,7 +119,7 @@ class PartitionCache:
         self._disk = disk
         self.position = 0
         self.counts: Counter[tuple[str, str]] = Counter()
-        self.undecided = 0
+        self.undecided: Counter[str] = Counter()
         self._database = self._connect()
 
     def resume(self, checkpoint: Checkpoint) -> bool:
@@ -337,13 +337,14 @@ class PartitionCache:
 
     def _count(self) -> None:
         self.counts.clear()
-        self.undecided = 0
+        self.undecided.clear()
         for state, topic, principal, count in self._database.execute(
             "SELECT state, topic, principal, COUNT(*) FROM records WHERE state IN (0, 4, 5) "
             "GROUP BY state, topic, principal"
         ):
             self.counts[topic, principal] += count
-            self.undecided += count if state in _UNDECIDED else 0
+            if state in _UNDECIDED:
+                self.undecided[principal] += count
 
     def _rows(self, where: str, *values: object) -> list[CachedRecord]:
         found = self._database.execute(f"SELECT {_COLUMNS} FROM records WHERE {where}", values)
@@ -365,4 +366,4 @@ class PartitionCache:
         if row.state in _PENDING:
             self.counts[row.topic, row.principal] += count
         if row.state in _UNDECIDED:
-            self.undecided += count
+            self.undecided[row.principal] += count

@@ -241,6 +241,12 @@ class KafkaWaiting:
         owner = self.owners.get(place)
         return None if owner is None or owner.state != "serving" else owner.cache.find(identity.text)
 
+    def undecided_of(self, principal: str) -> int:
+        """Return how many halves of a principal are undecided; those of other nodes' partitions as of a second ago."""
+        served = {place.partition: each for place, each in self.owners.items() if each.state == "serving"}
+        here = sum(each.cache.undecided[principal] for each in served.values())
+        return here + self.statuses.undecided_of(principal, served)
+
     def fetch_checks(self, group: str, count_max: int, principal: str) -> list[KafkaCheck]:
         """Return due checks of a producer group, of the partitions that this node owns; each counts as made.
 

@@ -599,6 +599,7 @@ class PartitionOwner:
             counts=[(topic, owner, count) for (topic, owner), count in self.cache.counts.most_common(1000) if count],
             troubles=troubles,
             overdue=self.cache.overdue(now_ms) if due is not None and due <= now_ms else 0,
-            undecided=self.cache.undecided,
+            undecided=self.cache.undecided.total(),
+            halves=[(owner, count) for owner, count in self.cache.undecided.most_common(1000) if owner and count],
             undecided_ms=max(0, now_ms - oldest) if oldest is not None else 0,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from base64 import b64decode, b64encode
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
@@ -271,6 +272,7 @@ class PartitionStatus(NamedTuple):
         undecided, undecided_ms: Halves among them, and the age of the oldest.
         overdue: Messages whose moment has passed.
         behind_ms: As `late_ms`, but for targets that take nothing.
+        halves: Of each principal how many halves are undecided.
     """
 
     partition: int
@@ -286,6 +288,7 @@ class PartitionStatus(NamedTuple):
     undecided_ms: int = 0
     overdue: int = 0
     behind_ms: int = 0
+    halves: Sequence[tuple[str, int]] = ()
 
 
 def encode_status(status: PartitionStatus) -> bytes:
@@ -299,7 +302,10 @@ def decode_answer(value: bytes | None) -> tuple[str, str] | PartitionStatus | No
         facts = json.loads(value or b"")
         if "status" in facts:
             status = PartitionStatus(**facts["status"])
-            return status._replace(counts=[(topic, owner, count) for topic, owner, count in status.counts])
+            return status._replace(
+                counts=[(topic, owner, count) for topic, owner, count in status.counts],
+                halves=[(owner, count) for owner, count in status.halves],
+            )
         return str(facts["request"]), str(facts["outcome"])
     except (ValueError, TypeError, KeyError):
         return None

@@ -220,7 +220,7 @@ def _all_delivered(ground: Ground) -> None:
     assert found == {**{f"timer{number}": 1 for number in range(12)}, "loop": 3}
     assert len(world.delivered("events")["level"]) == 1
     waiting = world.nodes[0].waiting
-    assert sum(owner.cache.undecided for owner in waiting.owners.values()) == 2
+    assert sum(owner.cache.undecided.total() for owner in waiting.owners.values()) == 2
 
 
 def test_kill_at_any_turn_costs_and_doubles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
