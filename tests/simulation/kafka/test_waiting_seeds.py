@@ -44,7 +44,7 @@ def _cancel_without_effect(patch: pytest.MonkeyPatch) -> None:
 
 
 def _repeats_are_delivered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PartitionCache, "_only", lambda cache, row: row)
+    patch.setattr(PartitionCache, "_only", lambda cache, row, others: row)
 
 
 @pytest.mark.parametrize(

@@ -282,22 +282,27 @@ class Batches:
     # Deliveries
 
     def _fire(self, batch: Batch, now_ms: int, rows: list[CachedRecord]) -> None:
+        delivered = records.encode(EndedMessage(records.DELIVERED, now_ms))
         for row in rows:
-            if row.identity in batch.identities:
+            identity = row.identity
+            if identity in batch.identities:
                 continue
             if batch.fired and batch.size + len(row.value) > BATCH_BYTES:
                 return
             message = records.decode(row.value)
             assert isinstance(message, WaitingRecord), "a row that waits has a message"
             batch.fired += 1
-            batch.identities.add(row.identity)
+            batch.identities.add(identity)
             batch.targets.add(row.topic)
             batch.latest_ms = max(batch.latest_ms, now_ms - row.at)
             batch.size += len(row.value)
             occurrence = parse_id(message.loop) if message.loop else None
             if occurrence is None or not occurrence.is_loop:
                 self._deliver(batch, row.topic, message)
-                self._end(batch, row, EndedMessage(records.DELIVERED, now_ms, row.group))
+                if row.group:
+                    self._end(batch, row, EndedMessage(records.DELIVERED, now_ms, row.group))
+                else:
+                    self._change(batch, row.key, delivered)
             else:
                 self._unfold(batch, row, message, occurrence, now_ms)
 

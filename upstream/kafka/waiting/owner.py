@@ -600,6 +600,6 @@ class PartitionOwner:
             troubles=troubles,
             overdue=self.cache.overdue(now_ms) if due is not None and due <= now_ms else 0,
             undecided=self.cache.undecided.total(),
-            halves=[(owner, count) for owner, count in self.cache.undecided.most_common(1000) if owner and count],
+            halves=tuple([each for each in self.cache.undecided.most_common(1000) if all(each)]),
             undecided_ms=max(0, now_ms - oldest) if oldest is not None else 0,
         )
