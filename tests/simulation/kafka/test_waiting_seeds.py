@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulation.facts import PromiseBroken
 from tests.simulation.kafka import waiting
-from tests.simulation.kafka.plan import run_waiting_seed
+from tests.simulation.kafka.plan import FAULTS_PER_SEED, run_waiting_seed
 from upstream.kafka.waiting import records
 from upstream.kafka.waiting.batches import Batches
 from upstream.kafka.waiting.cache import PartitionCache
@@ -53,7 +53,7 @@ def _repeats_are_delivered(patch: pytest.MonkeyPatch) -> None:
         (_early, {8}, SEEDS[0], FAULTS),
         pytest.param(_cancel_without_effect, {1, 8}, SEEDS[0], FAULTS, marks=pytest.mark.long),
         # In this one an add is stored twice.
-        pytest.param(_repeats_are_delivered, {1, 8}, 1_001, None, marks=pytest.mark.long),
+        pytest.param(_repeats_are_delivered, {1, 8}, 1_001, FAULTS_PER_SEED, marks=pytest.mark.long),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
@@ -61,7 +61,7 @@ def test_broken_owner_is_caught(
     broken: Callable[[pytest.MonkeyPatch], None],
     promises: set[int],
     seed: int,
-    faults: int | None,
+    faults: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The account names the promise that these owners break; with whole ones the same seed passes."""

@@ -51,6 +51,10 @@ _PENDING = (KeyState.WAITING, KeyState.HALF, KeyState.DISCARDED)
 _OPEN = (*_PENDING, KeyState.ENDED)
 _UNDECIDED = (KeyState.HALF, KeyState.DISCARDED)
 _HALF_STATES = {"undecided": KeyState.HALF, "discarded": KeyState.DISCARDED}
+_END = (
+    f"UPDATE records SET state = {KeyState.ENDED:d}, at = ?, owned = 1, position = ?, value = ?, made = 0, checks = 0, "
+    "level = 0 WHERE id = ?"
+)
 
 
 class CachedRecord(NamedTuple):
@@ -178,8 +182,18 @@ class PartitionCache:
 
     def change(self, key: bytes, value: bytes | None, offset: int) -> CachedRecord | None:
         """Likewise, of a record that was written by this owner, and is to be read again."""
-        self._own.add(offset)
+        if offset >= self.position:
+            self._own.add(offset)
         return self._change(key, value, offset)
+
+    def end(self, ended: Sequence[tuple[CachedRecord, bytes, int]], at_ms: int) -> None:
+        """Take the ends of messages that this owner has delivered: row, value of the record, its offset."""
+        # What was read before its commit was known is in the rows already.
+        new = [each for each in ended if each[2] >= self.position]
+        self._own.update([offset for _, _, offset in new])
+        self._database.executemany(_END, [(at_ms, offset, value, row.id) for row, value, offset in new])
+        for row, _, _ in new:
+            self._add(row, -1)
 
     def _change(self, key: bytes, value: bytes | None, offset: int) -> CachedRecord | None:
         identity, _ = parse_key(key)

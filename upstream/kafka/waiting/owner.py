@@ -487,6 +487,7 @@ class PartitionOwner:
     def _committed(self, batch: Batch, offsets: Sequence[int]) -> None:
         for change in batch.changes:
             self.cache.change(change.key, change.value, offsets[change.at])
+        self.cache.end([(each.row, each.value, offsets[each.at]) for each in batch.ended], batch.ended_ms)
         self.cache.save(self.cache.position, self._clock.wall_ms())
         for identity in batch.unchecked:
             self._checked.pop(identity, None)
