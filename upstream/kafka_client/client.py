@@ -107,10 +107,9 @@ class LibrdkafkaClient:
 
     def transactions(self, transactional_id: str, lease: Lease | None = None) -> LibrdkafkaTransactions:
         """Return what writes under a transactional id."""
-        return LibrdkafkaTransactions(
+        made = LibrdkafkaTransactions(
             transactional_id,
             self._client_id,
-            lease=lease,
             settings=self._settings,
             loop=self._loop,
             clock=self._clock,
@@ -118,6 +117,8 @@ class LibrdkafkaClient:
             asker=self._ask_by,
             known=self._written,
         )
+        made.lease = lease
+        return made
 
     def look(self, topics: Sequence[str], reported: Callable[[ClusterFacts], None], groups: Sequence[str] = ()) -> None:
         """Inspect the cluster, by a process of its own."""

@@ -45,7 +45,11 @@ _FENCED = frozenset({"FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INV
 
 
 class LibrdkafkaTransactions:
-    """`upstream.kafka.link.KafkaTransactions`."""
+    """`upstream.kafka.link.KafkaTransactions`.
+
+    Attributes:
+        lease: While it does not hold, no commit begins.
+    """
 
     def __init__(
         self,
@@ -58,7 +62,6 @@ class LibrdkafkaTransactions:
         asking: Asking,
         asker: Callable[[], Any],
         known: dict[str, float],
-        lease: Lease | None = None,
     ) -> None:
         """Set up; the producer is made by `begin`.
 
@@ -66,7 +69,6 @@ class LibrdkafkaTransactions:
             transactional_id: The id.
             client_id, settings, loop, clock, asking, asker: As of `LibrdkafkaProducer`.
             known: Topics that are there, and when each is asked for again; of all ids.
-            lease: While it does not hold, no commit begins.
         """
         self._name = transactional_id
         self._client_id = client_id
@@ -79,7 +81,7 @@ class LibrdkafkaTransactions:
         self._producer: Any = None
         self._fatal: KafkaFailure | None = None
         self._known = known
-        self._lease = lease
+        self.lease: Lease | None = None
         self._warm: dict[str, float] = {}
         self._closed = False
         self._orders: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -300,7 +302,7 @@ class LibrdkafkaTransactions:
             self._abort_lost()
         elif found:
             self._abort(next(iter((refused or found).values())), refused, done)
-        elif self._lease is not None and not self._lease.holds:
+        elif self.lease is not None and not self.lease.holds:
             self._abort(KafkaFailure("LEASE_EXPIRED", "another node may have the partition"), {}, done)
         else:
             self._commit(filling.offsets, done)

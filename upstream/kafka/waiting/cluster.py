@@ -22,7 +22,6 @@ from upstream.kafka.link import (
     KafkaPartition,
     KafkaProducer,
     KafkaRecord,
-    KafkaTransactions,
     LogBounds,
     OutgoingRecord,
     TopicSubscription,
@@ -37,7 +36,6 @@ from upstream.kafka.waiting.statuses import WaitingStatuses
 from upstream.kafka.waiting.topics import WaitingSettings, problem_of
 
 STATUS_SECONDS = 1.0
-"""Each status is sent with a commit, which extends the lease."""
 SESSION_SECONDS = 6.0
 """Of the owners' group: after so much silence others get the partitions."""
 _LOOK_SECONDS, _LOOK_AGAIN_SECONDS = 600.0, 15.0
@@ -223,13 +221,11 @@ class KafkaWaiting:
             text = f"waiting messages are delivered {behind_ms / 1000:.0f} s late; send more slowly"
             raise WaitingRefused("limited", text)
         if settings.topic_pending:
-            count = self.statuses.pending(identity.topic)
-            if count >= settings.topic_pending:
+            if (count := self.statuses.pending(identity.topic)) >= settings.topic_pending:
                 text = f"{count} messages of topic {identity.topic} wait; the limit is waiting.maxPendingPerTopic"
                 raise WaitingRefused("limited", text)
         if settings.principal_pending and identity.principal:
-            count = self.statuses.pending_of(identity.principal)
-            if count >= settings.principal_pending:
+            if (count := self.statuses.pending_of(identity.principal)) >= settings.principal_pending:
                 text = f"{count} messages of {identity.principal} wait; the limit is waiting.maxPendingPerPrincipal"
                 raise WaitingRefused("limited", text)
 
@@ -243,9 +239,9 @@ class KafkaWaiting:
 
     def undecided_of(self, principal: str) -> int:
         """Return how many halves of a principal are undecided; those of other nodes' partitions as of a second ago."""
-        served = {place.partition: each for place, each in self.owners.items() if each.state == "serving"}
-        here = sum(each.cache.undecided[principal] for each in served.values())
-        return here + self.statuses.undecided_of(principal, served)
+        served = [each for each in self.owners.values() if each.state == "serving"]
+        here = sum(each.cache.undecided[principal] for each in served)
+        return here + self.statuses.undecided_of(principal, {each.place.partition for each in served})
 
     def fetch_checks(self, group: str, count_max: int, principal: str) -> list[KafkaCheck]:
         """Return due checks of a producer group, of the partitions that this node owns; each counts as made.
@@ -404,7 +400,7 @@ class KafkaWaiting:
 
     def _owner(self, place: KafkaPartition, lanes: str) -> PartitionOwner:
         settings = self.settings
-        member = self._owned.assigned
+        member, ids = self._owned.assigned, f"{settings.topic}-{place.partition}-"
         cache = PartitionCache(self._cache_path(place), self._runtime.disk)
         batches = Batches(
             cache,
@@ -427,11 +423,11 @@ class KafkaWaiting:
             place,
             cache,
             batches,
-            lanes=lanes,
             ways=OwnerWays(
                 cluster=settings.cluster,
                 node=settings.node,
-                transactions=partial(self._transactions, place),
+                transactions=lambda number: self._client.transactions(f"{ids}{number}", self._lease),
+                lanes=lanes,
                 lease=self._lease,
                 confirm=lambda owner, done: self._commit([owner], done),
                 ends=ends,
@@ -444,9 +440,6 @@ class KafkaWaiting:
             ),
             runtime=self._runtime,
         )
-
-    def _transactions(self, place: KafkaPartition, number: int) -> KafkaTransactions:
-        return self._client.transactions(f"{self.settings.topic}-{place.partition}-{number}", self._lease)
 
     def _lease_regained(self) -> None:
         for each in self.owners.values():
@@ -525,9 +518,7 @@ class KafkaWaiting:
 
     def _commit(self, owners: Sequence[PartitionOwner], done: Done) -> None:
         """Have the group know how far owners have read, and the ids by which they write; it extends the lease."""
-        member, sent = self._owned.member, self._lease.now()
-        if member is None:
-            return
+        sent = self._lease.now()
 
         def ended(failure: KafkaFailure | None) -> None:
             if failure is None:
@@ -535,7 +526,9 @@ class KafkaWaiting:
                 self._lease.extend(sent)
             done(failure)
 
-        member.commit([Commit(*each.place, each.cache.position, each.lanes.text) for each in owners], ended, soon=True)
+        if (member := self._owned.member) is not None:
+            found = [Commit(*each.place, each.cache.position, each.lanes.text) for each in owners]
+            member.commit(found, ended, soon=True)
 
     def troubles(self) -> list[str]:
         """Return what is wrong, as sentences."""

@@ -96,6 +96,7 @@ class OwnerWays:
         cluster: Its name, for counts and log lines.
         node: Whose it is.
         transactions: Makes those of a numbered transactional id of the partition (`upstream.kafka.waiting.lanes`).
+        lanes: Numbers of the former owner's ids.
         lease: Of the node's membership: nothing is committed after it.
         confirm: Has the group know the numbers of the ids; success says that the partition is still this node's.
         ends: Asks for the bounds of the partition.
@@ -110,6 +111,7 @@ class OwnerWays:
     cluster: str
     node: str
     transactions: Callable[[int], KafkaTransactions]
+    lanes: str
     lease: Lease
     confirm: Callable[[PartitionOwner, Done], None]
     ends: Callable[[Callable[[LogBounds], None]], None]
@@ -132,14 +134,7 @@ class PartitionOwner:
     """
 
     def __init__(
-        self,
-        place: KafkaPartition,
-        cache: PartitionCache,
-        batches: Batches,
-        *,
-        lanes: str,
-        ways: OwnerWays,
-        runtime: Runtime,
+        self, place: KafkaPartition, cache: PartitionCache, batches: Batches, *, ways: OwnerWays, runtime: Runtime
     ) -> None:
         self.place = place
         self.cache = cache
@@ -149,7 +144,7 @@ class PartitionOwner:
         self._clock = runtime.clock
         self._metrics = runtime.metrics
         self._limited_log = runtime.limited_log
-        self.lanes = TransactionLanes(ways.transactions, lanes, runtime.scheduler, self._lanes_changed)
+        self.lanes = TransactionLanes(ways.transactions, ways.lanes, runtime.scheduler, self._lanes_changed)
         self._writing: dict[TransactionLane, Batch] = {}
         self._targets = SuspectTargets(ways.cluster, runtime)
         self._turn = Later(runtime.scheduler, self._take_turn)
@@ -214,9 +209,8 @@ class PartitionOwner:
     def _fence(self) -> None:
         """Be the only one who writes; what the former owner has open is aborted.
 
-        Not all of its ids can be had where a target hangs. After its lease it commits no further transaction. What is
-        in one that is open then has been acknowledged, and is read, since its records in this partition end before
-        there is an end to read to.
+        Not all of its ids can be had where a target hangs. After its lease it commits no further transaction; one that
+        is open then has its records in this partition, which are read once it has ended.
         """
         self._term += 1
         self._give_up.after(self._ways.lease.seconds)

@@ -99,9 +99,9 @@ def begun_writer(
     asking: Any = None
     clock = SystemClock()
     writer = LibrdkafkaTransactions(
-        "id", "client", settings=settings, loop=loop, clock=clock, asking=asking, asker=lambda: None, known=known,
-        lease=lease,
-    )  # fmt: skip
+        "id", "client", settings=settings, loop=loop, clock=clock, asking=asking, asker=lambda: None, known=known
+    )
+    writer.lease = lease
     ended: list[KafkaFailure | None] = []
     writer.begin(ended.append)
     loop.until(lambda: ended, "the id to be taken")
