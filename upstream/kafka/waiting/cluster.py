@@ -220,14 +220,14 @@ class KafkaWaiting:
         if behind_ms > _LATE_MS_MAX:
             text = f"waiting messages are delivered {behind_ms / 1000:.0f} s late; send more slowly"
             raise WaitingRefused("limited", text)
-        if settings.topic_pending:
-            if (count := self.statuses.pending(identity.topic)) >= settings.topic_pending:
-                text = f"{count} messages of topic {identity.topic} wait; the limit is waiting.maxPendingPerTopic"
-                raise WaitingRefused("limited", text)
-        if settings.principal_pending and identity.principal:
-            if (count := self.statuses.pending_of(identity.principal)) >= settings.principal_pending:
-                text = f"{count} messages of {identity.principal} wait; the limit is waiting.maxPendingPerPrincipal"
-                raise WaitingRefused("limited", text)
+        most = settings.topic_pending
+        if most and (count := self.statuses.pending(identity.topic)) >= most:
+            text = f"{count} messages of topic {identity.topic} wait; the limit is waiting.maxPendingPerTopic"
+            raise WaitingRefused("limited", text)
+        most = settings.principal_pending if identity.principal else 0
+        if most and (count := self.statuses.pending_of(identity.principal)) >= most:
+            text = f"{count} messages of {identity.principal} wait; the limit is waiting.maxPendingPerPrincipal"
+            raise WaitingRefused("limited", text)
 
     # Transactions
 
