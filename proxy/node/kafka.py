@@ -30,13 +30,13 @@ from upstream.kafka.link import GroupMember, KafkaClient, KafkaFailure, KafkaPro
 from upstream.kafka.membership import LEAVE_SECONDS
 from upstream.kafka.partitions import MemberSettings
 from upstream.kafka.subscriptions import is_expression
-from upstream.kafka.waiting.cluster import KafkaWaiting
+from upstream.kafka.waiting.cluster import SESSION_SECONDS, KafkaWaiting
 from upstream.kafka.waiting.topics import settings_of
 from upstream.kafka_client.package import KafkaUnusable
 
 _log = structlog.get_logger(__name__)
 
-WAITING_SESSION_MS = 6_000
+WAITING_SESSION_MS = round(SESSION_SECONDS * 1000)
 """Brokers' default lower bound (group.min.session.timeout.ms)."""
 SECONDS = 5.0
 """What a stop waits at most until its groups have left Kafka, once what is finished is committed, and for what is

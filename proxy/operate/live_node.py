@@ -133,10 +133,10 @@ def _in_group(group: ConsumerGroup, group_queue: GroupQueue, offset: int, clock:
 # Clients and their limits, from a live node.
 
 
-def _client(meter: Meter, opened: Opened | None, now_ms: int) -> ClientView:
+def _client(meter: Meter, opened: Opened | None, now_ms: int, in_kafka: int) -> ClientView:
     is_principal, undecided = meter.kind == "principal", 0
     if is_principal and opened is not None:
-        undecided = opened.transactions.halves.owned[meter.name] + meter.halves
+        undecided = opened.transactions.halves.owned[meter.name] + meter.halves + in_kafka
     pending = None if meter.pending_max is None else meter.pending.count(now_ms)
     return ClientView(
         told_by=meter.kind,
@@ -493,7 +493,9 @@ class LiveNode:
         if name is not None and not meters:
             return None
         meters.sort(key=lambda each: (not (each.held and each.held_now()), each.kind != "principal", each.name))
-        clients = [_client(each, opened, now_ms) for each in meters[:limit]]
+        waiting = self._node.parts.kafka.waiting.values()
+        halves = {each.name: sum(of.undecided_of(each.name) for of in waiting) for each in meters[:limit]}
+        clients = [_client(each, opened, now_ms, halves[each.name]) for each in meters[:limit]]
         return LimitsAnswer(now_ms=now_ms, clients_total=len(meters), clients=clients)
 
     def connections(self) -> Sequence[ConnectionView]:

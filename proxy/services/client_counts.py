@@ -1,7 +1,8 @@
 """What a client has in the store at a time: messages that wait for their moment, and undecided transactions.
 
 A principal may have so many of either (`limits.principals`). The store counts halves by whose they are, also after a
-restart, as far as it has looked through them; what waits for its moment is counted here, from the start on.
+restart, as far as it has looked through them; owners of Kafka's partitions report those that wait there. What waits for
+its moment in the store is counted here, from the start on.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from proxy.limits.meter import Meter
 from proxy.limits.quota import AFTER_MS, LimitExceeded
 from proxy.port.connection import Connection
 from proxy.services.encoders import Refused, Stored
+from proxy.services.kafka.halves import KafkaHalves
 from proxy.services.message_rules import Refusal
 from proxy.wire.call import Call
 from pyddmq.codes import ResultCode
@@ -66,12 +68,13 @@ class HalfCount:
     Raises Refusal: it has as many undecided ones as it may.
     """
 
-    def __init__(self, connection: Connection, transactions: Transactions) -> None:
+    def __init__(self, connection: Connection, transactions: Transactions, kafka: KafkaHalves) -> None:
         meter = _principal(connection)
         self._meter = meter if meter is not None and meter.halves_max is not None else None
         if self._meter is None:
             return
-        undecided = transactions.halves.owned[self._meter.name] + self._meter.halves
+        name = self._meter.name
+        undecided = transactions.halves.owned[name] + kafka.undecided_of(name) + self._meter.halves
         most = self._meter.halves_max
         if most is not None and undecided >= most:
             over, self._meter = LimitExceeded(self._meter, "openTransactions", AFTER_MS), None

@@ -257,11 +257,11 @@ class TransactionService:
     def _append(self, send: CheckedSend) -> None:
         """Hand a half to its sink, where its client may have one more. Raises Refusal; its token is given back."""
         connection = send.slot.connection
-        if connection.quota is None or send.ports[0].in_kafka:
+        if connection.quota is None:
             self._route.append(send)
             return
         try:
-            count = HalfCount(connection, self._transactions)
+            count = HalfCount(connection, self._transactions, self._halves)
         except Refusal:
             give_tokens_back(send.ports)
             raise

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from proxy.process.exit_codes import ExitCode
-from tests.acceptance.conftest import NodeProcess, StartNode
+from tests.acceptance.conftest import FREE_PORTS, NodeProcess, StartNode, environment
 from tests.acceptance.test_reload_and_stop import api, wait_for
 from tests.patient import PATIENCE_SECONDS, Producer
 
@@ -137,3 +139,37 @@ def test_module_that_takes_long_to_import_holds_nothing_up(start_node: StartNode
     asking.join(PATIENCE_SECONDS)
     assert answers[0][0] == 200
     wait_for(lambda: "slow" in str(api(node, "/api/groups")[1]), "the new group")
+
+
+_SEEN_TO_ITS_END = """
+import atexit
+atexit.register(print, "the interpreter's end", flush=True)
+from pyddmq.__main__ import main
+main()
+"""
+_CLUSTER = """
+kafka: {main: {bootstrapServers: "127.0.0.1:1", waiting: {}}}
+topics: {invoices: {brokerCluster: main}}
+"""
+
+
+@pytest.mark.parametrize(("cluster", "torn_down"), [("", True), (_CLUSTER, False)])
+def test_stopped_node_ends_without_the_interpreters_end_beside_librdkafka(
+    tmp_path: Path, cluster: str, torn_down: bool
+) -> None:
+    """Its threads cannot be joined, and crash where the interpreter is gone."""
+    config = tmp_path / "node.yaml"
+    config.write_text(f"node: {{data: {tmp_path / 'data'}}}\n{cluster}")
+    words = [sys.executable, "-c", _SEEN_TO_ITS_END, "serve", "--config", str(config), *FREE_PORTS]
+    node = subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        assert node.stdout is not None
+        for line in node.stdout:
+            if "pyddmq is ready" in line:
+                break
+        node.terminate()
+        rest, _ = node.communicate(timeout=PATIENCE_SECONDS)
+    finally:
+        node.kill()
+    assert node.returncode == 0, rest
+    assert ("the interpreter's end" in rest) is torn_down

@@ -233,7 +233,7 @@ class Seen:
 
     def poll(self) -> int:
         """Take what is there; returns how many in all."""
-        for message in self._consumer.consume(500, 0.2):
+        for message in self._consumer.consume(500, 0.01):
             if message.error() is None:
                 self.moments.setdefault((message.value() or b"").decode(), []).append(time.time())
         return sum(map(len, self.moments.values()))

@@ -20,7 +20,11 @@ MARGIN = 0.2
 
 
 class Lease:
-    """The lease of one member of a group."""
+    """The lease of one member of a group. `holds` may be read in any thread.
+
+    Attributes:
+        seconds: How long after a commit it holds.
+    """
 
     def __init__(self, clock: Clock, session_seconds: float, *, regained: Callable[[], None]) -> None:
         """Set up; it does not hold yet.
@@ -28,11 +32,11 @@ class Lease:
         Args:
             clock: Says how long.
             session_seconds: Silence after which the cluster gives the member's partitions to others.
-            regained: Told when it holds and did not before.
+            regained: Called when it holds and did not before.
         """
         self._clock = clock
         self._regained = regained
-        self._seconds = session_seconds * (1 - MARGIN)
+        self.seconds = session_seconds * (1 - MARGIN)
         self._until = -1.0
 
     def now(self) -> float:
@@ -42,7 +46,7 @@ class Lease:
     @property
     def renew_after(self) -> float:
         """Seconds after a commit was sent when the next one is due, if only for the lease."""
-        return self._seconds / 4
+        return self.seconds / 4
 
     @property
     def holds(self) -> bool:
@@ -52,14 +56,14 @@ class Lease:
     def extend(self, sent: float) -> None:
         """A commit that was sent at this moment (`now`) has succeeded."""
         held = self.holds
-        self._until = max(self._until, sent + self._seconds)
+        self._until = max(self._until, sent + self.seconds)
         if self.holds and not held:
             self._regained()
 
     def shorten(self, session_seconds: float) -> None:
         """Count with a session of the cluster's that is shorter than the one that was known."""
-        self._seconds = min(self._seconds, session_seconds * (1 - MARGIN))
-        self._until = min(self._until, self.now() + self._seconds)
+        self.seconds = min(self.seconds, session_seconds * (1 - MARGIN))
+        self._until = min(self._until, self.now() + self.seconds)
 
     def end(self) -> None:
         """It has ended: the member is none any more."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from upstream.kafka.cluster_facts import ClusterFacts
+from upstream.kafka.lease import Lease
 
 NOT_SENT = "NOT_SENT"
 """Code of a record that never left the node, since its cluster did not answer in time. librdkafka has no such code."""
@@ -325,7 +326,7 @@ class KafkaTransactions(Protocol):
             done: Called when it has ended.
             alone: A topic under suspicion: its records have seconds, and the others are written when they are
                 acknowledged, so that nothing else waits for an open transaction. "": topics that acknowledge nothing
-                for 100 ms while others do end it; they are named as refusing.
+                for 60 ms while others do end it; they are named as refusing.
         """
 
     def close(self) -> None:
@@ -408,8 +409,8 @@ class KafkaClient(Protocol):
     def producer(self, broken: Broken) -> KafkaProducer:
         """Return a producer, one for all of a node; `broken` is called when it has ended by a fault."""
 
-    def transactions(self, transactional_id: str) -> KafkaTransactions:
-        """Return what writes under a transactional id."""
+    def transactions(self, transactional_id: str, lease: Lease | None = None) -> KafkaTransactions:
+        """Return what writes under a transactional id; no commit begins while a lease does not hold."""
 
     def look(self, topics: Sequence[str], reported: Callable[[ClusterFacts], None], groups: Sequence[str] = ()) -> None:
         """Ask what there is of the cluster, of these topics and of these groups; answered in the loop's thread."""

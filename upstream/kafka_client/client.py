@@ -13,6 +13,7 @@ from conf.secrets import SecretUnreadable
 from conf.sections.kafka import KafkaClusterConfig
 from upstream.calls.seams import ThreadLoop
 from upstream.kafka.cluster_facts import ClusterFacts
+from upstream.kafka.lease import Lease
 from upstream.kafka.link import Broken, ScanDone, TopicScan
 from upstream.kafka_client.cluster_inspection import look_beside
 from upstream.kafka_client.member import LibrdkafkaMember
@@ -104,9 +105,9 @@ class LibrdkafkaClient:
             broken=broken,
         )
 
-    def transactions(self, transactional_id: str) -> LibrdkafkaTransactions:
+    def transactions(self, transactional_id: str, lease: Lease | None = None) -> LibrdkafkaTransactions:
         """Return what writes under a transactional id."""
-        return LibrdkafkaTransactions(
+        made = LibrdkafkaTransactions(
             transactional_id,
             self._client_id,
             settings=self._settings,
@@ -116,6 +117,8 @@ class LibrdkafkaClient:
             asker=self._ask_by,
             known=self._written,
         )
+        made.lease = lease
+        return made
 
     def look(self, topics: Sequence[str], reported: Callable[[ClusterFacts], None], groups: Sequence[str] = ()) -> None:
         """Inspect the cluster, by a process of its own."""

@@ -12,11 +12,12 @@ import contextlib
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from broker.runtime.seams import Clock
 from upstream.calls.seams import ThreadLoop
+from upstream.kafka.lease import Lease
 from upstream.kafka.link import Done, KafkaFailure, KafkaPartition, OutgoingRecord, Written
 from upstream.kafka_client.lookups import END_MOMENT, offsets_at, partitions_of
 from upstream.kafka_client.package import KafkaUnusable, cause_of, confluent, failure_of
@@ -28,20 +29,27 @@ from upstream.kafka_client.settings import Settings
 TRANSACTION_SECONDS = 10
 """An open transaction of an owner that is still is aborted by the cluster after so long."""
 _CALL_SECONDS = 5.0
-_BESIDE_SECONDS = 0.1
+_BESIDE_SECONDS = 0.06
 """So long may a topic acknowledge nothing while others do."""
-_ABORT_SECONDS = 1.0
+_ABORT_SECONDS, _ABORT_LOST_SECONDS = 1.0, 0.2
 _PROBE_SECONDS = 1.0
 _ANY_TOPIC = "__transaction_state"
 """Asked for so that a connection is there when an id is taken: else librdkafka waits 500 ms."""
 _COMMIT_ATTEMPTS = 3
 _BEGIN_ATTEMPTS = 6
 _KNOWN_SECONDS = 60.0
+_WARM_SECONDS = 300.0
+"""Below librdkafka's `metadata.max.age.ms`, 15 minutes."""
+_IDLE_SECONDS, _LOOK_SECONDS = 0.02, 1.0
 _FENCED = frozenset({"FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_TRANSACTION_STATE"})
 
 
 class LibrdkafkaTransactions:
-    """`upstream.kafka.link.KafkaTransactions`."""
+    """`upstream.kafka.link.KafkaTransactions`.
+
+    Attributes:
+        lease: While it does not hold, no commit begins.
+    """
 
     def __init__(
         self,
@@ -73,6 +81,8 @@ class LibrdkafkaTransactions:
         self._producer: Any = None
         self._fatal: KafkaFailure | None = None
         self._known = known
+        self.lease: Lease | None = None
+        self._warm: dict[str, float] = {}
         self._closed = False
         self._orders: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._live, daemon=True, name=f"kafka-{transactional_id}")
@@ -146,9 +156,34 @@ class LibrdkafkaTransactions:
     # In the thread
 
     def _live(self) -> None:
-        while (order := self._orders.get()) is not None:
+        while True:
+            cold = self._cold()
+            try:
+                order = self._orders.get(timeout=_IDLE_SECONDS if cold else _LOOK_SECONDS)
+            except Empty:
+                if cold:
+                    self._warm_up(cold)
+                continue
+            if order is None:
+                break
             order()
         self._drop()
+
+    def _cold(self) -> str:
+        """Return a topic whose leaders the producer may not know; "": none."""
+        if self._producer is None:
+            return ""
+        now = self._clock.monotonic()
+        return next((name for name in tuple(self._known) if self._warm.get(name, 0.0) < now), "")
+
+    def _warm_up(self, topic: str) -> None:
+        """Have the producer learn the leaders of a topic before it writes.
+
+        Else it asks at its first record, and where it asks a broker that hangs, healthy topics wait for seconds.
+        """
+        self._warm[topic] = self._clock.monotonic() + _WARM_SECONDS
+        with contextlib.suppress(self._package.KafkaException):
+            self._producer.list_topics(topic, timeout=_BESIDE_SECONDS)
 
     def _ordered(self, records: Sequence[OutgoingRecord], done: Written, alone: str) -> None:
         try:
@@ -210,6 +245,7 @@ class LibrdkafkaTransactions:
 
     def _begin(self, done: Done) -> None:
         self._drop()
+        self._warm.clear()
         self._fatal = None
         try:
             self._producer = self._settings.transactional(self._client_id, self._name, TRANSACTION_SECONDS)
@@ -261,12 +297,13 @@ class LibrdkafkaTransactions:
         if filling.waiting:
             for name in filling.waiting:
                 refused[name] = KafkaFailure("TIMED_OUT", f"topic {name} has not acknowledged its messages")
-            # An abort would wait for what is under way.
-            self._drop()
             failure = KafkaFailure("TIMED_OUT", "not all messages were acknowledged in time", lost=True)
             self._report(done, failure, refused, ())
+            self._abort_lost()
         elif found:
             self._abort(next(iter((refused or found).values())), refused, done)
+        elif self.lease is not None and not self.lease.holds:
+            self._abort(KafkaFailure("LEASE_EXPIRED", "another node may have the partition"), {}, done)
         else:
             self._commit(filling.offsets, done)
 
@@ -305,6 +342,18 @@ class LibrdkafkaTransactions:
                 # Of a record alone it would not be known whether it was written; now none is.
                 failure.unknown = False
         self._report(done, failure, refused, ())
+
+    def _abort_lost(self) -> None:
+        """Have the cluster abort what is open, without waiting for the topics that hang.
+
+        Until it does, consumers of the others read nothing further. The next `begin` would have it do so, too, but by
+        new connections, which takes up to a second.
+        """
+        with contextlib.suppress(self._package.KafkaException):
+            # Else the abort waits for what is under way.
+            self._producer.purge()
+            self._producer.abort_transaction(_ABORT_LOST_SECONDS)
+        self._drop()
 
     def _failure(self, error: Any) -> KafkaFailure:
         found = failure_of(error)

@@ -71,6 +71,10 @@ class KafkaHalves:
         until = Until(now_ms + age_ms, "half", owner or "", half=half)
         return put._replace(properties=without(put.properties, PRIVATE)), port.until(until, now_ms)
 
+    def undecided_of(self, principal: str) -> int:
+        """Return how many halves of a principal are undecided."""
+        return sum(each.undecided_of(principal) for each in self._waiting.values())
+
     def handle(self, cluster: str, topic: str, owner: str | None, transaction_id: str) -> str:
         """Return what a producer decides a half by."""
         return half_handle(cluster, Identity(topic, owner or "", transaction_id))

@@ -13,6 +13,7 @@ from tests.fakes.kafka.link import Answer, SimLink
 from tests.fakes.kafka.member import SimMember
 from tests.fakes.kafka.transactions import SimCoordinator, SimTransactions
 from upstream.kafka.cluster_facts import ClusterFacts, MemberFacts, TopicFacts
+from upstream.kafka.lease import Lease
 from upstream.kafka.link import (
     Broken,
     Gap,
@@ -69,9 +70,9 @@ class SimClient:
         self.producers.append(producer)
         return producer
 
-    def transactions(self, transactional_id: str) -> SimTransactions:
+    def transactions(self, transactional_id: str, lease: Lease | None = None) -> SimTransactions:
         """Return what writes under an id."""
-        made = SimTransactions(self._cluster, coordinator_of(self._cluster), self.link, transactional_id)
+        made = SimTransactions(self._cluster, coordinator_of(self._cluster), self.link, transactional_id, lease)
         self.writers.append(made)
         return made
 

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 
 from tests.fakes.kafka.cluster import SimKafka
 from tests.fakes.kafka.link import Answer, SimLink
+from upstream.kafka.lease import Lease
 from upstream.kafka.link import Done, KafkaFailure, KafkaPartition, OutgoingRecord, Written
 
 TIMEOUT_SECONDS = 10.0
 _AGAIN_SECONDS = 0.2
 _ATTEMPTS = 25
 _BESIDE_SECONDS, _ALONE_SECONDS, _PROBE_SECONDS = 0.1, 5.0, 1.0
+_STUCK_SECONDS = 0.05
 
 
 class SimCoordinator:
@@ -26,6 +28,7 @@ class SimCoordinator:
         fencing: Off, an older epoch may write: what a test has to notice.
         hanging: Topics that acknowledge nothing, and take no end of a transaction: its id cannot be had until they do.
         answering: Those of them whose leaders answer questions.
+        ends_late: Topics that acknowledge, and take no end of a transaction.
     """
 
     def __init__(self, cluster: SimKafka) -> None:
@@ -37,17 +40,23 @@ class SimCoordinator:
         self.fencing = True
         self.hanging: set[str] = set()
         self.answering: set[str] = set()
+        self.ends_late: set[str] = set()
+        self._written: dict[str, set[str]] = {}
 
     @property
     def stuck(self) -> list[str]:
         """Ids whose last transaction has not ended everywhere."""
-        return [name for name, topics in self._ending.items() if topics & self.hanging]
+        return [name for name in self._ending if self.is_stuck(name)]
+
+    def is_stuck(self, name: str) -> bool:
+        """Whether the last transaction of an id has not ended everywhere."""
+        return bool(self._ending.get(name, set()) & (self.hanging | self.ends_late))
 
     def begin(self, name: str) -> int | None:
         """Give the id to one that asks; None: its last transaction has not ended everywhere."""
         if self.fencing:
             self._abort(name, self._epochs.get(name, 0))
-        if self._ending.get(name, set()) & self.hanging:
+        if self.is_stuck(name):
             return None
         self._ending.pop(name, None)
         self._epochs[name] = self._epochs.get(name, 0) + 1
@@ -77,6 +86,7 @@ class SimCoordinator:
             return KafkaFailure("ABORTED", "a topic refuses its record"), refused, []
         self._count += 1
         transaction = self._open[name, epoch] = f"{name}#{self._count}"
+        self._written[name] = {each.topic for each in records}
         offsets = []
         for each in records:
             count = len(self._cluster.partitions(each.topic))
@@ -97,6 +107,7 @@ class SimCoordinator:
         transaction = self._open.pop((name, epoch), None)
         if transaction is not None:
             self._cluster.end(transaction, commit=True)
+            self._ending.setdefault(name, set()).update(self._written.pop(name) & self.ends_late)
         return None
 
     def _abort(self, name: str, epoch: int) -> None:
@@ -113,11 +124,14 @@ class SimCoordinator:
 class SimTransactions:
     """`upstream.kafka.link.KafkaTransactions`."""
 
-    def __init__(self, cluster: SimKafka, coordinator: SimCoordinator, link: SimLink, name: str) -> None:
+    def __init__(
+        self, cluster: SimKafka, coordinator: SimCoordinator, link: SimLink, name: str, lease: Lease | None
+    ) -> None:
         self._cluster = cluster
         self._coordinator = coordinator
         self._link = link
         self._name = name
+        self._lease = lease
         self._epoch = 0
         self._closed = False
 
@@ -149,8 +163,15 @@ class SimTransactions:
         if alone in self._coordinator.hanging:
             records = [each for each in records if each.topic == alone]
 
+        until = self._cluster.now() + _ALONE_SECONDS
+
         def request(answer: Answer) -> None:
-            answer(written, *self._coordinator.write(self._name, epoch, records))
+            if not self._coordinator.is_stuck(self._name):
+                answer(written, *self._coordinator.write(self._name, epoch, records))
+            elif self._cluster.now() < until:
+                self._cluster.after(_STUCK_SECONDS, request, answer)
+            else:
+                answer(hangs, {each.topic for each in records})
 
         def hangs(slow: set[str]) -> None:
             refused = {name: KafkaFailure("TIMED_OUT", f"topic {name} has not acknowledged") for name in slow}
@@ -163,6 +184,8 @@ class SimTransactions:
                 slow = {each.topic for each, offset in zip(records, offsets, strict=True) if offset < 0}
                 seconds = _ALONE_SECONDS if alone else _BESIDE_SECONDS
                 self._cluster.scheduler.call_later(seconds, hangs, slow)
+            elif self._lease is not None and not self._lease.holds:
+                self._finish(done, KafkaFailure("LEASE_EXPIRED", "another may have it", lost=True), {}, ())
             elif not self._closed:
                 self._commit(done, epoch, offsets, 1)
 

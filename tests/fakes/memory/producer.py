@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from broker.runtime.seams import Scheduler
 from upstream.kafka.cluster_facts import ClusterFacts
+from upstream.kafka.lease import Lease
 from upstream.kafka.link import (
     Broken,
     GroupMember,
@@ -66,7 +67,7 @@ class MemoryProducer:
         self._held: list[Callable[[], None]] = []
         self.unsent: list[Produced] = []
 
-    def transactions(self, transactional_id: str) -> KafkaTransactions:
+    def transactions(self, transactional_id: str, lease: Lease | None = None) -> KafkaTransactions:
         """Nothing waits here."""
         raise NotImplementedError
 

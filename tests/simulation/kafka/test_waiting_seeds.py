@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulation.facts import PromiseBroken
 from tests.simulation.kafka import waiting
-from tests.simulation.kafka.plan import run_waiting_seed
+from tests.simulation.kafka.plan import FAULTS_PER_SEED, run_waiting_seed
 from upstream.kafka.waiting import records
 from upstream.kafka.waiting.batches import Batches
 from upstream.kafka.waiting.cache import PartitionCache
@@ -44,24 +44,29 @@ def _cancel_without_effect(patch: pytest.MonkeyPatch) -> None:
 
 
 def _repeats_are_delivered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PartitionCache, "_only", lambda cache, row: row)
+    patch.setattr(PartitionCache, "_only", lambda cache, row, others: row)
 
 
 @pytest.mark.parametrize(
-    ("broken", "promises"),
+    ("broken", "promises", "seed", "faults"),
     [
-        (_early, {8}),
-        pytest.param(_cancel_without_effect, {1, 8}, marks=pytest.mark.long),
-        pytest.param(_repeats_are_delivered, {1, 8}, marks=pytest.mark.long),
+        (_early, {8}, SEEDS[0], FAULTS),
+        pytest.param(_cancel_without_effect, {1, 8}, SEEDS[0], FAULTS, marks=pytest.mark.long),
+        # In this one an add is stored twice.
+        pytest.param(_repeats_are_delivered, {1, 8}, 1_001, FAULTS_PER_SEED, marks=pytest.mark.long),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
 def test_broken_owner_is_caught(
-    broken: Callable[[pytest.MonkeyPatch], None], promises: set[int], monkeypatch: pytest.MonkeyPatch
+    broken: Callable[[pytest.MonkeyPatch], None],
+    promises: set[int],
+    seed: int,
+    faults: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The account names the promise that these owners break; with whole ones the same seed passes."""
     broken(monkeypatch)
     monkeypatch.setattr(waiting, "SETTLE_SECONDS", 25.0)
     with pytest.raises(PromiseBroken) as raised:
-        run_waiting_seed(SEEDS[0], faults=FAULTS)
+        run_waiting_seed(seed, faults=faults)
     assert raised.value.promise in promises

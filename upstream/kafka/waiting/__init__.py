@@ -17,12 +17,12 @@ among the nodes, by a consumer group (`cluster`). The owner reads its partition 
 SQLite file (`cache`), which may be deleted at any time: the log is the truth. All changes by an owner are Kafka
 transactions (`owner`, `batches`) of the partition's transactional ids (`lanes`): the messages for their target topics
 together with the records that end them, or a request's deletion together with the change and the answer. So each
-happens whole or not at all, and a former owner's transaction is fenced. One id writes for healthy targets; by the
-others, targets under suspicion (`targets`) are tried alone meanwhile.
+happens whole or not at all. A former owner's transaction is fenced, or has ended when its lease is over. One id writes
+for healthy targets; by the others, targets under suspicion (`targets`) are tried alone meanwhile.
 
 States of an owned partition:
 
-    fencing -> reading -> serving          a takeover: fence, ask for the end, read to it
+    fencing -> reading -> serving          a takeover: fence, commit in the group, ask for the end, read to it
     serving -> fencing                     a commit of unknown outcome, or another's fence
     any -> closed                          revoked, lost, or a cache that cannot be written
 

@@ -39,6 +39,14 @@ _ID_NAME = "UNIQ_KEY"
 _ALWAYS = 1 << 62
 
 
+class DeliveredRow(NamedTuple):
+    """A message that a batch delivers and ends; `at` is the place of its end among the batch's records."""
+
+    at: int
+    row: CachedRecord
+    value: bytes
+
+
 class RecordChange(NamedTuple):
     """What a record of a batch does to the cache; `at` is its place among the batch's records."""
 
@@ -53,7 +61,9 @@ class Batch:
 
     Attributes:
         records: All of it, in order.
-        changes: Those in the waiting topic.
+        changes: Those in the waiting topic, but for `ended`.
+        ended: Those that end what is delivered.
+        ended_ms: When.
         identities: Those that it, or another one under way, is about.
         targets: Topics that get messages.
         fired: Waiting messages that it delivers.
@@ -70,6 +80,8 @@ class Batch:
 
     records: list[OutgoingRecord] = field(default_factory=list)
     changes: list[RecordChange] = field(default_factory=list)
+    ended: list[DeliveredRow] = field(default_factory=list)
+    ended_ms: int = 0
     identities: set[bytes] = field(default_factory=set)
     targets: set[str] = field(default_factory=set)
     fired: int = 0
@@ -282,22 +294,29 @@ class Batches:
     # Deliveries
 
     def _fire(self, batch: Batch, now_ms: int, rows: list[CachedRecord]) -> None:
+        batch.ended_ms = now_ms
+        delivered = records.encode(EndedMessage(records.DELIVERED, now_ms))
         for row in rows:
-            if row.identity in batch.identities:
+            identity = row.identity
+            if identity in batch.identities:
                 continue
             if batch.fired and batch.size + len(row.value) > BATCH_BYTES:
                 return
             message = records.decode(row.value)
             assert isinstance(message, WaitingRecord), "a row that waits has a message"
             batch.fired += 1
-            batch.identities.add(row.identity)
+            batch.identities.add(identity)
             batch.targets.add(row.topic)
             batch.latest_ms = max(batch.latest_ms, now_ms - row.at)
             batch.size += len(row.value)
             occurrence = parse_id(message.loop) if message.loop else None
             if occurrence is None or not occurrence.is_loop:
                 self._deliver(batch, row.topic, message)
-                self._end(batch, row, EndedMessage(records.DELIVERED, now_ms, row.group))
+                value = delivered
+                if row.group:
+                    value = records.encode(EndedMessage(records.DELIVERED, now_ms, row.group))
+                batch.ended.append(DeliveredRow(len(batch.records), row, value))
+                batch.records.append(OutgoingRecord(self._topic, self._partition, row.key, value))
             else:
                 self._unfold(batch, row, message, occurrence, now_ms)
 

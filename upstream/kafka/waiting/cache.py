@@ -1,7 +1,7 @@
 """What an owner knows of its partition: one SQLite file, made from the log and deletable at any time.
 
-A row has the offset of the record that it comes from, and only a record with a higher offset changes it: an owner's
-own changes are applied when they are committed, and again, without effect, when they are read.
+A row has the offset of the record that it comes from, and only a record with a higher offset changes it. An owner's
+own changes are applied when they are committed, and passed over when they are read.
 
 The file is used again only where nothing can be missing in it (`Checkpoint`): of the same topic and the same boot of
 the machine (it is not synced), and younger than the log keeps tombstones.
@@ -12,41 +12,49 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
+from zlib import crc32
 
 from broker.runtime.seams import Disk
 from upstream.kafka.link import KafkaRecord
-from upstream.kafka.waiting.records import (
-    EndedMessage,
-    HalfChecks,
-    HalfDecision,
-    KeyState,
-    WaitingRequest,
-    decode,
-    parse_key,
-)
+from upstream.kafka.waiting.records import Damaged, KeyState, facts_of, identity_text, parse_key
 
-_LAYOUT = 3
+_LAYOUT = 4
+_CACHE_KBYTES = 8_000
 _BOOT_SECONDS = 5
 """By so much may the wall clock have been set since."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value);
 CREATE TABLE IF NOT EXISTS records (
-    key BLOB PRIMARY KEY, identity BLOB, state INTEGER, at INTEGER, topic TEXT, principal TEXT, owned INTEGER,
-    position INTEGER, value BLOB, producer_group TEXT, made INTEGER, checks INTEGER, level INTEGER
+    id INTEGER PRIMARY KEY, name INTEGER, key BLOB, state INTEGER, at INTEGER, topic TEXT, principal TEXT,
+    owned INTEGER, position INTEGER, value BLOB, producer_group TEXT, made INTEGER, checks INTEGER, level INTEGER
 );
-CREATE INDEX IF NOT EXISTS by_time ON records (state, at);
-CREATE INDEX IF NOT EXISTS by_identity ON records (identity);
+CREATE INDEX IF NOT EXISTS by_time ON records (state, at, topic, principal);
+CREATE INDEX IF NOT EXISTS by_name ON records (name);
 CREATE INDEX IF NOT EXISTS by_checks ON records (checks, at) WHERE state = 4;
 CREATE INDEX IF NOT EXISTS by_age ON records (made, key) WHERE state IN (4, 5);
 CREATE INDEX IF NOT EXISTS by_level ON records (level, at) WHERE level > 0;
 """
-_COLUMNS = "key, identity, state, at, topic, principal, owned, position, value, producer_group, made, checks, level"
+"""`name` is a checksum of the identity: a small index, and what else has it is told apart by the key."""
+_COLUMNS = "key, state, at, topic, principal, owned, position, value, producer_group, made, checks, level, id"
+_NAMED = f"SELECT {_COLUMNS} FROM records WHERE name = ?"
+_INSERT = (
+    "INSERT INTO records (key, state, at, topic, principal, owned, position, value, producer_group, made, checks, "
+    "level, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_UPDATE = (
+    "UPDATE records SET state = ?, at = ?, owned = ?, position = ?, value = ?, producer_group = ?, made = ?, "
+    "checks = ?, level = ? WHERE id = ?"
+)
 _PENDING = (KeyState.WAITING, KeyState.HALF, KeyState.DISCARDED)
 _OPEN = (*_PENDING, KeyState.ENDED)
 _UNDECIDED = (KeyState.HALF, KeyState.DISCARDED)
 _HALF_STATES = {"undecided": KeyState.HALF, "discarded": KeyState.DISCARDED}
+_END = (
+    f"UPDATE records SET state = {KeyState.ENDED:d}, at = ?, owned = 1, position = ?, value = ?, made = 0, checks = 0, "
+    "level = 0 WHERE id = ?"
+)
 
 
 class CachedRecord(NamedTuple):
@@ -54,7 +62,6 @@ class CachedRecord(NamedTuple):
 
     Attributes:
         key: Of its record.
-        identity: Whose it is (`Identity.text`).
         state: What it has.
         at: When it is due, or ended, ms since the epoch; of a half its next check, of a request its offset.
         topic, principal: Of its identity.
@@ -65,10 +72,10 @@ class CachedRecord(NamedTuple):
         made: When a half was first written, ms since the epoch.
         checks: How often it was checked.
         level: Its delay level; 0: none.
+        id: Of its row; 0: it has none yet.
     """
 
     key: bytes
-    identity: bytes
     state: int
     at: int
     topic: str
@@ -80,6 +87,12 @@ class CachedRecord(NamedTuple):
     made: int = 0
     checks: int = 0
     level: int = 0
+    id: int = 0
+
+    @property
+    def identity(self) -> bytes:
+        """Whose it is (`Identity.text`)."""
+        return identity_text(self.key)
 
 
 class Checkpoint(NamedTuple):
@@ -109,7 +122,7 @@ class PartitionCache:
     Attributes:
         position: Offset of the next record to read; 0 or the log's start of a new one.
         counts: Messages that wait, halves among them, by topic and principal.
-        undecided: Halves that are not decided, discarded ones among them.
+        undecided: Halves that are not decided by principal, discarded ones among them.
 
     Methods raise sqlite3.Error: the file cannot be read or written.
     """
@@ -119,7 +132,8 @@ class PartitionCache:
         self._disk = disk
         self.position = 0
         self.counts: Counter[tuple[str, str]] = Counter()
-        self.undecided = 0
+        self.undecided: Counter[str] = Counter()
+        self._own: set[int] = set()
         self._database = self._connect()
 
     def resume(self, checkpoint: Checkpoint) -> bool:
@@ -149,11 +163,9 @@ class PartitionCache:
     def clear(self, position: int) -> None:
         """Begin again, to be filled from the log."""
         self._database.close()
-        if self._path != ":memory:":
-            for ending in ("", "-wal", "-shm"):
-                with contextlib.suppress(FileNotFoundError):
-                    self._disk.remove(self._path + ending)
+        self._remove()
         self._database = self._connect()
+        self._own.clear()
         self.position = position
         self._count()
 
@@ -163,56 +175,80 @@ class PartitionCache:
         Raises:
             Damaged, NewerRecord: It is not one that this version knows.
         """
-        return self.change(record.key or b"", record.value, record.offset)
+        if record.offset in self._own:
+            self._own.discard(record.offset)
+            return None
+        return self._change(record.key or b"", record.value, record.offset)
 
     def change(self, key: bytes, value: bytes | None, offset: int) -> CachedRecord | None:
-        """Likewise, of a record that was written by this owner."""
+        """Likewise, of a record that was written by this owner, and is to be read again."""
+        if offset >= self.position:
+            self._own.add(offset)
+        return self._change(key, value, offset)
+
+    def end(self, ended: Sequence[tuple[CachedRecord, bytes, int]], at_ms: int) -> None:
+        """Take the ends of messages that this owner has delivered: row, value of the record, its offset."""
+        # What was read before its commit was known is in the rows already.
+        new = [each for each in ended if each[2] >= self.position]
+        self._own.update([offset for _, _, offset in new])
+        self._database.executemany(_END, [(at_ms, offset, value, row.id) for row, value, offset in new])
+        for row, _, _ in new:
+            self._add(row, -1)
+
+    def _change(self, key: bytes, value: bytes | None, offset: int) -> CachedRecord | None:
         identity, _ = parse_key(key)
-        old = self._row("key = ?", key)
+        text = identity_text(key)
+        rows = self._named(text)
+        old = next((each for each in rows if each.key == key), None)
         if old is not None and old.position >= offset:
             return None
-        if old is not None:
-            self._drop(old)
         if value is None:
+            if old is not None:
+                self._drop(old)
             return None
-        content = decode(value)
-        text = identity.text
-        group, owned, made, level = "", 0, 0, 0
-        if isinstance(content, WaitingRequest | HalfDecision):
-            state, at = KeyState.REQUEST, offset
-        elif isinstance(content, EndedMessage):
-            state, at, owned, group = KeyState.ENDED, content.at_ms, 1, content.group
-        elif isinstance(content, HalfChecks):
-            state, at = KeyState.CHECKS, content.next_ms
-            # The half's own record stays as it is: a check costs a small one.
-            self._database.execute(
-                "UPDATE records SET at = ?, checks = ? WHERE identity = ? AND state = ?",
-                (content.next_ms, content.times, text, KeyState.HALF),
-            )
-        else:
-            state, at, owned, level = KeyState.WAITING, content.due_ms, int(content.owned), content.level
-            if content.half is not None:
-                state = _HALF_STATES.get(content.half.state, KeyState.WAITING)
-                group, made = content.half.group, content.at_ms
+        facts = facts_of(value)
+        try:
+            what = facts["what"]
+            group, owned, made, level = "", 0, 0, 0
+            if what == "waiting":
+                state, at, owned = KeyState.WAITING, facts["due_ms"], int(facts["owned"])
+                level, half = facts.get("level", 0), facts["half"]
+                if half is not None:
+                    state = _HALF_STATES.get(half["state"], KeyState.WAITING)
+                    group, made = half["group"], facts["at_ms"]
+            elif what == "ended":
+                state, at, owned, group = KeyState.ENDED, facts["at_ms"], 1, facts["group"]
+            elif what == "checks":
+                state, at = KeyState.CHECKS, facts["next_ms"]
+                # The half's own record stays as it is: a check costs a small one.
+                halves = [(at, facts["times"], each.id) for each in rows if each.state == KeyState.HALF]
+                self._database.executemany("UPDATE records SET at = ?, checks = ? WHERE id = ?", halves)
+            else:
+                state, at = KeyState.REQUEST, offset
+        except (KeyError, TypeError, ValueError) as error:
+            raise Damaged(f"not a record of this topic: {error!r}") from error
+        place = 0 if old is None else old.id
         row = CachedRecord(
-            key, text, state, at, identity.topic, identity.principal, owned, offset, value, group, made, level=level
-        )
+            key, state, at, identity.topic, identity.principal, owned, offset, value, group, made, 0, level, place
+        )  # fmt: skip
         if state in _OPEN:
-            row = self._only(row)
-        self._put(row)
+            row = self._only(row, [each for each in rows if each.key != key and each.state in _OPEN])
+        if old is None:
+            self._database.execute(_INSERT, (*row[:-1], crc32(text)))
+        else:
+            self._add(old, -1)
+            self._update(row)
+        self._add(row, 1)
         return row
 
-    def _only(self, row: CachedRecord) -> CachedRecord:
+    def _only(self, row: CachedRecord, others: Sequence[CachedRecord]) -> CachedRecord:
         """Have one key only for an identity: the one that an owner wrote under, else the first."""
-        others = [each for each in self.rows_of(row.identity) if each.key != row.key and each.state in _OPEN]
-        if not others:
-            return row
-        if row.owned:
-            for each in others:
-                self._drop(each)
-                self._put(each._replace(state=KeyState.REPEAT))
-            return row
-        return row._replace(state=KeyState.REPEAT)
+        if others and not row.owned:
+            return row._replace(state=KeyState.REPEAT)
+        for each in others:
+            self._add(each, -1)
+            self._update(each._replace(state=KeyState.REPEAT))
+        return row
 
     def save(self, position: int, now_ms: int) -> None:
         """Keep what was changed, with the offset of the next record to read."""
@@ -230,34 +266,33 @@ class PartitionCache:
 
     def find(self, identity: bytes) -> CachedRecord | None:
         """Return the message of an identity, waiting, undecided, discarded or ended."""
-        rows = [each for each in self.rows_of(identity) if each.state in _OPEN]
-        return rows[0] if rows else None
+        return next((each for each in self._named(identity) if each.state in _OPEN), None)
 
     def has(self, key: bytes) -> bool:
         """Whether a key has a record."""
-        return self._row("key = ?", key) is not None
+        return any(each.key == key for each in self._named(identity_text(key)))
 
     def rows_of(self, identity: bytes) -> list[CachedRecord]:
         """All keys of an identity, but for requests."""
-        return self._rows("identity = ? AND state != ? ORDER BY position", identity, KeyState.REQUEST)
+        return [each for each in self._named(identity) if each.state != KeyState.REQUEST]
 
     def of(self, state: KeyState, before: int, limit: int) -> list[CachedRecord]:
         """Rows of a state whose `at` is before a moment, the first ones."""
-        return self._rows("state = ? AND at < ? ORDER BY at, position LIMIT ?", state, before, limit)
+        return self._rows("state = ? AND at < ? ORDER BY at LIMIT ?", state, before, limit)
 
     def due(self, now_ms: int, limit: int, *, only: str = "", without: Collection[str] = ()) -> list[CachedRecord]:
         """Messages that are due, of one topic alone or of all but some."""
         marks = ",".join("?" * len(without))
         if only:
-            return self._rows("state = 0 AND at <= ? AND topic = ? ORDER BY at, position LIMIT ?", now_ms, only, limit)
+            return self._rows("state = 0 AND at <= ? AND topic = ? ORDER BY at LIMIT ?", now_ms, only, limit)
         return self._rows(
-            f"state = 0 AND at <= ? AND topic NOT IN ({marks}) ORDER BY at, position LIMIT ?", now_ms, *without, limit
+            f"state = 0 AND at <= ? AND topic NOT IN ({marks}) ORDER BY at LIMIT ?", now_ms, *without, limit
         )
 
     def due_checks(self, now_ms: int, limit: int, group: str = "") -> list[CachedRecord]:
         """Halves whose next check is due, of one producer group or of all, the first ones."""
         chosen = ("AND producer_group = ?", [group]) if group else ("", [])
-        return self._rows(f"state = 4 AND at <= ? {chosen[0]} ORDER BY at, position LIMIT ?", now_ms, *chosen[1], limit)
+        return self._rows(f"state = 4 AND at <= ? {chosen[0]} ORDER BY at LIMIT ?", now_ms, *chosen[1], limit)
 
     def given_up(self, now_ms: int, checks_max: int, before_ms: int, limit: int) -> list[CachedRecord]:
         """Halves that had all their checks and the time to answer the last, and those made before a moment."""
@@ -324,45 +359,53 @@ class PartitionCache:
         database = sqlite3.connect(self._path)
         try:
             database.execute("PRAGMA synchronous = OFF")
-            database.execute("PRAGMA journal_mode = MEMORY")
+            # A node that is killed in the middle of a commit leaves a whole file.
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute(f"PRAGMA cache_size = -{_CACHE_KBYTES}")
             database.executescript(_TABLES)
         except sqlite3.DatabaseError:
             database.close()
             if self._path == ":memory:" or not self._disk.exists(self._path):
                 raise
-            self._disk.remove(self._path)
+            self._remove()
             database = sqlite3.connect(self._path)
             database.executescript(_TABLES)
         return database
 
+    def _remove(self) -> None:
+        if self._path != ":memory:":
+            for ending in ("", "-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    self._disk.remove(self._path + ending)
+
     def _count(self) -> None:
         self.counts.clear()
-        self.undecided = 0
+        self.undecided.clear()
         for state, topic, principal, count in self._database.execute(
             "SELECT state, topic, principal, COUNT(*) FROM records WHERE state IN (0, 4, 5) "
             "GROUP BY state, topic, principal"
         ):
             self.counts[topic, principal] += count
-            self.undecided += count if state in _UNDECIDED else 0
+            if state in _UNDECIDED:
+                self.undecided[principal] += count
 
     def _rows(self, where: str, *values: object) -> list[CachedRecord]:
         found = self._database.execute(f"SELECT {_COLUMNS} FROM records WHERE {where}", values)
-        return [CachedRecord(*each) for each in found]
+        return [CachedRecord._make(each) for each in found]
 
-    def _row(self, where: str, *values: object) -> CachedRecord | None:
-        found = self._rows(where, *values)
-        return found[0] if found else None
+    def _named(self, identity: bytes) -> list[CachedRecord]:
+        found = map(CachedRecord._make, self._database.execute(_NAMED, (crc32(identity),)))
+        return [each for each in found if each.identity == identity]
 
-    def _put(self, row: CachedRecord) -> None:
-        self._database.execute("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-        self._add(row, 1)
+    def _update(self, row: CachedRecord) -> None:
+        self._database.execute(_UPDATE, (*row[1:3], *row[5:]))
 
     def _drop(self, row: CachedRecord) -> None:
-        self._database.execute("DELETE FROM records WHERE key = ?", (row.key,))
+        self._database.execute("DELETE FROM records WHERE id = ?", (row.id,))
         self._add(row, -1)
 
     def _add(self, row: CachedRecord, count: int) -> None:
         if row.state in _PENDING:
             self.counts[row.topic, row.principal] += count
         if row.state in _UNDECIDED:
-            self.undecided += count
+            self.undecided[row.principal] += count

@@ -11,9 +11,11 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later, Repeated
 from broker.transaction.settings import CheckSettings
 from upstream.kafka.cluster_facts import ClusterFacts, TopicFacts
+from upstream.kafka.lease import Lease
 from upstream.kafka.link import (
     Assignment,
     Commit,
+    Done,
     GroupMember,
     KafkaClient,
     KafkaFailure,
@@ -27,7 +29,6 @@ from upstream.kafka.link import (
 from upstream.kafka.waiting import records
 from upstream.kafka.waiting.batches import Batches
 from upstream.kafka.waiting.cache import CachedRecord, Checkpoint, PartitionCache
-from upstream.kafka.waiting.lanes import LANES
 from upstream.kafka.waiting.owner import OwnerWays, PartitionOwner, TransactionTurns
 from upstream.kafka.waiting.records import Identity, PartitionStatus, WaitingRecord
 from upstream.kafka.waiting.requests import OwnerRequests
@@ -35,9 +36,11 @@ from upstream.kafka.waiting.statuses import WaitingStatuses
 from upstream.kafka.waiting.topics import WaitingSettings, problem_of
 
 STATUS_SECONDS = 1.0
+SESSION_SECONDS = 6.0
+"""Of the owners' group: after so much silence others get the partitions."""
 _LOOK_SECONDS, _LOOK_AGAIN_SECONDS = 600.0, 15.0
 _JOIN_AGAIN_SECONDS = 5.0
-_COMMIT_SECONDS, _STANDS_SECONDS = 5.0, 20.0
+_STANDS_SECONDS = 20.0
 _LATE_MS_MAX = 30_000
 """An owner that is later takes no further messages."""
 _RIVAL_SECONDS = 30.0
@@ -145,7 +148,8 @@ class KafkaWaiting:
         self._rival_at: float | None = None
         """When a node of this node's name was last heard of; None: there is none."""
         self._closed = False
-        self._committed_at = self._commit_at = runtime.clock.monotonic()
+        self._committed_at = runtime.clock.monotonic()
+        self._lease = Lease(runtime.clock, SESSION_SECONDS, regained=self._lease_regained)
         self.requests = OwnerRequests(settings, producer, runtime)
         self._turns = TransactionTurns()
         self._fetching: dict[str, list[Callable[[], None]]] = {}
@@ -216,16 +220,14 @@ class KafkaWaiting:
         if behind_ms > _LATE_MS_MAX:
             text = f"waiting messages are delivered {behind_ms / 1000:.0f} s late; send more slowly"
             raise WaitingRefused("limited", text)
-        if settings.topic_pending:
-            count = self.statuses.pending(identity.topic)
-            if count >= settings.topic_pending:
-                text = f"{count} messages of topic {identity.topic} wait; the limit is waiting.maxPendingPerTopic"
-                raise WaitingRefused("limited", text)
-        if settings.principal_pending and identity.principal:
-            count = self.statuses.pending_of(identity.principal)
-            if count >= settings.principal_pending:
-                text = f"{count} messages of {identity.principal} wait; the limit is waiting.maxPendingPerPrincipal"
-                raise WaitingRefused("limited", text)
+        most = settings.topic_pending
+        if most and (count := self.statuses.pending(identity.topic)) >= most:
+            text = f"{count} messages of topic {identity.topic} wait; the limit is waiting.maxPendingPerTopic"
+            raise WaitingRefused("limited", text)
+        most = settings.principal_pending if identity.principal else 0
+        if most and (count := self.statuses.pending_of(identity.principal)) >= most:
+            text = f"{count} messages of {identity.principal} wait; the limit is waiting.maxPendingPerPrincipal"
+            raise WaitingRefused("limited", text)
 
     # Transactions
 
@@ -234,6 +236,12 @@ class KafkaWaiting:
         place = KafkaPartition(self.settings.topic, identity.partition(self.settings.partitions))
         owner = self.owners.get(place)
         return None if owner is None or owner.state != "serving" else owner.cache.find(identity.text)
+
+    def undecided_of(self, principal: str) -> int:
+        """Return how many halves of a principal are undecided; those of other nodes' partitions as of a second ago."""
+        served = [each for each in self.owners.values() if each.state == "serving"]
+        here = sum(each.cache.undecided[principal] for each in served)
+        return here + self.statuses.undecided_of(principal, {each.place.partition for each in served})
 
     def fetch_checks(self, group: str, count_max: int, principal: str) -> list[KafkaCheck]:
         """Return due checks of a producer group, of the partitions that this node owns; each counts as made.
@@ -323,7 +331,7 @@ class KafkaWaiting:
             old = self.owners.pop(each.place, None)
             if old is not None:
                 old.close()
-            self.owners[each.place] = owner = self._owner(each.place)
+            self.owners[each.place] = owner = self._owner(each.place, each.metadata)
             owner.begin(each, self._checkpoint(each))
 
     def revoked(self, places: Sequence[KafkaPartition], done: Callable[[], None]) -> None:
@@ -390,9 +398,9 @@ class KafkaWaiting:
         )
         self._runtime.limited_log.note("kafka_waiting_same_name", self.settings.cluster, node=node)
 
-    def _owner(self, place: KafkaPartition) -> PartitionOwner:
+    def _owner(self, place: KafkaPartition, lanes: str) -> PartitionOwner:
         settings = self.settings
-        member = self._owned.assigned
+        member, ids = self._owned.assigned, f"{settings.topic}-{place.partition}-"
         cache = PartitionCache(self._cache_path(place), self._runtime.disk)
         batches = Batches(
             cache,
@@ -418,9 +426,10 @@ class KafkaWaiting:
             ways=OwnerWays(
                 cluster=settings.cluster,
                 node=settings.node,
-                transactions=[
-                    self._client.transactions(f"{settings.topic}-{place.partition}-{number}") for number in range(LANES)
-                ],
+                transactions=lambda number: self._client.transactions(f"{ids}{number}", self._lease),
+                lanes=lanes,
+                lease=self._lease,
+                confirm=lambda owner, done: self._commit([owner], done),
                 ends=ends,
                 read_from=partial(member.read_from, place),
                 unusable=self._unusable,
@@ -431,6 +440,10 @@ class KafkaWaiting:
             ),
             runtime=self._runtime,
         )
+
+    def _lease_regained(self) -> None:
+        for each in self.owners.values():
+            each.wake()
 
     def _suspected(self, topic: str, text: str) -> None:
         for each in self.owners.values():
@@ -487,11 +500,11 @@ class KafkaWaiting:
                 break
         for owner in self.owners.values():
             owner.look()
-        self._commit()
+        self._look_at_member()
         self.statuses.measure(found)
 
-    def _commit(self) -> None:
-        """Show Kafka's tools how far the owners have read; a member that cannot commit is not one any more (D80)."""
+    def _look_at_member(self) -> None:
+        """Show that the member is alive, or replace it: one that cannot commit is not a member any more (D80)."""
         now = self._clock.monotonic()
         member = self._owned.member
         if member is None or not self.owners:
@@ -500,14 +513,22 @@ class KafkaWaiting:
             self.broken(KafkaFailure("TIMED_OUT", "no commit has succeeded, so the member is replaced"))
             member.abandon()
             self._committed_at = now
-        elif now >= self._commit_at:
-            self._commit_at = now + _COMMIT_SECONDS
+        else:
+            self._commit(list(self.owners.values()), lambda _: None)
 
-            def done(failure: KafkaFailure | None) -> None:
-                if failure is None:
-                    self._committed_at = self._clock.monotonic()
+    def _commit(self, owners: Sequence[PartitionOwner], done: Done) -> None:
+        """Have the group know how far owners have read, and the ids by which they write; it extends the lease."""
+        sent = self._lease.now()
 
-            member.commit([Commit(*place, owner.cache.position, "") for place, owner in self.owners.items()], done)
+        def ended(failure: KafkaFailure | None) -> None:
+            if failure is None:
+                self._committed_at = self._clock.monotonic()
+                self._lease.extend(sent)
+            done(failure)
+
+        if (member := self._owned.member) is not None:
+            found = [Commit(*each.place, each.cache.position, each.lanes.text) for each in owners]
+            member.commit(found, ended, soon=True)
 
     def troubles(self) -> list[str]:
         """Return what is wrong, as sentences."""

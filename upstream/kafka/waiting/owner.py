@@ -13,7 +13,16 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
 from broker.runtime.metrics import declare
 from broker.transaction.settings import CheckSettings
-from upstream.kafka.link import Assignment, KafkaFailure, KafkaPartition, KafkaRecord, KafkaTransactions, LogBounds
+from upstream.kafka.lease import Lease
+from upstream.kafka.link import (
+    Assignment,
+    Done,
+    KafkaFailure,
+    KafkaPartition,
+    KafkaRecord,
+    KafkaTransactions,
+    LogBounds,
+)
 from upstream.kafka.waiting.batches import BATCH_MESSAGES, Batch, Batches
 from upstream.kafka.waiting.cache import CachedRecord, Checkpoint, PartitionCache
 from upstream.kafka.waiting.lanes import TransactionLane, TransactionLanes
@@ -86,7 +95,10 @@ class OwnerWays:
     Attributes:
         cluster: Its name, for counts and log lines.
         node: Whose it is.
-        transactions: Of the partition's transactional ids (`upstream.kafka.waiting.lanes`).
+        transactions: Makes those of a numbered transactional id of the partition (`upstream.kafka.waiting.lanes`).
+        lanes: Numbers of the former owner's ids.
+        lease: Of the node's membership: nothing is committed after it.
+        confirm: Has the group know the numbers of the ids; success says that the partition is still this node's.
         ends: Asks for the bounds of the partition.
         read_from: Has the partition read from an offset on.
         unusable: Called once when the cache cannot be written.
@@ -98,7 +110,10 @@ class OwnerWays:
 
     cluster: str
     node: str
-    transactions: Sequence[KafkaTransactions]
+    transactions: Callable[[int], KafkaTransactions]
+    lanes: str
+    lease: Lease
+    confirm: Callable[[PartitionOwner, Done], None]
     ends: Callable[[Callable[[LogBounds], None]], None]
     read_from: Callable[[int], None]
     unusable: Callable[[Exception], None]
@@ -115,6 +130,7 @@ class PartitionOwner:
         place: Which.
         state: As the package's docstring has it.
         cache: What waits.
+        lanes: The transactional ids.
     """
 
     def __init__(
@@ -128,11 +144,13 @@ class PartitionOwner:
         self._clock = runtime.clock
         self._metrics = runtime.metrics
         self._limited_log = runtime.limited_log
-        self._lanes = TransactionLanes(ways.transactions, runtime.scheduler, self._lanes_changed)
+        self.lanes = TransactionLanes(ways.transactions, ways.lanes, runtime.scheduler, self._lanes_changed)
         self._writing: dict[TransactionLane, Batch] = {}
         self._targets = SuspectTargets(ways.cluster, runtime)
         self._turn = Later(runtime.scheduler, self._take_turn)
         self._again = Later(runtime.scheduler, self._fence)
+        self._give_up = Later(runtime.scheduler, self._give_up_lanes)
+        self._term = 0
         self._read_until: int | None = None
         self._has_turn = False
         self._ended: Callable[[], None] | None = None
@@ -169,9 +187,10 @@ class PartitionOwner:
         self.state = "closed"
         self._turn.cancel()
         self._again.cancel()
+        self._give_up.cancel()
         self._ways.turns.forget(self)
         self._give_turn()
-        self._lanes.close()
+        self.lanes.close()
         self.cache.close()
         if self._ended is not None:
             done, self._ended = self._ended, None
@@ -188,27 +207,56 @@ class PartitionOwner:
             self._again.after(seconds)
 
     def _fence(self) -> None:
-        """Be the only one who writes; what the former owner has open is aborted."""
+        """Be the only one who writes; what the former owner has open is aborted.
+
+        Not all of its ids can be had where a target hangs. After its lease it commits no further transaction; one that
+        is open then has its records in this partition, which are read once it has ended.
+        """
+        self._term += 1
+        self._give_up.after(self._ways.lease.seconds)
         self._checked.clear()
         self.state = "fencing"
         self._began = self._clock.monotonic()
         self._read_until = None
         self._turn.cancel()
-        self._lanes.take()
+        self.lanes.take()
 
     def _lanes_changed(self) -> None:
         """Go on with the ids that were taken."""
         if self.state == "fencing":
-            if trouble := self._lanes.trouble:
+            if trouble := self.lanes.trouble:
                 self._note(f"the partition cannot be taken over: {trouble}")
-            elif self._lanes.is_taken:
-                self.state = "reading"
-                self._ask_ends()
-        else:
+            self._confirm()
+        elif self.state != "closed":
+            if self.lanes.has_new:
+                self._confirm()
             self.wake()
+
+    def _give_up_lanes(self) -> None:
+        """Go on without the ids that cannot be had: the former owner's lease is over."""
+        if self.state == "fencing" and not self._writing:
+            self.lanes.give_up_taking()
+            self._confirm()
+
+    def _confirm(self) -> None:
+        """Have the group know the ids before they are used."""
+        if self.lanes.is_taken:
+            self._ways.confirm(self, partial(self._confirmed, self._term, self.lanes.text))
+
+    def _confirmed(self, term: int, text: str, failure: KafkaFailure | None) -> None:
+        # After another fence, only a later commit says that no other node has the partition.
+        if self.state == "closed" or failure is not None or term != self._term or text != self.lanes.text:
+            return
+        self.lanes.begin_new()
+        if self.state == "fencing" and self.lanes.is_taken:
+            self._give_up.cancel()
+            self.state = "reading"
+            self._ask_ends()
 
     def look(self) -> None:
         """See whether the log has become shorter; called every second. An answer may have been lost."""
+        if self.state == "fencing" or self.lanes.has_new:
+            self._confirm()
         if self.state == "serving" or (self.state == "reading" and self._read_until is None):
             self._ask_ends()
 
@@ -247,7 +295,7 @@ class PartitionOwner:
             self._read_until = bounds.high
             self._check_end()
         else:
-            self._lanes.doubt()
+            self.lanes.doubt()
             self._fence_again(0)
 
     def _check_end(self) -> None:
@@ -314,12 +362,12 @@ class PartitionOwner:
         self._targets.suspect(topic, text, elsewhere=True)
 
     def _take_turn(self) -> None:
-        if self.state != "serving":
+        if self.state != "serving" or not self._ways.lease.holds:
             return
         now_ms, now = self._clock.wall_ms(), self._clock.monotonic()
         self._call_producers(now_ms, now)
         self._try_suspects(now_ms)
-        lane, idle = self._lanes.main(), False
+        lane, idle = self.lanes.main(), False
         if lane is not None and self._take_the_turn():
             batch = self._batches.next(now_ms, self._targets.names, self._checked, self._busy())
             if batch.records:
@@ -340,7 +388,7 @@ class PartitionOwner:
                 self._targets.has_nothing(name)
             elif any(name in batch.targets for batch in self._writing.values()):
                 continue
-            elif (lane := self._lanes.spare()) is not None:
+            elif (lane := self.lanes.spare()) is not None:
                 if target.reason:
                     batch = self._batches.dead_letter(now_ms, name, target.reason, self._busy())
                 else:
@@ -399,7 +447,7 @@ class PartitionOwner:
         elif failure.fenced:
             # By the next owner, which the group is about to report; or by a former one that was late.
             self._note(f"another node has taken the partition over: {failure}")
-            self._lanes.doubt()
+            self.lanes.doubt()
             self._fence_again(_AGAIN_SECONDS)
         elif failure.unknown:
             # Committed or not: the log knows.
@@ -433,6 +481,7 @@ class PartitionOwner:
     def _committed(self, batch: Batch, offsets: Sequence[int]) -> None:
         for change in batch.changes:
             self.cache.change(change.key, change.value, offsets[change.at])
+        self.cache.end([(each.row, each.value, offsets[each.at]) for each in batch.ended], batch.ended_ms)
         self.cache.save(self.cache.position, self._clock.wall_ms())
         for identity in batch.unchecked:
             self._checked.pop(identity, None)
@@ -545,6 +594,7 @@ class PartitionOwner:
             counts=[(topic, owner, count) for (topic, owner), count in self.cache.counts.most_common(1000) if count],
             troubles=troubles,
             overdue=self.cache.overdue(now_ms) if due is not None and due <= now_ms else 0,
-            undecided=self.cache.undecided,
+            undecided=self.cache.undecided.total(),
+            halves=tuple([each for each in self.cache.undecided.most_common(1000) if all(each)]),
             undecided_ms=max(0, now_ms - oldest) if oldest is not None else 0,
         )

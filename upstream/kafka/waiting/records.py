@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import struct
-from base64 import b64decode, b64encode
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 from zlib import crc32
+
+import msgspec
 
 from broker.transaction.outcomes import End, EndOutcome
 from upstream.kafka.link import Headers
@@ -85,14 +88,18 @@ class Identity(NamedTuple):
         return json.dumps([*self, nonce, *([request] if request else [])], separators=(",", ":")).encode()
 
 
+def identity_text(key: bytes) -> bytes:
+    """Return `Identity.text` of a key: its first three elements, since `,"` is in no string of JSON."""
+    return b',"'.join(key.split(b',"', 3)[:3]) + b"]"
+
+
 def parse_key(key: bytes | None) -> tuple[Identity, bool]:
     """Return whose a key is, and whether it is a request's. Raises Damaged."""
     try:
-        parts = json.loads(key or b"")
-        topic, principal, name, _, *rest = parts
-    except (ValueError, TypeError) as error:
+        topic, principal, name, _, *rest = msgspec.json.decode(key or b"", type=list[str])
+    except (ValueError, msgspec.MsgspecError) as error:
         raise Damaged(f"{(key or b'')[:80]!r} is not a key of this topic") from error
-    return Identity(str(topic), str(principal), str(name)), bool(rest)
+    return Identity(topic, principal, name), bool(rest)
 
 
 def half_handle(cluster: str, identity: Identity) -> str:
@@ -227,26 +234,36 @@ def encode(content: Content) -> bytes:
         facts["what"] = "waiting"
     else:
         facts = {**content._asdict(), "what": _NAMES[type(content)]}
-    head = json.dumps(facts, separators=(",", ":")).encode()
+    head = msgspec.json.encode(facts)
     return b"".join((_SIZE.pack(VERSION, len(head)), head, body))
 
 
-def decode(value: bytes) -> Content:
-    """Return what a value says. Raises Damaged, NewerRecord."""
+def facts_of(value: bytes) -> dict[str, Any]:
+    """Return what a value says, but for a message's body, `what` it is among it. Raises Damaged, NewerRecord."""
     try:
         version, size = _SIZE.unpack_from(value)
         if version > VERSION:
             raise NewerRecord(f"version {version}")
-        facts = json.loads(value[_SIZE.size : _SIZE.size + size])
+        facts = msgspec.json.decode(value[_SIZE.size : _SIZE.size + size], type=dict[str, Any])
+    except (struct.error, msgspec.MsgspecError) as error:
+        raise Damaged(f"not a record of this topic: {error}") from error
+    return facts
+
+
+def decode(value: bytes) -> Content:
+    """Return what a value says. Raises Damaged, NewerRecord."""
+    facts = facts_of(value)
+    try:
         kind = _KINDS.get(facts.pop("what"))
         if kind is not None:
             return kind(**facts)
         half = facts.pop("half", None)
         facts["half"] = None if half is None else WaitingHalf(**half)
         facts["key"] = _bytes(facts["key"])
-        facts["headers"] = tuple((name, _bytes(text)) for name, text in facts["headers"])
-        return WaitingRecord(body=value[_SIZE.size + size :], **facts)
-    except (struct.error, ValueError, TypeError, KeyError, AttributeError) as error:
+        facts["headers"] = tuple([(name, _bytes(text)) for name, text in facts["headers"]])
+        size = _SIZE.size + _SIZE.unpack_from(value)[1]
+        return WaitingRecord(body=value[size:], **facts)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise Damaged(f"not a record of this topic: {error}") from error
 
 
@@ -271,6 +288,7 @@ class PartitionStatus(NamedTuple):
         undecided, undecided_ms: Halves among them, and the age of the oldest.
         overdue: Messages whose moment has passed.
         behind_ms: As `late_ms`, but for targets that take nothing.
+        halves: Of each principal how many halves are undecided.
     """
 
     partition: int
@@ -286,6 +304,7 @@ class PartitionStatus(NamedTuple):
     undecided_ms: int = 0
     overdue: int = 0
     behind_ms: int = 0
+    halves: Sequence[tuple[str, int]] = ()
 
 
 def encode_status(status: PartitionStatus) -> bytes:
@@ -299,15 +318,18 @@ def decode_answer(value: bytes | None) -> tuple[str, str] | PartitionStatus | No
         facts = json.loads(value or b"")
         if "status" in facts:
             status = PartitionStatus(**facts["status"])
-            return status._replace(counts=[(topic, owner, count) for topic, owner, count in status.counts])
+            return status._replace(
+                counts=[(topic, owner, count) for topic, owner, count in status.counts],
+                halves=tuple([(owner, count) for owner, count in status.halves]),
+            )
         return str(facts["request"]), str(facts["outcome"])
     except (ValueError, TypeError, KeyError):
         return None
 
 
 def _text(value: bytes | None) -> str | None:
-    return None if value is None else b64encode(value).decode()
+    return None if value is None else b2a_base64(value, newline=False).decode()
 
 
 def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else b64decode(text)
+    return None if text is None else a2b_base64(text)

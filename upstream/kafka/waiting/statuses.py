@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
@@ -81,6 +81,11 @@ class WaitingStatuses:
     def pending_of(self, principal: str) -> int:
         """Return how many messages of a principal wait, in all partitions."""
         return sum(count for (_, owner), count in self._counts.items() if owner == principal)
+
+    def undecided_of(self, principal: str, without: Container[int]) -> int:
+        """Return how many halves of a principal are undecided, in all partitions but some."""
+        statuses = [each for number, (each, _) in self._last.items() if number not in without]
+        return sum(count for each in statuses for owner, count in each.halves if owner == principal)
 
     def principals(self, topic: str) -> list[str]:
         """Return whose messages of a topic wait; "" first."""

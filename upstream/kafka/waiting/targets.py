@@ -99,7 +99,7 @@ class SuspectTargets:
         """Yield those whose turn it is."""
         now = self._clock.monotonic()
         for name, target in list(self._targets.items()):
-            if target.lane is not None and target.lane.state != "lost":
+            if target.lane is not None and target.lane.state != "asked":
                 target.lane = None
             if target.again_at <= now and not target.is_tried and target.lane is None:
                 yield name, target

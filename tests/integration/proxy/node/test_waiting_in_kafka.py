@@ -254,3 +254,34 @@ def test_delay_message_that_is_added_again_after_its_moment_comes_once(monkeypat
     assert ground.delay(b"a", names[b"a"], **once).code == 0
     ground.wait(3)
     assert sorted(ground.bodies) == [b"a", b"b", b"c"]
+
+
+class LimitedGround(KafkaTimeGround):
+    """One whose clients are one principal, which has a limit."""
+
+    yaml = (
+        KafkaTimeGround.yaml
+        + """
+access:
+  networks: [{cidr: 10.0.0.0/8, principal: shop}]
+  rules: [{principals: [shop], produce: ["*"], consume: ["*"], transact: ["*"]}]
+limits: {principals: [{principals: [shop], openTransactions: 2}]}
+"""
+    )
+
+
+def test_undecided_transactions_on_kafka_count_for_the_limit_of_their_principal() -> None:
+    """As those of the store, within about a second; a decision makes room."""
+    desk = Desk(LimitedGround())
+    first, second = desk.ground.half(b"a"), desk.ground.half(b"b")
+    assert (first.code, second.code) == (0, 0)
+    desk.ground.wait(1)
+    refused = desk.ground.half(b"c")
+    assert refused.code == ResultCode.FAIL_REFUSED_BY_RATE_LIMITER
+    assert "at its limit, 2 undecided transactions" in refused.msg
+    answer = desk.node.limits(limit=10, name="shop")
+    assert answer is not None
+    assert [each.open_transactions for each in answer.clients] == [2]
+    assert desk.ground.end_half(first.handle, 8) == 0
+    desk.ground.wait(1)
+    assert desk.ground.half(b"d").code == 0

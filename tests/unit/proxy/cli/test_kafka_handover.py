@@ -220,7 +220,7 @@ def _all_delivered(ground: Ground) -> None:
     assert found == {**{f"timer{number}": 1 for number in range(12)}, "loop": 3}
     assert len(world.delivered("events")["level"]) == 1
     waiting = world.nodes[0].waiting
-    assert sum(owner.cache.undecided for owner in waiting.owners.values()) == 2
+    assert sum(owner.cache.undecided.total() for owner in waiting.owners.values()) == 2
 
 
 def test_kill_at_any_turn_costs_and_doubles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,3 +373,14 @@ def test_options_are_checked(data: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert '"kind": "not_in_kafka", "count": 17' in capsys.readouterr().out
     with opened(data):
         assert run([*to_kafka, "--config", str(good)]) == ExitCode.DATA_UNUSABLE
+
+
+def test_copy_that_is_done_stays_done_when_its_owners_have_forgotten(data: Path) -> None:
+    """What was delivered and forgotten since is copied: the next run writes nothing, and asks nothing."""
+    ground = Ground(data)
+    ground.hand_over()
+    progress = data / "pyddmq" / "handover-main.jsonl"
+    times = re.sub(rb'"begun": \d+', b'"begun": %d' % (START_MS - 7 * 86_400_000), progress.read_bytes())
+    progress.write_bytes(times)
+    ground = Ground(data, nodes=0)
+    assert counts(ground.hand_over()) == {"already_there": 16, "not_in_kafka": 1}

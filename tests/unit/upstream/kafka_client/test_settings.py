@@ -185,3 +185,12 @@ def test_password_that_was_changed_is_read_again(tmp_path: Path, monkeypatch: py
     (tmp_path / "password").unlink()
     package.made[2]["error_cb"](Refused())
     assert len(package.given) == 2
+
+
+def test_consumers_and_readers_read_committed_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of waiting messages that were aborted are delivered to no group, and found by no search."""
+    made: list[dict[str, object]] = []
+    monkeypatch.setattr(Settings, "_make", lambda self, kind, given: made.append(given))
+    settings(tmp_path).consumer("g", "c", "classic")
+    settings(tmp_path).reader("c")
+    assert [each["isolation.level"] for each in made] == ["read_committed", "read_committed"]

@@ -110,3 +110,30 @@ def test_file_that_is_not_a_database_is_made_anew(tmp_path: Path) -> None:
     assert cache.next_due() == 5
     with pytest.raises(sqlite3.Error):
         cache_of(str(tmp_path / "missing" / "0.db"))
+
+
+@pytest.mark.parametrize("read_first", [False, True])
+def test_end_of_a_delivered_message_counts_once(read_first: bool) -> None:
+    """Be it read before its commit is known or afterwards; it is known by its identity, and delivered no more."""
+    cache = cache_of()
+    key = WHOSE.key("1")
+    cache.apply(KafkaRecord("t", 0, 1, 0, key, message(), ()))
+    cache.save(2, 0)
+    [row] = cache.due(9, 10)
+    ended = encode(EndedMessage("delivered", 9))
+    own = KafkaRecord("t", 0, 2, 0, key, ended, ())
+
+    def read() -> None:
+        cache.apply(own)
+        cache.save(3, 0)
+
+    if read_first:
+        read()
+    cache.end([(row, ended, 2)], 9)
+    if not read_first:
+        read()
+    assert (cache.counts.total(), cache.due(9, 10)) == (0, [])
+    found = cache.find(WHOSE.text)
+    assert found is not None
+    assert (found.state, found.at, found.position, found.value) == (KeyState.ENDED, 9, 2, ended)
+    assert states(cache) == [(key, KeyState.ENDED)]

@@ -6,6 +6,7 @@ import contextlib
 
 import pytest
 
+from broker.transaction.outcomes import End
 from broker.transaction.settings import CheckSettings
 from tests.waiting_world import WaitingNode, WaitingWorld
 from upstream.kafka.waiting.cluster import WaitingRefused
@@ -276,3 +277,20 @@ def test_seeds_of_transactions(seed: int) -> None:
         assert outcome in (["ok"], ["already_same"]), (name, state, outcome)
         assert (name in delivered) is (state == "commit"), (name, state)
     assert sum(each.undecided for each in world.nodes[0].waiting.statuses.partitions()) == 0
+
+
+def test_every_node_counts_the_undecided_halves_of_a_principal() -> None:
+    """In the partitions of all nodes; those that are decided count no more."""
+    world = WaitingWorld(nodes=2, partitions=3)
+    world.settle()
+    for number in range(6):
+        world.nodes[0].half(f"h{number}", principal="shop")
+    world.nodes[0].half("other", principal="audit")
+    world.run(3)
+    assert [node.waiting.undecided_of("shop") for node in world.nodes] == [6, 6]
+    outcome: list[str] = []
+    wanted = HalfDecision("", "commit", "shop", "shop")
+    world.nodes[0].waiting.requests.decide(Identity("orders", "shop", "h0"), wanted, 5, outcome.append)
+    world.run(3)
+    assert outcome == [End.OK]
+    assert [node.waiting.undecided_of("shop") for node in world.nodes] == [5, 5]
