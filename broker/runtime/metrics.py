@@ -7,7 +7,7 @@ docs/metrics.md is made from `SPECS`, and a test keeps the two equal.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from broker.runtime.histogram import Histogram
@@ -130,10 +130,44 @@ class Metrics:
                 if counter.value:
                     yield spec, labels, counter.value
 
+    def values(self, name: str) -> tuple[list[tuple[str, ...]], list[int]]:
+        """Return labels and values of the series of one metric, the oldest first; their order never changes."""
+        series = self._series.get(name, {})
+        values = [counter.value for counter in list(series.values())]
+        return list(series)[: len(values)], values
+
     def __iter__(self) -> Iterator[tuple[Spec, tuple[str, ...], int]]:
         for name, of_name in sorted(self._series.items()):
             for labels in sorted(of_name):
                 yield SPECS[name], labels, of_name[labels].value
+
+
+class Rises:
+    """By how much counters rose since they were looked at last; those that did not cost a comparison.
+
+    Args:
+        metrics: All counters; they begin at 0 with the process.
+        names: Which metrics.
+    """
+
+    def __init__(self, metrics: Metrics, names: Iterable[str]) -> None:
+        self._metrics = metrics
+        self._seen: dict[str, list[int]] = {name: [] for name in names}
+
+    def look(self, *, keep: bool = True) -> dict[tuple[str, tuple[str, ...]], int]:
+        """Return the rises by name and labels, only those; `keep`: the next look compares with this one."""
+        rises = {}
+        for name, before in self._seen.items():
+            series, now = self._metrics.values(name)
+            if now == before:
+                continue
+            padded = before + [0] * (len(now) - len(before))
+            for labels, value, was in zip(series, now, padded, strict=True):
+                if value > was:
+                    rises[name, labels] = value - was
+            if keep:
+                self._seen[name] = now
+        return rises
 
 
 def _group_of(name: str, labels: tuple[str, ...]) -> str:
