@@ -36,6 +36,7 @@ from broker.queues.topics import QUEUES_MAX, Topics
 
 _STEP_BYTES = 1 << 18
 _STEP_RECORDS = 256
+_QUEUES_AT_ONCE = 128
 _PROBE_BYTES = 4096
 
 
@@ -141,8 +142,10 @@ def recover(
     closed_at = start if clean and whole_log is None else None
     total = 0 if closed_at is not None else log.visible_end - start
     yield RecoveryProgress(0, total, 0, whole_log)
-    for queue in topics.queues():
+    for number, queue in enumerate(topics.queues(), start=1):
         queue.remove_later_files()
+        if number % _QUEUES_AT_ONCE == 0:
+            yield RecoveryProgress(0, total, 0, whole_log)
     # A killed process may have left records that only the page cache holds. They are made durable before a queue file
     # gets their units, and before anything is shown.
     walk = LogScan(log, start, closed_at=closed_at, loaded=None if clean else log.write_anew)

@@ -102,6 +102,11 @@ class Metrics:
         for (name, labels), histogram in sorted(kept, key=lambda item: item[0]):
             yield SPECS[name], labels, histogram
 
+    def begin_windows(self) -> None:
+        """Begin a window of every histogram."""
+        for histogram in list(self._histograms.values()):
+            histogram.begin_window()
+
     def open_counter(self, name: str, label: str) -> Counter:
         """Return the series of a metric whose one label has values that peers choose: only the first names get one.
 

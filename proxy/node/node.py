@@ -233,7 +233,7 @@ class Node:
             if not unsettled and all(each.drained for each in all_groups()):
                 break
             await asyncio.sleep(0.02)
-        _log.info("drained", deliveries_unanswered=sum(each.stats().in_flight_total for each in all_groups()))
+        _log.info("drained", deliveries_unanswered=sum(each.out_count for each in all_groups()))
         for server in parts.servers:
             server.stop_listening()
             for connection in list(server.connections):

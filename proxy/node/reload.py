@@ -161,7 +161,8 @@ class Reloader:
             problems.append(ReloadRefusal(("tls", *contexts.path), contexts.text))
         for name, change in changes.groups.items():
             if change.kind is not ChangeKind.REMOVED:
-                refusal = unmakeable(parts.registry, config, name)
+                running = self._node.in_force.config.groups.get(name)
+                refusal = unmakeable(parts.registry, config, name, running=running)
                 problems += [] if refusal is None else [refusal]
         if parts.access is not None and config.access is not None:
             try:
@@ -299,7 +300,8 @@ class Reloader:
                 steps[name] = self._removing(name)
                 continue
             settings = config.groups[name]
-            refusal = unmakeable(parts.registry, config, name)
+            running = self._node.in_force.config.groups.get(name)
+            refusal = unmakeable(parts.registry, config, name, running=running)
             if refusal is not None:
                 raise _Unprepared(refusal)
             if change.kind is ChangeKind.ADDED:

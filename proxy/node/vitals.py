@@ -98,8 +98,7 @@ class Vitals:
                 self._rises.popleft()
         if now - self._window_began >= WINDOW_SECONDS:
             self._window_began = now
-            for _, _, histogram in self._metrics.histograms():
-                histogram.begin_window()
+            self._metrics.begin_windows()
 
     def risen(self) -> Mapping[str, Mapping[Labels, int]]:
         """Return by how much watched counters rose within the last minute, by name and labels; only those that did."""

@@ -105,7 +105,11 @@ class TopicPorts:
             limit = self._limit(None if old is None else old.limit, settings.max_tps)
             cluster = config.cluster_of(name)
             if cluster is None:
-                port = self._port(self._store.topics[name], limit, settings.limiter_failure_retry_interval)
+                topic, retry_ms = self._store.topics[name], settings.limiter_failure_retry_interval
+                if old is not None and not old.in_kafka and old.fits(topic, limit, self._node_limit, retry_ms):
+                    port = old
+                else:
+                    port = self._port(topic, limit, retry_ms)
             elif is_topic_pattern(name):
                 # For readers; no producer sends to an expression.
                 continue

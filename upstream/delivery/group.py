@@ -419,6 +419,11 @@ class ConsumerGroup:
         """Unfinished jobs that were read; each takes memory."""
         return sum(len(group_queue.live) for group_queue in self.group_queues())
 
+    @property
+    def out_count(self) -> int:
+        """Messages that clients hold."""
+        return sum(job.delivery is not None for each in self.group_queues() for job in each.live.values())
+
     def go_on(self) -> None:
         """Read and hand out what was held back for want of memory."""
         self._buffer.serve()
