@@ -45,7 +45,8 @@ def _limits(given: tuple[tuple[str, Any], ...]) -> LagLimits:
 def window_ms_of(config: Config) -> int:
     """Return how far back the rules of any group look."""
     rules = config.lag.rules
-    return max(limits_of_config(group, "", rules).window_ms for group in (None, *config.groups.values()))
+    own = (group for group in config.groups.values() if group.lag_rules.model_fields_set)
+    return max(limits_of_config(group, "", rules).window_ms for group in (None, *own))
 
 
 def is_alarmed(config: GroupConfig | None, topic: str) -> bool:

@@ -9,7 +9,9 @@ import pytest
 
 from broker.log.put import Put
 from broker.runtime.steps import run_now
+from conf import SubscriptionConfig
 from proxy.node.reload import Reloader
+from pyddmq.actions import Action
 from tests.insides import opened_of
 from tests.integration.store_tools import HOST
 from tests.running_node import RunningNode
@@ -50,6 +52,26 @@ def test_reload_writes_the_topic_file_once(change: str, tmp_path: Path) -> None:
         before = writes(tmp_path)
         assert node.reload(change).accepted
         assert writes(tmp_path) == before + 1
+
+
+def test_reload_touches_what_changed(tmp_path: Path) -> None:
+    """Ports of other topics stay the same, and only actions of changed subscriptions are made."""
+    with RunningNode(yaml(MANY, groups=1), tmp_path) as node:
+        by_name = opened_of(node.node).ports.by_name
+        before = dict(by_name)
+        registry, made = node.node.parts.registry, []
+        make = registry.make
+
+        def counted(subscription: SubscriptionConfig) -> list[Action]:
+            made.append(subscription.topic)
+            return make(subscription)
+
+        registry.make = counted  # type: ignore[method-assign]
+        changed = yaml(MANY + 1, groups=1).replace("t1: {queues: 1}", "t1: {queues: 2}")
+        changed = changed.replace("retryTopic: true}]", "retryTopic: true}, {topic: t2}]")
+        assert node.reload(changed).accepted
+        assert {name for name, port in by_name.items() if before.get(name) is not port} == {b"t1", b"t300"}
+        assert set(made) == {"t2"}
 
 
 def test_first_publishes_of_one_turn_share_a_write(tmp_path: Path) -> None:

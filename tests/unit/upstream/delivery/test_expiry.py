@@ -269,6 +269,14 @@ def test_group_is_told_before_it_loses_messages() -> None:
     assert (line["group"], line["topic"], line["offset"], line["seconds_left"]) == ("g", "t", 0, 80)
 
 
+def test_queues_are_looked_ahead_at_in_steps() -> None:
+    """A group with 300 queues takes several steps; the next look comes half a minute later."""
+    world = Aging({"topic": "t"}, queues=300)
+    world.clock.advance(31)
+    assert len(list(world.expiry.looking_ahead())) >= 4
+    assert not list(world.expiry.looking_ahead())
+
+
 def test_caught_up_group_has_nothing_left_to_lose() -> None:
     """Without lag there is no forecast."""
     world = ordered()
