@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 
 from broker.runtime.histogram import Histogram
 
@@ -97,9 +98,13 @@ class Metrics:
 
     def histograms(self, *, group: str | None = None) -> Iterator[tuple[Spec, tuple[str, ...], Histogram]]:
         """Return histograms by name and labels: all, or those of one group; "": those without the label `group`."""
-        found = self._histograms.items()
-        kept = found if group is None else [item for item in found if _group_of(*item[0]) == group]
-        for (name, labels), histogram in sorted(kept, key=lambda item: item[0]):
+        found: Collection[tuple[tuple[str, tuple[str, ...]], Histogram]] = list(self._histograms.items())
+        if group is not None:
+            places = {name: spec.labels.index("group") for name, spec in SPECS.items() if "group" in spec.labels}
+            found = [
+                each for each in found if (each[0][1][places[each[0][0]]] if each[0][0] in places else "") == group
+            ]
+        for (name, labels), histogram in sorted(found, key=itemgetter(0)):
             yield SPECS[name], labels, histogram
 
     def begin_windows(self) -> None:
@@ -125,7 +130,7 @@ class Metrics:
         if labels or not SPECS[name].labels:
             series = of_name.get(labels)
             return series.value if series else 0
-        return sum(counter.value for counter in of_name.values())
+        return sum([counter.value for counter in list(of_name.values())])
 
     def some(self, names: Collection[str]) -> Iterator[tuple[Spec, tuple[str, ...], int]]:
         """Return the series of some metrics that are not 0, in no order; those of other metrics are not visited."""
@@ -173,11 +178,6 @@ class Rises:
             if keep:
                 self._seen[name] = now
         return rises
-
-
-def _group_of(name: str, labels: tuple[str, ...]) -> str:
-    names = SPECS[name].labels
-    return labels[names.index("group")] if "group" in names else ""
 
 
 def _check_labels(name: str, labels: tuple[str, ...]) -> None:

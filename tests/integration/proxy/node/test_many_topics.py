@@ -66,7 +66,7 @@ def test_reload_touches_what_changed(tmp_path: Path) -> None:
             made.append(subscription.topic)
             return make(subscription)
 
-        registry.make = counted  # type: ignore[method-assign]
+        registry.make = counted  # type: ignore[assignment, method-assign]
         changed = yaml(MANY + 1, groups=1).replace("t1: {queues: 1}", "t1: {queues: 2}")
         changed = changed.replace("retryTopic: true}]", "retryTopic: true}, {topic: t2}]")
         assert node.reload(changed).accepted
