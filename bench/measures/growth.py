@@ -12,19 +12,23 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bench.measures.runs import Figures
 from bench.progress import say
 from bench.servers.processes import Cores, Node, wait_for
 from pyddmq import OutgoingMessage, Producer
 
+GROWING = ("topics", "groups", "queues", "keys")
+"""What grows: topics and queues with a message each that one group reads, groups on one topic, keys of one topic."""
+PAGES = {"metrics": "/metrics", "overview": "/", "groups_page": "/groups", "topics_page": "/topics"}
 STEP_LEAST_MS = 2.0
-"""Shorter steps are not noted."""
+"""Shorter steps of the loop are not noted."""
+STEP_LONG_SECONDS = 0.02
+SETTLED_SECONDS = 2.0
 PATIENCE_MS = 120_000
-BATCH = 500
-SLOW_MS = 5.0
-PAGES = {"metrics": "/metrics", "overview": "/", "groups": "/groups", "topics": "/topics"}
+_BATCH = 100
+_QUEUES_OF_TOPIC = 1_000
 _HEAD = """\
 node:
   producerPort: 0
@@ -34,12 +38,13 @@ node:
   logLevel: warning
   flush: async
   queueFileUnits: 100
+topics:
+  beside: {queues: 1}
 """
-_QUEUES_OF_TOPIC = 1_000
 
 
 class Shape(NamedTuple):
-    """Topics with their queues, the topic of each group, and messages with keys of their own."""
+    """Topics with their queues, groups, and messages with keys of their own."""
 
     topics: int = 1
     queues: int = 1
@@ -47,18 +52,14 @@ class Shape(NamedTuple):
     messages: int = 0
 
     def yaml(self) -> str:
-        """Return the configuration; groups read one topic after the other."""
-        lines = [
-            _HEAD + "topics:",
-            "  beside: {queues: 1}",
-            *(f"  t{number}: {{queues: {self.queues}}}" for number in range(self.topics)),
-        ]
+        """Return the configuration; groups share the topics, and all read the same one where there are more groups."""
+        lines = [f"  t{number}: {{queues: {self.queues}}}" for number in range(self.topics)]
         lines.append("groups:")
         for group in range(self.groups):
             own = range(group % self.topics, self.topics, self.groups)
             read = ", ".join(f"{{topic: t{topic}, orderKey: KEY, maxPullBatchSize: 32}}" for topic in own)
             lines.append(f"  - {{group: g{group}, topics: [{read}]}}")
-        return "\n".join(lines) + "\n"
+        return _HEAD + "\n".join(lines) + "\n"
 
 
 def shape_of(what: str, count: int) -> Shape:
@@ -75,99 +76,100 @@ def shape_of(what: str, count: int) -> Shape:
 
 
 def growth(folder: Path, where: Cores, what: str, counts: Sequence[int], *, seconds: float) -> list[Figures]:
-    """Measure a node at each count of what grows."""
+    """Measure a node at each count of what grows; `seconds`: how long it is left idle."""
     found = []
     for count in counts:
-        say(f"growth: {count:,} {what}")
+        say(f"{count:,} {what}")
         with tempfile.TemporaryDirectory(dir=folder, prefix="growth-") as own:
-            facts, memory = _Grown(Path(own), where, what, count).measure(seconds)
+            grown = GrownNode(Path(own), where, what, count)
+            grown.measure(seconds)
         found.append(
-            Figures(measure=f"growth {what}", server="pyddmq", batch=1, messages=count, memory=memory, facts=facts)
+            Figures(
+                measure=f"growth {what}",
+                server="pyddmq",
+                batch=1,
+                messages=count,
+                memory=grown.memory,
+                facts=grown.facts,
+            )
         )
     return found
 
 
-class _Grown:
-    """A node with so many of what grows."""
+class GrownNode:
+    """A node with a number of what grows.
+
+    Attributes:
+        facts: What was measured: processor seconds and longest steps by name, and others.
+        memory: Its own bytes while it is idle: of the first process, and of the one that follows a kill.
+    """
 
     def __init__(self, folder: Path, where: Cores, what: str, count: int) -> None:
-        self._folder, self._where, self._what, self._count = folder, where, what, count
+        self.facts: dict[str, float] = {}
+        self.memory: dict[str, int] = {}
+        self._folder, self._core = folder, where.server
+        self._what, self._count = what, count
         self._shape = shape_of(what, count)
-        self._facts: dict[str, Any] = {}
         self._file = folder / "steps.json"
         self._seen = 0
 
-    def measure(self, seconds: float) -> tuple[dict[str, Any], dict[str, int]]:
-        """Start, fill, look, reload, kill and stop it; returns what that took, and memory by moment."""
-        node = self._started("first")
+    def measure(self, seconds: float) -> None:
+        """Start, fill, let be, look, reload, kill, start, stop and start it."""
+        node = self._started("start")
         try:
-            self._cost(node, "fill", lambda: fill(node, self._shape))
-            node.process.wait_idle(600)
-            memory = {"own": node.process.memory().own}
-            self._facts["files"] = len(os.listdir(f"/proc/{node.process.pid}/fd"))
-            self._longest(node)
+            self._cost(node, "fill", partial(fill, node, self._shape))
+            self._settle(node, "own")
+            self.facts["files"] = len(os.listdir(f"/proc/{node.process.pid}/fd"))
             before, began = node.process.cpu_seconds(), time.monotonic()
             time.sleep(seconds)
-            self._facts["idle_share"] = (node.process.cpu_seconds() - before) / (time.monotonic() - began)
-            self._facts["idle_step_ms"] = self._longest(node)
+            self.facts["idle_share"] = (node.process.cpu_seconds() - before) / (time.monotonic() - began)
+            self._note_steps(node, "idle")
             for name, path in PAGES.items():
                 self._cost(node, name, partial(get, node, path))
             if self._what in ("topics", "groups"):
                 more = self._shape._replace(**{self._what: self._count + max(1, self._count // 10)})
-                self._cost(node, "reload", lambda: self._facts.update(publish_ms=reload(node, more)))
-        except BaseException:
+                self._cost(node, "reload", lambda: self.facts.update(publish_ms=reload(node, more)))
+            node.process.kill()
+            node = self._started("killed")
+            self._settle(node, "killed")
             node.stop()
-            raise
-        node.process.kill()
-        node = self._started("killed")
-        try:
-            node.process.wait_idle(600)
-            memory["restarted"] = node.process.memory().own
-            self._cost_stop(node)
+            node = self._started("stopped")
         finally:
-            node.stop()
-        self._started("stopped").process.kill()
-        return self._facts, memory
+            node.process.kill()
 
     def _started(self, name: str) -> Node:
         self._seen = 0
-        node = Node(
-            self._folder, self._shape.yaml(), core=self._where.server, stalls=self._file, stalls_least_ms=STEP_LEAST_MS
-        )
-        self._facts[f"{name}_seconds"] = node.process.cpu_seconds()
-        self._facts[f"{name}_step_ms"] = self._longest(node)
+        node = Node(self._folder, self._shape.yaml(), core=self._core, stalls=self._file, stalls_least_ms=STEP_LEAST_MS)
+        self.facts[f"{name}_seconds"] = node.process.cpu_seconds()
+        self._note_steps(node, name)
         return node
 
-    def _cost_stop(self, node: Node) -> None:
-        before = node.process.cpu_seconds()
-        os.kill(node.process.pid, signal.SIGTERM)
-        last = before
-        while True:
-            try:
-                last = node.process.cpu_seconds()
-            except OSError:
-                break
-            if node.process.ended:
-                break
-            time.sleep(0.02)
-        self._facts["stop_seconds"] = last - before
+    def _settle(self, node: Node, name: str) -> None:
+        """Let it do what it does after a start or a load, such as its first samples."""
+        time.sleep(SETTLED_SECONDS)
+        node.process.wait_idle(600)
+        self.memory[name] = node.process.memory().own
+        self._note_steps(node, "settling")
 
     def _cost(self, node: Node, name: str, work: Callable[[], object]) -> None:
-        self._longest(node)
         before = node.process.cpu_seconds()
         work()
-        self._facts[f"{name}_seconds"] = node.process.cpu_seconds() - before
-        self._facts[f"{name}_step_ms"] = self._longest(node)
+        self.facts[f"{name}_seconds"] = node.process.cpu_seconds() - before
+        self._note_steps(node, name)
 
-    def _longest(self, node: Node) -> list[Any]:
-        """Return the longest step since the last call in ms of processor time, and the names of the longest."""
+    def _note_steps(self, node: Node, name: str) -> None:
+        """Note the longest step since the last call, in ms of processor time; long ones are named in the progress."""
         self._file.unlink(missing_ok=True)
         os.kill(node.process.pid, signal.SIGUSR2)
         wait_for(self._is_whole, "the node did not write its steps")
         callbacks = json.loads(self._file.read_text())["callbacks"]
         new, self._seen = callbacks[self._seen :], len(callbacks)
-        longest = sorted(((cpu * 1000, name) for name, _, cpu, _ in new), reverse=True)
-        return [f"{ms:.1f} {name}" for ms, name in longest[:3]] + [sum(ms > 20 for ms, _ in longest)]
+        cpu, what = max(((cpu, callback) for callback, _, cpu, _ in new), default=(0.0, ""))
+        self.facts[f"{name}_step_ms"] = max(self.facts.get(f"{name}_step_ms", 0.0), cpu * 1000)
+        if cpu > STEP_LONG_SECONDS:
+            say(
+                f"  {name}: {sum(cpu > STEP_LONG_SECONDS for _, _, cpu, _ in new)} long steps, {cpu * 1000:.0f} ms {what}"
+            )
 
     def _is_whole(self) -> bool:
         return self._file.exists() and self._file.read_text().endswith("}")
@@ -176,28 +178,28 @@ class _Grown:
 def fill(node: Node, shape: Shape) -> None:
     """Publish the messages, one topic after the other, each with a key of its own."""
     with Producer(node.addresses["producer"], timeout_ms=PATIENCE_MS) as producer:
-        for at in range(0, shape.messages, BATCH):
-            numbers = range(at, min(at + BATCH, shape.messages))
+        for at in range(0, shape.messages, _BATCH):
+            numbers = range(at, min(at + _BATCH, shape.messages))
             producer.send_batch(
                 [OutgoingMessage(topic=f"t{n % shape.topics}", body=b"{}", key=f"key-{n}") for n in numbers]
             )
 
 
-def get(node: Node, path: str) -> int:
-    """Return the bytes of a page."""
+def get(node: Node, path: str) -> None:
+    """Get a page of the admin port."""
     host, port = node.addresses["admin"].rsplit(":", 1)
     connection = HTTPConnection(host, int(port), timeout=PATIENCE_MS / 1000)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()
+        answer.read()
         assert answer.status == 200, (path, answer.status)
-        return len(answer.read())
     finally:
         connection.close()
 
 
 def reload(node: Node, shape: Shape) -> float:
-    """Put a larger configuration into force; returns the longest that a publish took meanwhile, in ms."""
+    """Put a larger configuration into force; returns the longest that a publish beside it took, in ms."""
     ended = threading.Event()
     longest = [0.0]
 
@@ -213,21 +215,7 @@ def reload(node: Node, shape: Shape) -> float:
     beside.start()
     try:
         node.reconfigure(shape.yaml())
-        time.sleep(0.5)
     finally:
         ended.set()
         beside.join()
     return longest[0]
-
-
-if __name__ == "__main__":
-    import sys
-
-    from bench.servers.processes import cores
-
-    where = cores()
-    with tempfile.TemporaryDirectory() as root:
-        for figures in growth(Path(root), where, sys.argv[1], [int(n) for n in sys.argv[2:]], seconds=5):
-            print(figures.messages, figures.memory)
-            for name, value in figures.facts.items():
-                print("   ", name, value, flush=True)

@@ -97,11 +97,6 @@ class ServerProcess:
         assert self._core is not None, "only a process with a core of its own can be compared with that core"
         return Cost(self.cpu_seconds(), core_seconds(self._core))
 
-    @property
-    def ended(self) -> bool:
-        """Whether it has ended."""
-        return self._process.poll() is not None
-
     def memory(self) -> Memory:
         """Read the resident memory now."""
         return process_memory(self.pid)

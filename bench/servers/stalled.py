@@ -39,7 +39,7 @@ class Watch:
         self.began = 0.0
         self.callbacks: list[tuple[str, float, float, list[tuple[str, float]]]] = []
         self._parts: list[tuple[str, float]] = []
-        self._inside = False
+        self._inside = self._is_written = False
         self._collecting = 0.0
 
     def begin(self) -> None:
@@ -59,7 +59,9 @@ class Watch:
             took = time.perf_counter() - begun
             self._inside = False
             spent = time.thread_time() - cpu
-            if spent >= self._least:
+            is_written, self._is_written = self._is_written, False
+            # What writes the document takes long itself.
+            if spent >= self._least and not is_written:
                 self.callbacks.append((_name(callback), took, spent, self._parts))
 
     def part(self, name: str, seconds: float) -> None:
@@ -98,6 +100,7 @@ class Watch:
 
     def document(self) -> dict[str, Any]:
         """Return what was noted."""
+        self._is_written = self._inside
         return {"seconds": time.perf_counter() - self.began, "callbacks": self.callbacks}
 
 
