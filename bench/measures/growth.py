@@ -167,9 +167,7 @@ class GrownNode:
         cpu, what = max(((cpu, callback) for callback, _, cpu, _ in new), default=(0.0, ""))
         self.facts[f"{name}_step_ms"] = max(self.facts.get(f"{name}_step_ms", 0.0), cpu * 1000)
         if cpu > STEP_LONG_SECONDS:
-            say(
-                f"  {name}: {sum(cpu > STEP_LONG_SECONDS for _, _, cpu, _ in new)} long steps, {cpu * 1000:.0f} ms {what}"
-            )
+            say(f"  {name}: a step of {cpu * 1000:.0f} ms, {what}")
 
     def _is_whole(self) -> bool:
         return self._file.exists() and self._file.read_text().endswith("}")

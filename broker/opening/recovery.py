@@ -33,6 +33,7 @@ from broker.opening.store_json import QueueCheckpoint
 from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
 from broker.queues.fillers import is_repeat
 from broker.queues.topics import QUEUES_MAX, Topics
+from broker.runtime.steps import StepsEnd, step
 
 _STEP_BYTES = 1 << 18
 _STEP_RECORDS = 256
@@ -127,7 +128,9 @@ def recover(
         OSError: A file could not be read, cut or synced.
     """
     log.visible_end = max(log.segments, default=-1) * log.segment_bytes + log.segment_bytes
-    whole_log = "the checkpoint is missing" if checkpoint is None else begin_at(log, topics, checkpoint)
+    whole_log: str | None = "the checkpoint is missing"
+    if checkpoint is not None:
+        whole_log = yield from _beginning_at(log, topics, checkpoint)
     if checkpoint is not None and whole_log is None:
         start, floors = checkpoint.log_end, {}
         build = QueueBuild(topics, log, given, store_ms=checkpoint.store_ms, last_record=checkpoint.last_record)
@@ -207,6 +210,16 @@ def recover(
 
 def begin_at(log: CommitLog, topics: Topics, checkpoint: QueueCheckpoint) -> str | None:
     """Set the queues to where the checkpoint saw them; say why when it does not fit log or queue files."""
+    steps = _beginning_at(log, topics, checkpoint)
+    while not isinstance(made := step(steps), StepsEnd):
+        pass
+    return made.result
+
+
+def _beginning_at(
+    log: CommitLog, topics: Topics, checkpoint: QueueCheckpoint
+) -> Generator[RecoveryProgress, None, str | None]:
+    """`begin_at` in steps."""
     reader = LogReader(log, window_bytes=_PROBE_BYTES)
     if checkpoint.last_record >= 0:
         last = reader.record(checkpoint.last_record)
@@ -214,7 +227,9 @@ def begin_at(log: CommitLog, topics: Topics, checkpoint: QueueCheckpoint) -> str
             return "the checkpoint does not match the log"
     elif checkpoint.log_end != 0:
         return "the checkpoint does not match the log"
-    for name, bounds in checkpoint.queues.items():
+    for number, (name, bounds) in enumerate(checkpoint.queues.items(), start=1):
+        if number % _QUEUES_AT_ONCE == 0:
+            yield RecoveryProgress(0, 0)
         if _is_gone(topics, name):
             continue
         topic = topics.grow(name, len(bounds))
