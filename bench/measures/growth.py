@@ -37,9 +37,9 @@ node:
   drainSeconds: 0
   logLevel: warning
   flush: async
-  queueFileUnits: 100
+  queueFileUnits: {units}
 topics:
-  beside: {queues: 1}
+  beside: {{queues: 1}}
 """
 
 
@@ -59,7 +59,9 @@ class Shape(NamedTuple):
             own = range(group % self.topics, self.topics, self.groups)
             read = ", ".join(f"{{topic: t{topic}, orderKey: KEY, maxPullBatchSize: 32}}" for topic in own)
             lines.append(f"  - {{group: g{group}, topics: [{read}]}}")
-        return _HEAD + "\n".join(lines) + "\n"
+        # Of thousands of queues, each with a message, files of the usual size would fill the disk.
+        units = 100 if self.topics * self.queues > 1 else 30_000
+        return _HEAD.format(units=units) + "\n".join(lines) + "\n"
 
 
 def shape_of(what: str, count: int) -> Shape:

@@ -227,13 +227,15 @@ def _beginning_at(
             return "the checkpoint does not match the log"
     elif checkpoint.log_end != 0:
         return "the checkpoint does not match the log"
-    for number, (name, bounds) in enumerate(checkpoint.queues.items(), start=1):
-        if number % _QUEUES_AT_ONCE == 0:
-            yield RecoveryProgress(0, 0)
+    number = 0
+    for name, bounds in checkpoint.queues.items():
         if _is_gone(topics, name):
             continue
         topic = topics.grow(name, len(bounds))
         for queue, (minimum, maximum) in zip(topic.queues, bounds, strict=False):
+            number += 1
+            if number % _QUEUES_AT_ONCE == 0:
+                yield RecoveryProgress(0, 0)
             # What an earlier life of the topic had ends at the base; the checkpoint may be older than its deletion.
             queue.start_at(max(minimum, queue.base_offset), max(maximum, queue.base_offset))
             if queue.max_offset == queue.base_offset > 0:

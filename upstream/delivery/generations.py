@@ -104,12 +104,16 @@ class Generations:
         self._check = Later(runtime.scheduler, self._check_replacements)
 
     def starting(self) -> Generator[None, None, None]:
-        """Start a generation of every topic, in steps of TOPICS_AT_ONCE; those that ended meanwhile are left out."""
+        """Start a generation of every topic, in steps of TOPICS_AT_ONCE, of fewer where they have many queues."""
         self._started = True
-        for number, (name, slot) in enumerate(list(self.slots.items()), start=1):
+        begun = 0
+        for name, slot in list(self.slots.items()):
             if self.slots.get(name) is slot:
                 self.start_slot(slot)
-            if number % TOPICS_AT_ONCE == 0:
+            queues = 0 if slot.subscription is None else len(slot.subscription.group_queues)
+            begun += max(1, queues // 8)
+            if begun >= TOPICS_AT_ONCE:
+                begun = 0
                 yield
 
     def begin_drain(self) -> None:

@@ -316,7 +316,7 @@ def test_reloads_leave_one_attempt_to_start_at_a_time() -> None:
 
 def test_many_topics_start_change_and_are_read_in_steps() -> None:
     """No step of the loop begins to read more than TOPICS_AT_ONCE topics; each ends as at once."""
-    names = [f"t{number}" for number in range(4 * TOPICS_AT_ONCE)]
+    names = [f"t{number}" for number in range(8 * TOPICS_AT_ONCE)]
     world = World({"topic": "t"}, queues=1)
     for name in names:
         world.store.create_topic(name, 1)
@@ -327,7 +327,7 @@ def test_many_topics_start_change_and_are_read_in_steps() -> None:
     assert counts[-1] > counts[0] == 1
     assert max(after - before for before, after in pairwise(counts)) <= TOPICS_AT_ONCE
     assert {each.state for each in world.group.stats().topics} == {"running"}
-    assert len(list(world.group.reading_stats(details_max=1))) >= len(names) // 32
+    assert len(list(world.group.reading_stats(details_max=1))) >= 2
     for _ in world.group.reconfiguring(world.config({"topic": "t"})):
         counts.append(len(running()))
     assert [each.topic for each in world.group.stats().topics] == ["t"]
