@@ -350,6 +350,7 @@ class Reloader:
         opened.ports.publish(config)
         if parts.access is not None and self._policy is not None:
             replace_policy(parts.access, self._policy, parts.servers)
+        yield
         for each in steps.values():
             for _ in each:
                 yield

@@ -402,11 +402,11 @@ class ConsumerGroup:
         """
         wanted = {each.topic: each for each in config.enabled_topics}
         made: dict[str, Sequence[Action]] = {}
-        for name, each in wanted.items():
+        for number, (name, each) in enumerate(wanted.items(), start=1):
             if name not in self._slots or not same_generation(self._slots[name].config, each):
                 made[name] = self._make_actions(each)
-                if len(made) % QUEUES_AT_ONCE == 0:
-                    yield
+            if number % QUEUES_AT_ONCE == 0:
+                yield
         self._configure(config)
         if limits is not None:
             self._buffer.limits = limits.buffer
