@@ -25,7 +25,8 @@ PAGES = {"metrics": "/metrics", "overview": "/", "groups_page": "/groups", "topi
 STEP_LEAST_MS = 2.0
 """Shorter steps of the loop are not noted."""
 STEP_LONG_SECONDS = 0.02
-SETTLED_SECONDS = 2.0
+SETTLED = 1.2
+"""For how long it settles, as a multiple of how long it is idle: the first checkpoint comes after ten seconds."""
 PATIENCE_MS = 120_000
 _BATCH = 100
 _QUEUES_OF_TOPIC = 1_000
@@ -120,7 +121,7 @@ class GrownNode:
         node = self._started("start")
         try:
             self._cost(node, "fill", partial(fill, node, self._shape))
-            self._settle(node, "own")
+            self._settle(node, "own", seconds)
             self.facts["files"] = len(os.listdir(f"/proc/{node.process.pid}/fd"))
             before, began = node.process.cpu_seconds(), time.monotonic()
             time.sleep(seconds)
@@ -133,7 +134,7 @@ class GrownNode:
                 self._cost(node, "reload", lambda: self.facts.update(publish_ms=reload(node, more)))
             node.process.kill()
             node = self._started("killed")
-            self._settle(node, "killed")
+            self._settle(node, "killed", seconds)
             node.stop()
             node = self._started("stopped")
         finally:
@@ -146,9 +147,9 @@ class GrownNode:
         self._note_steps(node, name)
         return node
 
-    def _settle(self, node: Node, name: str) -> None:
+    def _settle(self, node: Node, name: str, seconds: float) -> None:
         """Let it do what it does after a start or a load, such as its first samples."""
-        time.sleep(SETTLED_SECONDS)
+        time.sleep(SETTLED * seconds)
         node.process.wait_idle(600)
         self.memory[name] = node.process.memory().own
         self._note_steps(node, "settling")
