@@ -16,6 +16,7 @@ from bench.clients.processes import Kind
 from bench.measures import runs
 from bench.measures.actions import actions
 from bench.measures.crowd import idle, light
+from bench.measures.growth import GROWING, growth
 from bench.measures.hostile import ATTACK, BUSY_ATTACK, TINY_ATTACK, hostile
 from bench.measures.push import push
 from bench.measures.requests import requests
@@ -35,14 +36,17 @@ MEASURES = ("requests", "publish", "pull", "latency", "idle", "light", "memory",
 BESIDE_REDIS = ("requests", "publish", "pull", "latency", "light", "memory")
 PAGE_MEASURES = ("requests", "publish", "pull", "latency", "idle", "light")
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
-ON_REQUEST = ("hostile",)
-"""Measured when asked for: it needs 13,500 open files."""
+ON_REQUEST = ("hostile", "growth")
+"""Measured when asked for: the first needs 13,500 open files, the second twenty minutes."""
 ON_REQUEST_STEPS = ("quiet", "busy", "hostile")
 BATCHES = (1, 8, 32)
 
 
 class Plan(NamedTuple):
-    """How much is measured: messages by batch size, latency at a rate, and how often that; memory and timers, once."""
+    """How much is measured: messages by batch size, latency at a rate, and how often that; memory and timers, once.
+
+    `growth`: how many topics, groups, queues and, times 100, keys.
+    """
 
     messages: dict[int, int]
     request_messages: int
@@ -54,6 +58,7 @@ class Plan(NamedTuple):
     repeat: int
     timers: TimerPlan
     action_messages: int
+    growth: tuple[int, ...]
 
 
 FULL = Plan(
@@ -67,6 +72,7 @@ FULL = Plan(
     repeat=3,
     timers=TimerPlan(pending=1_000_000, rate=5_000, seconds=10.0, burst=100_000, rival_pending=200_000),
     action_messages=10_000,
+    growth=(10, 100, 1_000, 10_000),
 )
 QUICK = Plan(
     messages={1: 2_000, 8: 8_000, 32: 16_000},
@@ -79,6 +85,7 @@ QUICK = Plan(
     repeat=1,
     timers=TimerPlan(pending=50_000, rate=2_000, seconds=3.0, burst=10_000, rival_pending=20_000),
     action_messages=4_000,
+    growth=(10, 1_000, 10_000),
 )
 TINY = Plan(
     messages={32: 640},
@@ -91,6 +98,7 @@ TINY = Plan(
     repeat=1,
     timers=TimerPlan(pending=640, rate=200, seconds=0.5, burst=320, rival_pending=640),
     action_messages=40,
+    growth=(2, 4, 8),
 )
 
 
@@ -251,6 +259,8 @@ def _steps(
         steps.append(Step("push", lambda _: [push(folder, where, count=pushes)], ("pyddmq",)))
     if "actions" in measures:
         steps.append(Step("actions", lambda _: actions(folder, where, count=plan.action_messages), ("pyddmq",)))
+    if "growth" in measures and all_of_it:
+        steps += [Step(f"growth of {what}", _growth(plan, folder, where, what), ("pyddmq",)) for what in GROWING]
     if "hostile" in measures:
         attack = TINY_ATTACK if plan is TINY else ATTACK
         for name, attacks in zip(ON_REQUEST_STEPS, ((), BUSY_ATTACK, attack), strict=True):
@@ -274,6 +284,11 @@ def _latency(plan: Plan, folder: Path, where: Cores, rate: int) -> Callable[[Kin
 def _idle(plan: Plan, folder: Path, where: Cores, profile: Path | None = None) -> Figures:
     connections, seconds = plan.idle_connections, plan.latency_seconds
     return idle(folder, where, connections=connections, pulls=connections // 10, seconds=seconds, profile=profile)
+
+
+def _growth(plan: Plan, folder: Path, where: Cores, what: str) -> Callable[[Kind], list[Figures]]:
+    counts = [count * 100 if what == "keys" else count for count in plan.growth]
+    return lambda _: growth(folder, where, what, counts, seconds=plan.latency_seconds)
 
 
 def _hostile(plan: Plan, folder: Path, where: Cores, attack: tuple[str, ...]) -> Callable[[Kind], list[Figures]]:

@@ -124,7 +124,7 @@ def diff(old: Config, new: Config, *, queues: Mapping[str, int] | None = None) -
     fixed = [name for name, attribute in tls if reload_of(TlsConfig, attribute) is Reload.RESTART]
     refusals += [ReloadRefusal(("tls", name), _RESTART_FOR_IT) for name in fixed]
     refusals += _changed_clusters(old, new)
-    refusals += _lowered_queues(old, new, queues or {})
+    refusals += lowered_queues(old, new, queues or {})
     sections = {
         "node": [each for each in node if each[0] not in restart],
         "lag": _changed(old.lag, new.lag),
@@ -191,7 +191,8 @@ def _as_written(value: object) -> str:
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _lowered_queues(old: Config, new: Config, queues: Mapping[str, int]) -> list[ReloadRefusal]:
+def lowered_queues(old: Config, new: Config, queues: Mapping[str, int]) -> list[ReloadRefusal]:
+    """Return the topics that would have fewer queues than before, or than in `queues`, which has those of the store."""
     refusals = []
     for name, topic in new.topics.items():
         before = old.queue_count(name) if name in old.topics else 0
@@ -233,6 +234,8 @@ def diff_group(old: GroupConfig, new: GroupConfig) -> GroupChange:
     generations = [topic for topic in before if topic not in after and before[topic].enabled]
     for topic, subscription in after.items():
         was = before.get(topic)
+        if was == subscription:
+            continue
         if was is None or was.enabled != subscription.enabled:
             if subscription.enabled or was is not None:
                 generations.append(topic)
@@ -248,6 +251,8 @@ def diff_group(old: GroupConfig, new: GroupConfig) -> GroupChange:
 
 def _changed(old: Model, new: Model) -> list[tuple[str, str]]:
     """Return YAML name and attribute of the fields whose values differ."""
+    if old == new:
+        return []
     return [
         (str(info.alias), name)
         for name, info in type(new).model_fields.items()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -370,6 +371,17 @@ class GroupConfig(Model):
         """The subscriptions that are consumed; an empty list stops the group's consumption (W24)."""
         return [subscription for subscription in self.topics if subscription.enabled]
 
+    @cached_property
+    def by_topic(self) -> dict[str, SubscriptionConfig]:
+        """The subscriptions by their topics."""
+        return {subscription.topic: subscription for subscription in reversed(self.topics)}
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> GroupConfig:
+        """Return a copy with other values; `by_topic` is of the copy's topics."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("by_topic", None)
+        return copied
+
     @property
     def ack_log_one_in(self) -> int:
         """One of so many messages is recorded in the ack log; 1: all, 0: none."""
@@ -439,6 +451,8 @@ class Config(Model):
             KeyError: The group is not in `groups`.
         """
         config = self.groups[group]
+        if not self.kafka:
+            return None
         topics = config.enabled_topics or config.topics
         return next((cluster for each in topics if (cluster := self.cluster_of(each.topic)) is not None), None)
 

@@ -27,11 +27,14 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import islice
 
 JOB_BYTES = 640
 """What an unfinished job takes, its key and its places in tables included; measured on 64-bit CPython 3.11."""
 
 LIMIT_UNBOUNDED = 1 << 62
+VISITS_MAX = 2_000
+"""Subscriptions whose jobs one look counts, in some milliseconds."""
 
 
 class Pressure(IntEnum):
@@ -56,12 +59,14 @@ class Budget:
         count_jobs: Counts the jobs that there are; None: as many as were added.
         changed: Told the measures in force before and now, when they change.
         used: Bytes held now. Whoever adds directly asks `reached` or calls `recount` afterwards.
-        job_bytes: How much of that is for jobs: an upper bound, exact after each count.
+        job_bytes: How much of that is for jobs: an upper bound, exact after a count of all.
         staged_bytes: How much of that is for publishes that wait for a flush.
         begun: How much is for those of each flush that has begun, in that order.
         level: The measures in force.
         next_at: The value of `used` from which on a further measure is due.
-        lives: Of each subscription with unfinished jobs, what counts them; the others are not visited.
+        lives: Of each subscription with unfinished jobs, what counts them, and how many it has at most; the others are
+            not visited.
+        lives_total: The sum of these.
         settlers: Who has something taken off that has gone without a word: called before each count.
     """
 
@@ -73,7 +78,8 @@ class Budget:
     staged_bytes: int = 0
     begun: deque[int] = field(default_factory=deque)
     level: Pressure = Pressure.NONE
-    lives: set[Callable[[], int]] = field(default_factory=set)
+    lives: dict[Callable[[], int], int] = field(default_factory=dict)
+    lives_total: int = 0
     settlers: list[Callable[[], None]] = field(default_factory=list)
     next_at: int = field(init=False)
 
@@ -101,7 +107,8 @@ class Budget:
         `live` counts the unfinished jobs of the subscription that made them.
         """
         if live is not None:
-            self.lives.add(live)
+            self.lives[live] = self.lives.get(live, 0) + count
+            self.lives_total += count
         size = count * JOB_BYTES
         self.job_bytes += size
         used = self.used = self.used + size
@@ -133,20 +140,30 @@ class Budget:
 
     def live_jobs(self) -> int:
         """Count the unfinished jobs; a subscription without any is visited again once it has made some."""
-        count = 0
-        for live in list(self.lives):
+        self._visit(len(self.lives))
+        return self.lives_total
+
+    def look(self) -> None:
+        """Count the jobs of some subscriptions, those that were counted longest ago, and see what that calls for."""
+        self._visit(VISITS_MAX)
+        self._weigh(self.lives_total)
+
+    def _visit(self, count: int) -> None:
+        for live in list(islice(self.lives, count)):
             jobs = live()
-            count += jobs
-            if not jobs:
-                self.lives.discard(live)
-        return count
+            self.lives_total += jobs - self.lives.pop(live)
+            if jobs:
+                self.lives[live] = jobs
 
     def recount(self) -> None:
         """Count the jobs that there are and see which measures that calls for."""
+        self._weigh(None if self.count_jobs is None else self.count_jobs())
+
+    def _weigh(self, jobs: int | None) -> None:
         for settle in self.settlers:
             settle()
-        if self.count_jobs is not None:
-            counted = self.count_jobs() * JOB_BYTES
+        if jobs is not None:
+            counted = jobs * JOB_BYTES
             self.used += counted - self.job_bytes
             self.job_bytes = counted
         old = level = self.level

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.measures.runs import Figures
-from bench.reports import requests, timer_report
+from bench.reports import growth, requests, timer_report
 from bench.servers.processes import BenchError, Cores, redis_version
 from broker.runtime.accelerators import AcceleratorState, states
 
@@ -88,6 +88,7 @@ def sections(results: Sequence[Figures], facts: dict[str, Any]) -> dict[str, str
         "actions": _actions(results),
         "memory": _memory(results),
         "timers": timer_report.tables(results),
+        "growth": growth.table(results),
     }
     what = f"\n{machine(facts)}\n"
     return {name: text + what for name, text in found.items() if text}

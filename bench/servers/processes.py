@@ -190,10 +190,18 @@ class Node:
         core: The core for the server; None for all.
         profile: File that cProfile writes when the node stops; it profiles from `begin_profile` on.
         stalls: File that has what held the node's loop up, from `begin_profile` on (`bench.servers.stalled`).
+        stalls_least_ms: With it from the start on, what took as much processor time.
     """
 
     def __init__(
-        self, folder: Path, config: str, *, core: int | None, profile: Path | None = None, stalls: Path | None = None
+        self,
+        folder: Path,
+        config: str,
+        *,
+        core: int | None,
+        profile: Path | None = None,
+        stalls: Path | None = None,
+        stalls_least_ms: float | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._file = folder / "bench.yaml"
@@ -202,7 +210,8 @@ class Node:
         if profile is not None:
             command = [sys.executable, "-m", "bench.servers.profiled", str(profile)]
         elif stalls is not None:
-            command = [sys.executable, "-m", "bench.servers.stalled", str(stalls)]
+            least = [] if stalls_least_ms is None else [str(stalls_least_ms)]
+            command = [sys.executable, "-m", "bench.servers.stalled", str(stalls), *least]
         command += ["serve", "--config", str(self._file), "--data", str(folder / "data"), "--json"]
         self.process = ServerProcess(command, core=core, log=folder / "node.log", read_line=True)
         ready = self.addresses = json.loads(self.process.first_line)

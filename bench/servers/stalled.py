@@ -1,4 +1,6 @@
-"""`python -m bench.servers.stalled FILE serve ...`: the command, noting what holds its loop up, from a SIGUSR1 on.
+"""`python -m bench.servers.stalled FILE [LEAST_MS] serve ...`: the command, noting what holds its loop up.
+
+It does from a SIGUSR1 on; with LEAST_MS from the start, and only what takes as much processor time.
 
 Every callback of the loop and every receipt of a connection is noted with what of it were calls to the system, by file,
 and passes of the garbage collector. A SIGUSR2 writes FILE, as JSON.
@@ -6,6 +8,7 @@ and passes of the garbage collector. A SIGUSR2 writes FILE, as JSON.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import os
@@ -30,12 +33,13 @@ class Watch:
         callbacks: Of each: name, seconds, processor seconds, (part, seconds) of what it called.
     """
 
-    def __init__(self) -> None:
-        self.on = False
+    def __init__(self, least_seconds: float | None = None) -> None:
+        self.on = least_seconds is not None
+        self._least = least_seconds or 0.0
         self.began = 0.0
         self.callbacks: list[tuple[str, float, float, list[tuple[str, float]]]] = []
         self._parts: list[tuple[str, float]] = []
-        self._inside = False
+        self._inside = self._is_written = False
         self._collecting = 0.0
 
     def begin(self) -> None:
@@ -54,8 +58,11 @@ class Watch:
         finally:
             took = time.perf_counter() - begun
             self._inside = False
-            name = getattr(callback, "__qualname__", type(callback).__name__)
-            self.callbacks.append((name, took, time.thread_time() - cpu, self._parts))
+            spent = time.thread_time() - cpu
+            is_written, self._is_written = self._is_written, False
+            # What writes the document takes long itself.
+            if spent >= self._least and not is_written:
+                self.callbacks.append((_name(callback), took, spent, self._parts))
 
     def part(self, name: str, seconds: float) -> None:
         """Note a part of the call that runs."""
@@ -93,7 +100,16 @@ class Watch:
 
     def document(self) -> dict[str, Any]:
         """Return what was noted."""
+        self._is_written = self._inside
         return {"seconds": time.perf_counter() - self.began, "callbacks": self.callbacks}
+
+
+def _name(callback: Callable[..., Any]) -> str:
+    """Name a callback; a step of a task by its coroutine."""
+    for each in gc.get_referents(callback) if not hasattr(callback, "__code__") else ():
+        if isinstance(each, asyncio.Task):
+            return str(getattr(each.get_coro(), "__qualname__", "a task"))
+    return getattr(callback, "__qualname__", type(callback).__name__)
 
 
 def _file(what: Any) -> str:
@@ -135,7 +151,7 @@ def main() -> None:
     from pyddmq.__main__ import main as product
 
     file, *words = sys.argv[1:]
-    watch = Watch()
+    watch = Watch(float(words.pop(0)) / 1000 if words[0] != "serve" else None)
     watch_everything(watch)
     signal.signal(signal.SIGUSR1, lambda *_: watch.begin())
     signal.signal(signal.SIGUSR2, lambda *_: Path(file).write_text(json.dumps(watch.document())))

@@ -33,9 +33,11 @@ from broker.opening.store_json import QueueCheckpoint
 from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
 from broker.queues.fillers import is_repeat
 from broker.queues.topics import QUEUES_MAX, Topics
+from broker.runtime.steps import StepsEnd, step
 
 _STEP_BYTES = 1 << 18
 _STEP_RECORDS = 256
+_QUEUES_AT_ONCE = 128
 _PROBE_BYTES = 4096
 
 
@@ -126,7 +128,9 @@ def recover(
         OSError: A file could not be read, cut or synced.
     """
     log.visible_end = max(log.segments, default=-1) * log.segment_bytes + log.segment_bytes
-    whole_log = "the checkpoint is missing" if checkpoint is None else begin_at(log, topics, checkpoint)
+    whole_log: str | None = "the checkpoint is missing"
+    if checkpoint is not None:
+        whole_log = yield from _beginning_at(log, topics, checkpoint)
     if checkpoint is not None and whole_log is None:
         start, floors = checkpoint.log_end, {}
         build = QueueBuild(topics, log, given, store_ms=checkpoint.store_ms, last_record=checkpoint.last_record)
@@ -141,8 +145,10 @@ def recover(
     closed_at = start if clean and whole_log is None else None
     total = 0 if closed_at is not None else log.visible_end - start
     yield RecoveryProgress(0, total, 0, whole_log)
-    for queue in topics.queues():
+    for number, queue in enumerate(topics.queues(), start=1):
         queue.remove_later_files()
+        if number % _QUEUES_AT_ONCE == 0:
+            yield RecoveryProgress(0, total, 0, whole_log)
     # A killed process may have left records that only the page cache holds. They are made durable before a queue file
     # gets their units, and before anything is shown.
     walk = LogScan(log, start, closed_at=closed_at, loaded=None if clean else log.write_anew)
@@ -204,6 +210,16 @@ def recover(
 
 def begin_at(log: CommitLog, topics: Topics, checkpoint: QueueCheckpoint) -> str | None:
     """Set the queues to where the checkpoint saw them; say why when it does not fit log or queue files."""
+    steps = _beginning_at(log, topics, checkpoint)
+    while not isinstance(made := step(steps), StepsEnd):
+        pass
+    return made.result
+
+
+def _beginning_at(
+    log: CommitLog, topics: Topics, checkpoint: QueueCheckpoint
+) -> Generator[RecoveryProgress, None, str | None]:
+    """`begin_at` in steps."""
     reader = LogReader(log, window_bytes=_PROBE_BYTES)
     if checkpoint.last_record >= 0:
         last = reader.record(checkpoint.last_record)
@@ -211,11 +227,15 @@ def begin_at(log: CommitLog, topics: Topics, checkpoint: QueueCheckpoint) -> str
             return "the checkpoint does not match the log"
     elif checkpoint.log_end != 0:
         return "the checkpoint does not match the log"
+    number = 0
     for name, bounds in checkpoint.queues.items():
         if _is_gone(topics, name):
             continue
         topic = topics.grow(name, len(bounds))
         for queue, (minimum, maximum) in zip(topic.queues, bounds, strict=False):
+            number += 1
+            if number % _QUEUES_AT_ONCE == 0:
+                yield RecoveryProgress(0, 0)
             # What an earlier life of the topic had ends at the base; the checkpoint may be older than its deletion.
             queue.start_at(max(minimum, queue.base_offset), max(maximum, queue.base_offset))
             if queue.max_offset == queue.base_offset > 0:

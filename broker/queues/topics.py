@@ -337,6 +337,9 @@ class Topics:
             queue.close()
 
     def _entry(self, name: str, queues: int) -> dict[str, Any]:
+        known = self._table.get(name)
+        if known is not None and known.get("readQueueNums") == known.get("writeQueueNums") == queues:
+            return known
         fresh = {
             "attributes": {},
             "order": False,

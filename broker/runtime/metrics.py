@@ -7,8 +7,9 @@ docs/metrics.md is made from `SPECS`, and a test keeps the two equal.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 
 from broker.runtime.histogram import Histogram
 
@@ -97,10 +98,19 @@ class Metrics:
 
     def histograms(self, *, group: str | None = None) -> Iterator[tuple[Spec, tuple[str, ...], Histogram]]:
         """Return histograms by name and labels: all, or those of one group; "": those without the label `group`."""
-        found = self._histograms.items()
-        kept = found if group is None else [item for item in found if _group_of(*item[0]) == group]
-        for (name, labels), histogram in sorted(kept, key=lambda item: item[0]):
+        found: Collection[tuple[tuple[str, tuple[str, ...]], Histogram]] = list(self._histograms.items())
+        if group is not None:
+            places = {name: spec.labels.index("group") for name, spec in SPECS.items() if "group" in spec.labels}
+            found = [
+                each for each in found if (each[0][1][places[each[0][0]]] if each[0][0] in places else "") == group
+            ]
+        for (name, labels), histogram in sorted(found, key=itemgetter(0)):
             yield SPECS[name], labels, histogram
+
+    def begin_windows(self) -> None:
+        """Begin a window of every histogram."""
+        for histogram in list(self._histograms.values()):
+            histogram.begin_window()
 
     def open_counter(self, name: str, label: str) -> Counter:
         """Return the series of a metric whose one label has values that peers choose: only the first names get one.
@@ -120,7 +130,7 @@ class Metrics:
         if labels or not SPECS[name].labels:
             series = of_name.get(labels)
             return series.value if series else 0
-        return sum(counter.value for counter in of_name.values())
+        return sum([counter.value for counter in list(of_name.values())])
 
     def some(self, names: Collection[str]) -> Iterator[tuple[Spec, tuple[str, ...], int]]:
         """Return the series of some metrics that are not 0, in no order; those of other metrics are not visited."""
@@ -130,15 +140,44 @@ class Metrics:
                 if counter.value:
                     yield spec, labels, counter.value
 
+    def values(self, name: str) -> tuple[list[tuple[str, ...]], list[int]]:
+        """Return labels and values of the series of one metric, the oldest first; their order never changes."""
+        series = self._series.get(name, {})
+        values = [counter.value for counter in list(series.values())]
+        return list(series)[: len(values)], values
+
     def __iter__(self) -> Iterator[tuple[Spec, tuple[str, ...], int]]:
         for name, of_name in sorted(self._series.items()):
             for labels in sorted(of_name):
                 yield SPECS[name], labels, of_name[labels].value
 
 
-def _group_of(name: str, labels: tuple[str, ...]) -> str:
-    names = SPECS[name].labels
-    return labels[names.index("group")] if "group" in names else ""
+class Rises:
+    """By how much counters rose since they were looked at last; those that did not cost a comparison.
+
+    Args:
+        metrics: All counters; they begin at 0 with the process.
+        names: Which metrics.
+    """
+
+    def __init__(self, metrics: Metrics, names: Iterable[str]) -> None:
+        self._metrics = metrics
+        self._seen: dict[str, list[int]] = {name: [] for name in names}
+
+    def look(self, *, keep: bool = True) -> dict[tuple[str, tuple[str, ...]], int]:
+        """Return the rises by name and labels, only those; `keep`: the next look compares with this one."""
+        rises = {}
+        for name, before in self._seen.items():
+            series, now = self._metrics.values(name)
+            if now == before:
+                continue
+            padded = before + [0] * (len(now) - len(before))
+            for labels, value, was in zip(series, now, padded, strict=True):
+                if value > was:
+                    rises[name, labels] = value - was
+            if keep:
+                self._seen[name] = now
+        return rises
 
 
 def _check_labels(name: str, labels: tuple[str, ...]) -> None:

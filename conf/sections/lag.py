@@ -129,9 +129,10 @@ class LagRules(Model):
     @property
     def given(self) -> dict[str, Any]:
         """The settings that are written in the file, by their names in it."""
+        fields = type(self).model_fields if self.model_fields_set else {}
         return {
             str(info.alias): value
-            for name, info in type(self).model_fields.items()
+            for name, info in fields.items()
             if name in self.model_fields_set and (value := getattr(self, name)) is not None
         }
 

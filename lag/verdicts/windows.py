@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import NamedTuple
 
+from broker.runtime.steps import run_now
 from lag.rules.facts import WindowRow, row_of
 from lag.rules.limits import LagLimits
 from lag.rules.queue_rules import QueueVerdict, judging_topic
@@ -19,6 +20,7 @@ SAMPLES_MAX = 100_000
 """Samples of all queues together: some tens of megabytes."""
 QUEUE_SAMPLES = (4, 40)
 """Samples of one queue: at least, and at most."""
+_ADDED_AT_ONCE = 512
 
 Place = tuple[str, str, int]
 """Group, topic, number of the queue."""
@@ -54,12 +56,18 @@ class NodeWindows:
         return len(self._newest)
 
     def round(self, queues: Iterable[tuple[QueueKey, QueueSample]]) -> None:
-        """Take a round; queues that are not in it any more are forgotten."""
+        """`taking_round` at once."""
+        run_now(self.taking_round(queues))
+
+    def taking_round(self, queues: Iterable[tuple[QueueKey, QueueSample]]) -> Generator[None, None, None]:
+        """Take a round, in steps; queues that are not in it any more are forgotten."""
         found = {(key.group, key.topic, key.queue): sample for key, sample in queues}
         for place in [place for place in self._newest if place not in found]:
             self.forget(place)
-        for place, sample in found.items():
+        for number, (place, sample) in enumerate(found.items(), start=1):
             self.add(place, sample)
+            if number % _ADDED_AT_ONCE == 0:
+                yield
 
     def add(self, place: Place, sample: QueueSample) -> None:
         """Take one sample, the newest of its queue."""

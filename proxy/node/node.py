@@ -20,6 +20,7 @@ from broker.retry.redrive import Redrives
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Repeated
 from broker.runtime.metrics import Metrics
+from broker.runtime.steps import run_now
 from broker.scheduled.delay.retention_hold import DelayHold
 from broker.scheduled.recurring.loops import Loops
 from broker.scheduled.timer.retention_hold import TimerHold
@@ -234,7 +235,7 @@ class Node:
             if not unsettled and all(each.drained for each in all_groups()):
                 break
             await asyncio.sleep(0.02)
-        _log.info("drained", deliveries_unanswered=sum(each.stats().in_flight_total for each in all_groups()))
+        _log.info("drained", deliveries_unanswered=sum(each.out_count for each in all_groups()))
         for server in parts.servers:
             server.stop_listening()
             for connection in list(server.connections):
@@ -339,10 +340,15 @@ class Node:
                 queues = 0
                 yield
 
-    def reconfigure_group(self, settings: GroupConfig) -> None:
-        """Give a group its settings, and those of the node's that hold for groups, from the configuration in force."""
+    def reconfiguring_group(self, settings: GroupConfig) -> Generator[None, None, None]:
+        """Give a group its settings, and those of the node's that hold for groups, in steps."""
         kafka, limits = self.parts.kafka_groups, group_limits(self.in_force.config.node)
-        self.in_force.groups[settings.group].reconfigure(kafka.expanded(settings), limits)
+        steps = self.in_force.groups[settings.group].reconfiguring(kafka.expanded(settings), limits)
+        if kafka.of(settings.group) is None:
+            yield from steps
+        else:
+            # Its topics in Kafka may change between two steps, and with them what it is given.
+            run_now(steps)
         kafka.configured(settings)
 
     def apply_live_settings(self, opened: Opened) -> None:
@@ -384,7 +390,7 @@ class Node:
     def let_drained_go(self, progress: Progress) -> None:
         """End the groups that were taken out and have drained."""
         in_force = self.in_force
-        gone = [group for group in in_force.leaving if group.drained]
+        gone = {group: None for group in in_force.leaving if group.drained}
         if not gone:
             return
         in_force.leaving = [group for group in in_force.leaving if group not in gone]

@@ -25,7 +25,7 @@ from broker.runtime.async_steps import run_async
 from broker.runtime.metrics import declare
 from broker.runtime.steps import StepWait
 from conf import Config, ConfigError, GroupConfig, Loaded, loads
-from conf.diff import ChangeKind, ConfigChanges, ReloadRefusal, diff
+from conf.diff import ChangeKind, ConfigChanges, ReloadRefusal, diff, lowered_queues
 from conf.places import Path
 from conf.sections.access_files import AccessUnreadable
 from conf.sections.node import NodeConfig
@@ -144,7 +144,7 @@ class Reloader:
         if opened is None:
             return structs.replace(self._ended(), dry_run=True)
         config = self._over(loaded.config)
-        changes, problems = self._changes(opened, config, accept_loss=accept_loss)
+        changes, problems = yield from self._comparing(opened, config, accept_loss=accept_loss)
         problems += self._unpreparable(config, changes)
         if problems:
             sentences = tuple(str(loaded.problem(each.path, each.text)) for each in problems)
@@ -161,7 +161,8 @@ class Reloader:
             problems.append(ReloadRefusal(("tls", *contexts.path), contexts.text))
         for name, change in changes.groups.items():
             if change.kind is not ChangeKind.REMOVED:
-                refusal = unmakeable(parts.registry, config, name)
+                running = self._node.in_force.config.groups.get(name)
+                refusal = unmakeable(parts.registry, config, name, running=running)
                 problems += [] if refusal is None else [refusal]
         if parts.access is not None and config.access is not None:
             try:
@@ -192,7 +193,7 @@ class Reloader:
         tls, opened = self._node.parts.tls, self._opened()
         if opened is None:
             return self._ended()
-        changes, problems = self._changes(opened, config, accept_loss=accept_loss)
+        changes, problems = yield from self._comparing(opened, config, accept_loss=accept_loss)
         if problems:
             return ReloadResult(accepted=False, problems=tuple(place(each) for each in problems))
         # First of what can fail, for it leaves nothing behind. Certificates come with every reload (docs/tls.md).
@@ -212,7 +213,8 @@ class Reloader:
         if self._opened() is None:
             return self._ended()
         # Topics may have been widened, and messages taken, between two steps.
-        _, problems = self._changes(opened, config, accept_loss=accept_loss)
+        problems = lowered_queues(self._node.in_force.config, config, self._queues(opened))
+        problems += self._refused(opened, config, changes, accept_loss=accept_loss)
         if problems:
             return ReloadResult(accepted=False, problems=tuple(place(each) for each in problems))
         tls.swap(contexts)
@@ -230,16 +232,29 @@ class Reloader:
             accepted=False, problems=(f"the node is {self._node.state}; changes are refused in this state",)
         )
 
-    def _changes(
+    def _comparing(
         self, opened: Opened, config: Config, *, accept_loss: bool
-    ) -> tuple[ConfigChanges, list[ReloadRefusal]]:
-        """What a configuration changes, and why it may not."""
-        queues = {name: len(topic.queues) for name, topic in opened.store.topics.items()}
-        changes = diff(self._node.in_force.config, config, queues=queues)
-        problems = [*changes.refusals, *self._still_draining(config, changes)]
-        if not accept_loss:
-            problems += self._losses(opened, config)
-        return changes, problems
+    ) -> Generator[StepWait, Any, tuple[ConfigChanges, list[ReloadRefusal]]]:
+        """Return what a configuration changes, and why it may not; the two are compared in a thread."""
+        in_force = self._node.in_force
+        comparing = ThreadCall(
+            self._node.parts.threads, partial(diff, in_force.config, config, queues=self._queues(opened))
+        )
+        yield comparing
+        changes = comparing.result()
+        refused = self._refused(opened, config, changes, accept_loss=accept_loss)
+        return changes, [*changes.refusals, *refused]
+
+    @staticmethod
+    def _queues(opened: Opened) -> dict[str, int]:
+        return {name: len(topic.queues) for name, topic in opened.store.topics.items()}
+
+    def _refused(
+        self, opened: Opened, config: Config, changes: ConfigChanges, *, accept_loss: bool
+    ) -> list[ReloadRefusal]:
+        """Return why the present state of the node does not allow the changes."""
+        losses = [] if accept_loss else self._losses(opened, config)
+        return [*self._still_draining(config, changes), *losses]
 
     def _losses(self, opened: Opened, config: Config) -> list[ReloadRefusal]:
         """Refuse limits of retention that would delete messages which groups have not finished."""
@@ -285,7 +300,8 @@ class Reloader:
                 steps[name] = self._removing(name)
                 continue
             settings = config.groups[name]
-            refusal = unmakeable(parts.registry, config, name)
+            running = self._node.in_force.config.groups.get(name)
+            refusal = unmakeable(parts.registry, config, name, running=running)
             if refusal is not None:
                 raise _Unprepared(refusal)
             if change.kind is ChangeKind.ADDED:
@@ -322,7 +338,7 @@ class Reloader:
         yield
 
     def _reconfiguring(self, settings: GroupConfig) -> GroupSteps:
-        self._node.reconfigure_group(settings)
+        yield from self._node.reconfiguring_group(settings)
         yield
 
     def _commit(
@@ -334,6 +350,7 @@ class Reloader:
         opened.ports.publish(config)
         if parts.access is not None and self._policy is not None:
             replace_policy(parts.access, self._policy, parts.servers)
+        yield
         for each in steps.values():
             for _ in each:
                 yield

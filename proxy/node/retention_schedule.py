@@ -120,7 +120,7 @@ class Retaining:
         if self.waiting is not None and self._clock.monotonic() >= self._look_at:
             self._look(self.waiting)
         self._save()
-        self._expiry.look_ahead()
+        self._runner.run(self._expiry.looking_ahead())
         if not self._going_on:
             self._step()
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from broker.runtime.metrics import Metrics
+from broker.runtime.metrics import Metrics, Rises
 from broker.runtime.seams import Clock
 from broker.runtime.store_metrics import FILES_DELETED, REFUSED
 from proxy.node.logs import LOST
@@ -74,8 +74,7 @@ class Vitals:
     def __init__(self, metrics: Metrics, clock: Clock, *, watched: Collection[str] = WATCHED) -> None:
         self._metrics = metrics
         self._clock = clock
-        self._watched = watched
-        self._totals: dict[Series, int] = {}
+        self._watched = Rises(metrics, watched)
         self._rises: deque[tuple[float, dict[Series, int]]] = deque()
         """Of the last minute, the time at which each ends first: only what rose."""
         self._sampled_at = self._window_began = clock.monotonic()
@@ -94,30 +93,17 @@ class Vitals:
         self._latest_ms = max(self._latest_ms, wall_ms)
         if now - self._sampled_at >= _SAMPLE_SECONDS:
             self._sampled_at = now
-            rises = self._since_sample()
-            for series, more in rises.items():
-                self._totals[series] = self._totals.get(series, 0) + more
-            self._rises.append((now, rises))
+            self._rises.append((now, self._watched.look()))
             while self._rises[0][0] <= now - WINDOW_SECONDS:
                 self._rises.popleft()
         if now - self._window_began >= WINDOW_SECONDS:
             self._window_began = now
-            for _, _, histogram in self._metrics.histograms():
-                histogram.begin_window()
-
-    def _since_sample(self) -> dict[Series, int]:
-        """By how much counters rose since the last sample; they begin at 0 with the process."""
-        totals, rises = self._totals, {}
-        for spec, labels, value in self._metrics.some(self._watched):
-            more = value - totals.get((spec.name, labels), 0)
-            if more > 0:
-                rises[spec.name, labels] = more
-        return rises
+            self._metrics.begin_windows()
 
     def risen(self) -> Mapping[str, Mapping[Labels, int]]:
         """Return by how much watched counters rose within the last minute, by name and labels; only those that did."""
         risen: dict[str, dict[Labels, int]] = {}
-        for rises in (self._since_sample(), *(each for _, each in self._rises)):
+        for rises in (self._watched.look(keep=False), *(each for _, each in self._rises)):
             for (name, labels), more in rises.items():
                 of_name = risen.setdefault(name, {})
                 of_name[labels] = of_name.get(labels, 0) + more

@@ -159,8 +159,4 @@ def stats(node: LiveNode, judged: Judgement, *, limit: int) -> StatsAnswer:
 
 def counter_sums(node: LiveNode) -> dict[str, int]:
     """Return the sum of every counter over its labels, by name."""
-    sums = {name: 0 for name, spec in sorted(SPECS.items()) if spec.kind == "counter"}
-    for spec, _, value in node.metrics:
-        if spec.kind == "counter":
-            sums[spec.name] += value
-    return sums
+    return {name: node.metrics.value(name) for name, spec in sorted(SPECS.items()) if spec.kind == "counter"}

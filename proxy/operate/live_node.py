@@ -356,7 +356,7 @@ class LiveNode:
         """`groups`, some at a time; one that a reload adds meanwhile may be absent."""
         views: list[GroupView] = []
         for number, group in enumerate(self._in_force.all_groups(), start=1):
-            views.append(group.stats(details_max=details_max))
+            views.append((yield from group.reading_stats(details_max=details_max)))
             if number % GROUPS_AT_ONCE == 0:
                 yield
         return views

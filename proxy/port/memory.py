@@ -78,7 +78,8 @@ class MemoryWatch:
         """Count what is held, and let some of the slowed connections continue. Called every second or so."""
         budget, metrics = self.budget, self._metrics
         self._sheds_at = 0
-        self.recount()
+        budget.look()
+        self.relieve()
         if budget.level >= Pressure.SLOWED:
             self._favour_some()
         metrics.counter(HELD, "connections").value = budget.used - budget.job_bytes

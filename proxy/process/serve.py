@@ -300,6 +300,8 @@ async def _serve(
     metrics: Metrics,
     leftovers: Leftovers | None,
 ) -> int:
+    from watchfiles import awatch
+
     from proxy.admin import AdminServer
     from proxy.operate.changes.desk import AdminToken
     from proxy.operate.changes.node import node_changes
@@ -357,8 +359,8 @@ async def _serve(
             _log.info("stopped", text="before the recovery was done; the next start recovers again")
             return ExitCode.OK
         # What is there by now is left out of the collector's passes: the first one over all that a start made would
-        # take ten milliseconds, amid requests.
-        gc.collect()
+        # take ten milliseconds, amid requests. None is made here either: a start leaves next to no garbage, and with
+        # 10,000 topics a pass takes a second.
         gc.freeze()
         reloads: set[asyncio.Task[Any]] = set()
 
@@ -369,7 +371,8 @@ async def _serve(
 
         loop.add_signal_handler(signal.SIGHUP, reload)
         if options.watch:
-            tasks.append(loop.create_task(_watch(options.config.absolute(), seen, reloader, node.runtime.limited_log)))
+            watching = _watch(options.config.absolute(), seen, reloader, node.runtime.limited_log, awatch)
+            tasks.append(loop.create_task(watching))
         _announce(options, node, admin, clean=opened.store.recovery.clean)
         manager.ready("serving")
         await stop.wait()
@@ -428,14 +431,14 @@ def _on_signals(
     loop.add_signal_handler(signal.SIGINT, end)
 
 
-async def _watch(path: Path, seen: FileState, reloader: Reloader, limited_log: RateLimitedLog) -> None:
+async def _watch(
+    path: Path, seen: FileState, reloader: Reloader, limited_log: RateLimitedLog, awatch: Callable[..., Any]
+) -> None:
     """Reload when the file is another than the one that was loaded.
 
     The folder is watched, since editors replace files. The file is also looked at every second: a change that came
     before the watch was armed, or on a file system that reports no changes, is found all the same.
     """
-    from watchfiles import awatch
-
     watched = ConfigWatch(lambda: state_of(path), seen, reloader)
 
     async def looks() -> AsyncIterator[None]:

@@ -32,7 +32,7 @@ SHARE = 0.01
 LEISURELY_SHARE = 0.005
 """Part of the loop's time that judgements take at most."""
 SECONDS_MAX = 60.0
-_REUSED_AT_ONCE = 64
+_LOOKED_AT_ONCE = 64
 _JUDGED_AT_ONCE = 4
 _STAGGERED = 32
 """Parts in which idle topics are judged again, at different rounds."""
@@ -135,8 +135,10 @@ class QueueJudge:
     def _judge(self, now_ms: int) -> Generator[None, None, QueueVerdicts]:
         rules, changes = self._rules_of(), self._windows.changes
         configs: dict[str, GroupConfig | None] = {}
-        found, kept, reused = QueueVerdicts(), dict[tuple[str, str], _Kept](), 0
-        for (group, topic), numbers in self._windows.topics().items():
+        found, kept = QueueVerdicts(), dict[tuple[str, str], _Kept]()
+        for looked_at, ((group, topic), numbers) in enumerate(self._windows.topics().items(), start=1):
+            if looked_at % _LOOKED_AT_ONCE == 0:
+                yield
             places = [(group, topic, number) for number in numbers]
             samples = [sample for place in places if (sample := self._windows.newest(place)) is not None]
             config, before = self._config_of(group), self._kept.get((group, topic))
@@ -162,10 +164,6 @@ class QueueJudge:
                 quiet_ms = QUIET_MS - len(kept) % _STAGGERED * QUIET_MS // (2 * _STAGGERED)
                 quiet_ms *= all(map(_is_idle, judged))
                 again = _Kept(now_ms, config, rules, limits, samples, TopicVerdicts(judged), quiet_ms)
-            else:
-                reused += 1
-                if reused % _REUSED_AT_ONCE == 0:
-                    yield
             kept[group, topic] = again
             found.topics.append(again.verdicts)
         self._kept = kept

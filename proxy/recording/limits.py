@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import lru_cache
+from typing import Any
 
 from conf import Config, GroupConfig, LagRules, SubscriptionConfig
 from lag.rules.limits import NO_LIMIT, LagLimits, values_of
@@ -18,15 +20,22 @@ def limits_of_config(config: GroupConfig | None, topic: str, rules: LagRules | N
         topic: The topic.
         rules: Those of the node.
     """
-    values = asdict(LagLimits()) | values_of({} if rules is None else rules.given)
+    given: dict[str, Any] = {} if rules is None else values_of(rules.given)
     if config is not None:
-        values |= values_of(config.lag_rules.given)
+        given |= values_of(config.lag_rules.given)
     for section in (config, _subscription(config, topic)):
         if section is not None and "delay_time_threshold" in section.model_fields_set:
-            values["target_ms"] = section.delay_time_threshold
+            given["target_ms"] = section.delay_time_threshold
         if section is not None and "committed_lag_threshold" in section.model_fields_set:
             messages = section.committed_lag_threshold
-            values["target_messages"] = NO_LIMIT if messages < 0 else messages
+            given["target_messages"] = NO_LIMIT if messages < 0 else messages
+    return _limits(tuple(given.items()))
+
+
+@lru_cache(maxsize=1024)
+def _limits(given: tuple[tuple[str, Any], ...]) -> LagLimits:
+    """Return the limits of all groups that have these values."""
+    values = asdict(LagLimits()) | dict(given)
     # These may come from different sections.
     values["window_ms"] = max(values["window_ms"], values["stop_ms"])
     values["floor_ms"] = min(values["floor_ms"], values["target_ms"])
@@ -36,7 +45,8 @@ def limits_of_config(config: GroupConfig | None, topic: str, rules: LagRules | N
 def window_ms_of(config: Config) -> int:
     """Return how far back the rules of any group look."""
     rules = config.lag.rules
-    return max(limits_of_config(group, "", rules).window_ms for group in (None, *config.groups.values()))
+    own = (group for group in config.groups.values() if group.lag_rules.model_fields_set)
+    return max(limits_of_config(group, "", rules).window_ms for group in (None, *own))
 
 
 def is_alarmed(config: GroupConfig | None, topic: str) -> bool:
@@ -51,4 +61,4 @@ def recipients_of(config: GroupConfig | None) -> tuple[str, ...]:
 
 
 def _subscription(config: GroupConfig | None, topic: str) -> SubscriptionConfig | None:
-    return None if config is None else next((each for each in config.topics if each.topic == topic), None)
+    return None if config is None else config.by_topic.get(topic)

@@ -12,6 +12,7 @@ import structlog
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.histogram import quantile_seconds
+from broker.runtime.metrics import Rises
 from proxy.recording.in_force import InForce
 from upstream.figures import counters
 from upstream.figures.endings import MessageEnding, ended_jobs
@@ -83,7 +84,7 @@ class GroupLines:
     def __init__(self, in_force: InForce, runtime: Runtime) -> None:
         self._in_force = in_force
         self._runtime = runtime
-        self._before: dict[Series, dict[str, int]] = {}
+        self._rises = Rises(runtime.metrics, _SUMMED.values())
         self._latency: dict[Series, list[int]] = {}
 
     def configure(self) -> None:
@@ -96,15 +97,11 @@ class GroupLines:
         """Write a line for each group and topic of which something happened since the last call."""
         now: dict[Series, dict[str, int]] = {}
         names = {metric: field for field, metric in _SUMMED.items()}
-        for spec, labels, count in self._runtime.metrics.some(names):
+        for (metric, labels), more in self._rises.look().items():
             series = now.setdefault((labels[0], labels[1]), dict.fromkeys(_SUMMED, 0))
-            series[names[spec.name]] += count
-        for (group, topic), figures in sorted(now.items()):
-            before = self._before.get((group, topic), {})
-            risen = {name: count - before.get(name, 0) for name, count in figures.items()}
-            if any(risen.values()):
-                _log.info("group_minute", group=group, topic=topic, **risen, **self._slowest(group, topic))
-        self._before = now
+            series[names[metric]] += more
+        for (group, topic), risen in sorted(now.items()):
+            _log.info("group_minute", group=group, topic=topic, **risen, **self._slowest(group, topic))
 
     def _slowest(self, group: str, topic: str) -> dict[str, int | None]:
         """How long messages took that ended since the last call."""

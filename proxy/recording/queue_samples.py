@@ -34,6 +34,7 @@ from upstream.views import SinkView, holder_text
 
 OUT_SECONDS = 60.0
 """A message that is out for less is not named."""
+_PLACES_AT_ONCE = 256
 _TRACKERS_AT_ONCE = 1024
 """Positions that are looked through in one piece of a step, in a fraction of a millisecond."""
 
@@ -152,14 +153,12 @@ class QueueSampler:
     def _strays(self) -> Generator[None, None, dict[str, list[Place]]]:
         """Find the queues of which a group has a position and that it does not subscribe; each tracker is read once."""
         strays: dict[str, list[Place]] = {}
-        subscribed = {
-            name: frozenset(each.topic for each in group.config.topics) for name, group in self._in_force.groups.items()
-        }
+        subscribed = {name: group.config for name, group in self._in_force.groups.items()}
         progresses = {id(group.node.progress): group.node.progress for group in self._in_force.groups.values()}
         for progress in progresses.values():
             for number, (owner, topic, queue_id) in enumerate(list(progress.trackers)):
                 wanted = subscribed.get(owner)
-                if wanted is not None and topic not in wanted:
+                if wanted is not None and topic not in wanted.by_topic:
                     strays.setdefault(owner, []).append((topic, queue_id))
                 if number % _TRACKERS_AT_ONCE == _TRACKERS_AT_ONCE - 1:
                     yield
@@ -173,7 +172,12 @@ class QueueSampler:
             by_place.setdefault((each.topic, each.queue_id), []).append(each)
         asking: dict[str, _Asking] = {}
         samples: Samples = []
-        for place in list(self._places(group, strays)):
+        places: list[Place] = []
+        for place in self._places(group, strays):
+            places.append(place)
+            if len(places) % _PLACES_AT_ONCE == 0:
+                yield
+        for place in places:
             group_queues = by_place.get(place, [])
             figures = yield from look_at_jobs(group_queues)
             topic = group_queues[0].line.topic if group_queues else place[0]
@@ -196,9 +200,8 @@ class QueueSampler:
     @staticmethod
     def _places(group: ConsumerGroup, strays: Iterable[Place]) -> Iterator[Place]:
         """Yield the queues that a group subscribes, then those of other topics in which it still has a position."""
-        broker = group.node.broker
-        wanted = [each.topic for each in group.config.topics]
-        for name in wanted:
+        broker, wanted = group.node.broker, group.config.by_topic
+        for name in list(wanted):
             topic = broker.topic(name)
             if topic is not None:
                 yield from ((name, queue.queue_id) for queue in topic.queues)
@@ -360,7 +363,7 @@ def name_of(holder: Holder | str) -> str | None:
 
 
 def _subscription_of(group: ConsumerGroup, topic: str) -> SubscriptionConfig | None:
-    return next((each for each in group.config.topics if each.topic == topic), None)
+    return group.config.by_topic.get(topic)
 
 
 def _codes(config: SubscriptionConfig | None) -> frozenset[int] | None:

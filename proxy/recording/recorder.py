@@ -404,7 +404,7 @@ class Recorder:
             yield
         self.notes.look_at_queues([key for key, _ in samples])
         self.last = Round(time_ms=time_ms, queues=samples, scheduled=waiting)
-        self.windows.round(samples)
+        yield from self.windows.taking_round(samples)
         self._queues_seen.value = len(samples)
         yield
         yield from self._write(sink, self.last)
@@ -433,16 +433,20 @@ class Recorder:
                 yield
                 newest = found or newest
         if newest is not None:
-            for (group, topic, queue), time_ms, row in newest.queues:
+            for number, ((group, topic, queue), time_ms, row) in enumerate(newest.queues, start=1):
                 if time_ms <= now_ms:
                     queues.recall(group, topic, queue, queue_sample(time_ms, row))
+                if number % STEP_PIECES == 0:
+                    yield
         for block in blocks:
             yield
             for event in block.events:
                 self.windows.note(event)
-            for place, time_ms, row in block.queues:
+            for number, (place, time_ms, row) in enumerate(block.queues, start=1):
                 if time_ms <= now_ms:
                     self.windows.add(place, queue_sample(time_ms, row))
+                if number % STEP_PIECES == 0:
+                    yield
             if block.time_ms >= blocks[-1].time_ms - SETTLED_MS:
                 yield from self.verdicts.recall(self.windows, block.time_ms)
 

@@ -33,6 +33,7 @@ class TopicPort:
     ) -> None:
         self.topic = topic
         self.queue_count = len(topic.queues)
+        self.message_type = topic.message_type
         self.limit = limit
         self.node_limit = node_limit
         self.retry_ms = retry_ms
@@ -41,3 +42,14 @@ class TopicPort:
         self.messages: Counter = metrics.counter(MESSAGES_SENT, topic.name)
         self.body_bytes: Counter = metrics.counter(BYTES_SENT, topic.name)
         self.round = 0
+
+    def fits(self, topic: Topic, limit: TokenBucket | None, node_limit: TokenBucket | None, retry_ms: int) -> bool:
+        """Whether it would be made the same again."""
+        return (
+            self.topic is topic
+            and self.queue_count == len(topic.queues)
+            and self.message_type is topic.message_type
+            and self.limit is limit
+            and self.node_limit is node_limit
+            and self.retry_ms == retry_ms
+        )

@@ -25,7 +25,10 @@ def wanted_types(config: Config) -> dict[str, MessageType]:
 
 
 def _is_retried(subscription: SubscriptionConfig) -> bool:
-    return subscription.retry_topic and not subscription.topic.startswith(DEAD_LETTER_PREFIX)
+    return subscription.retry_topic and subscription.enabled and not subscription.topic.startswith(DEAD_LETTER_PREFIX)
+
+
+_TOPICS_AT_ONCE = 1024
 
 
 class TopicPorts:
@@ -64,11 +67,24 @@ class TopicPorts:
         Raises:
             StoreError: They cannot be made.
         """
-        wanted = {name: config.queue_count(name) for name in config.topics if config.cluster_of(name) is None}
-        for name, group in config.groups.items():
-            if config.cluster_of_group(name) is None and any(map(_is_retried, group.enabled_topics)):
-                wanted[retry_topic(name)] = 1
-        return self._store.topic_changes.making(wanted)
+        wanted: dict[str, int] = {}
+        for number, name in enumerate(config.topics, start=1):
+            if config.cluster_of(name) is None:
+                self._want(wanted, name, config.queue_count(name))
+            if number % _TOPICS_AT_ONCE == 0:
+                yield None
+        for number, (name, group) in enumerate(config.groups.items(), start=1):
+            if any(map(_is_retried, group.topics)) and config.cluster_of_group(name) is None:
+                self._want(wanted, retry_topic(name), 1)
+            if number % _TOPICS_AT_ONCE == 0:
+                yield None
+        yield from self._store.topic_changes.making(wanted)
+
+    def _want(self, wanted: dict[str, int], name: str, queues: int) -> None:
+        """Note a topic that is to have so many queues, where it has fewer."""
+        topic = self._store.topics.get(name)
+        if topic is None or len(topic.queues) < queues:
+            wanted[name] = queues
 
     def publish(self, config: Config) -> None:
         """Create, widen and type topics, and open or close them for publishing, as a configuration says (D6).
@@ -89,7 +105,11 @@ class TopicPorts:
             limit = self._limit(None if old is None else old.limit, settings.max_tps)
             cluster = config.cluster_of(name)
             if cluster is None:
-                port = self._port(self._store.topics[name], limit, settings.limiter_failure_retry_interval)
+                topic, retry_ms = self._store.topics[name], settings.limiter_failure_retry_interval
+                if old is not None and not old.in_kafka and old.fits(topic, limit, self._node_limit, retry_ms):
+                    port = old
+                else:
+                    port = self._port(topic, limit, retry_ms)
             elif is_topic_pattern(name):
                 # For readers; no producer sends to an expression.
                 continue

@@ -18,7 +18,7 @@ what was read ahead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 
 from broker.errors import QueuesOwned
 from broker.runtime.bundle import Runtime
@@ -29,6 +29,8 @@ from pyddmq.actions import Action
 from upstream.calls.user_code import described
 from upstream.delivery.subscription import Subscription
 
+TOPICS_AT_ONCE = 16
+"""Topics that a start begins to read in one step, in a few milliseconds."""
 _DRAIN_CHECK_SECONDS = 0.05
 _START_AGAIN_SECONDS = 5.0
 _OWNED_LOOK_SECONDS = 1.0
@@ -101,11 +103,18 @@ class Generations:
         self._draining = False
         self._check = Later(runtime.scheduler, self._check_replacements)
 
-    def start(self) -> None:
-        """Start a generation of every topic."""
+    def starting(self) -> Generator[None, None, None]:
+        """Start a generation of every topic, in steps of TOPICS_AT_ONCE, of fewer where they have many queues."""
         self._started = True
-        for slot in self.slots.values():
-            self.start_slot(slot)
+        begun = 0
+        for name, slot in list(self.slots.items()):
+            if self.slots.get(name) is slot:
+                self.start_slot(slot)
+            queues = 0 if slot.subscription is None else len(slot.subscription.group_queues)
+            begun += max(1, queues // 8)
+            if begun >= TOPICS_AT_ONCE:
+                begun = 0
+                yield
 
     def begin_drain(self) -> None:
         """Read and hand out nothing more; answers to what is out still count."""
@@ -144,20 +153,24 @@ class Generations:
             return "draining"
         return "starting" if slot.subscription.opening else "running"
 
-    def reconfigure(
+    def reconfiguring(
         self, wanted: Mapping[str, SubscriptionConfig], made: Mapping[str, Sequence[Action]], *, waiting_max: int
-    ) -> None:
-        """Take changed topics: limits live, the rest as new generations, removed topics end (D22, W24).
+    ) -> Generator[None, None, None]:
+        """Take changed topics in steps: limits live, the rest as new generations, removed topics end (D22, W24).
 
         Args:
             wanted: Configuration by topic.
             made: Actions of the topics that need a new generation.
             waiting_max: Jobs of one subscription that may wait behind their keys (D15).
         """
-        for name in list(self.slots):
-            if name not in wanted:
-                self.replace(self.slots[name], None, ())
-        for name, each in wanted.items():
+        for number, name in enumerate([name for name in self.slots if name not in wanted], start=1):
+            if (slot := self.slots.get(name)) is not None:
+                self.replace(slot, None, ())
+            if number % TOPICS_AT_ONCE == 0:
+                yield
+        for number, (name, each) in enumerate(wanted.items(), start=1):
+            if number % TOPICS_AT_ONCE == 0:
+                yield
             slot = self.slots.get(name)
             if slot is None:
                 slot = self.slots[name] = TopicPlace(each, made[name])

@@ -354,13 +354,13 @@ class ConsumerGroup:
         run_now(self.starting())
 
     def starting(self) -> Generator[None, None, None]:
-        """`start` in steps of QUEUES_AT_ONCE queues; begins to read in the last one."""
+        """`start` in steps of QUEUES_AT_ONCE queues, or a few topics."""
         if self._retry_topic is not None:
             self._retry_topic.recover(self._begin)
         recover_dead_letters(self.name, broker=self.node.broker, progress=self._progress, begin=self._begin)
         for config in self.config.enabled_topics:
             yield from self._making_queues(config)
-        self._generations.start()
+        yield from self._generations.starting()
 
     def _making_queues(self, config: SubscriptionConfig) -> Generator[None, None, None]:
         """Make the group queues of a topic with many queues in steps; its generation finds them made."""
@@ -381,10 +381,16 @@ class ConsumerGroup:
 
     def _begin(self, group: str, topic: str, queue_id: int) -> int | None:
         """Where this group starts in a queue that it subscribes; None for any other."""
-        config = next((each for each in self.config.enabled_topics if each.topic == topic), None)
-        return None if group != self.name or config is None else self._queues.begin(config, queue_id)
+        config = self.config.by_topic.get(topic)
+        if group != self.name or config is None or not config.enabled:
+            return None
+        return self._queues.begin(config, queue_id)
 
     def reconfigure(self, config: GroupConfig, limits: GroupLimits | None = None) -> None:
+        """`reconfiguring` at once. Raises the same."""
+        run_now(self.reconfiguring(config, limits))
+
+    def reconfiguring(self, config: GroupConfig, limits: GroupLimits | None = None) -> Generator[None, None, None]:
         """Take a changed configuration (D22): limits live, the rest as new generations, removed topics end (W24).
 
         Args:
@@ -395,22 +401,28 @@ class ConsumerGroup:
             Exception: An action cannot be made; nothing has changed then.
         """
         wanted = {each.topic: each for each in config.enabled_topics}
-        made = {
-            name: self._make_actions(each)
-            for name, each in wanted.items()
-            if name not in self._slots or not same_generation(self._slots[name].config, each)
-        }
+        made: dict[str, Sequence[Action]] = {}
+        for number, (name, each) in enumerate(wanted.items(), start=1):
+            if name not in self._slots or not same_generation(self._slots[name].config, each):
+                made[name] = self._make_actions(each)
+            if number % QUEUES_AT_ONCE == 0:
+                yield
         self._configure(config)
         if limits is not None:
             self._buffer.limits = limits.buffer
             self._waiting_max = limits.waiting_max
             self._generations.drain_seconds = limits.drain_seconds
-        self._generations.reconfigure(wanted, made, waiting_max=self._waiting_max)
+        yield from self._generations.reconfiguring(wanted, made, waiting_max=self._waiting_max)
 
     @property
     def live_jobs(self) -> int:
         """Unfinished jobs that were read; each takes memory."""
         return sum(len(group_queue.live) for group_queue in self.group_queues())
+
+    @property
+    def out_count(self) -> int:
+        """Messages that clients hold."""
+        return sum(job.delivery is not None for each in self.group_queues() for job in each.live.values())
 
     def go_on(self) -> None:
         """Read and hand out what was held back for want of memory."""
@@ -436,7 +448,11 @@ class ConsumerGroup:
 
     def stats(self, *, details_max: int = LISTED_MAX) -> GroupView:
         """Lag, what is out to whom since when, at most so many of that, and keys that hold others up."""
-        return self._figures.stats(details_max)
+        return run_now(self.reading_stats(details_max=details_max))
+
+    def reading_stats(self, *, details_max: int) -> Generator[None, None, GroupView]:
+        """`stats` in steps."""
+        return self._figures.reading(details_max)
 
     def offsets(self, topic: str | None = None) -> list[TopicOffsets]:
         """Return the positions of each topic, or of the one named."""

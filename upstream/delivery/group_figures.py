@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 
 from upstream.delivery.generations import Generations, TopicPlace
@@ -11,6 +11,9 @@ from upstream.delivery.stats import StatsReader, TopicOffsets
 from upstream.group_parts import GroupParts
 from upstream.job import GroupQueue
 from upstream.views import GroupView, SubscriptionView
+
+_QUEUES_AT_ONCE = 160
+"""Queues of a group that are read in one step, in some milliseconds; a topic by itself takes as long as four."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +34,17 @@ class GroupFigures:
     queues_by_topic: Mapping[str, Mapping[str, GroupQueue]]
     paused: Callable[[str], Pause | None]
 
-    def stats(self, details_max: int) -> GroupView:
-        """Lag, what is out to whom since when, at most so many of that, and keys that hold others up."""
+    def reading(self, details_max: int) -> Generator[None, None, GroupView]:
+        """Lag, what is out to whom since when, at most so many of that, and keys that hold others up; in steps."""
         node, group = self.parts.node, self.parts.group
         reader = StatsReader(times=node.broker, clock=node.runtime.clock)
         topics, out = [], []
-        for name, place in self.places.items():
+        read = 0
+        for name, place in list(self.places.items()):
+            read += 4 + len(self.queues_by_topic.get(name, ()))
+            if read > _QUEUES_AT_ONCE:
+                read = 0
+                yield
             stats, deliveries = reader.topic(
                 name,
                 self.generations.state_of(place),

@@ -29,7 +29,7 @@ from upstream.figures.counters import SubscriptionCounters
 from upstream.group_parts import FetchedSource, GroupParts
 from upstream.job import DeliveredBatch, GroupQueue, PartialBatch, Slices, Unit, UpstreamJob
 from upstream.outcomes.outcomes import PAUSED_LOOK_SECONDS, Outcomes
-from upstream.running.action_context import WaitsForServers, give_contexts
+from upstream.running.action_context import WaitsForServers, give_contexts, waits_for_servers
 from upstream.running.admission import Admission, OrderKeyGate
 from upstream.running.calling import Calling
 from upstream.running.pipeline import Pipeline
@@ -135,7 +135,7 @@ class Subscription:
         self._limited_log = runtime.limited_log
         self.pushes = config.actions[-1] != "PullServer"
         self.pusher = give_contexts(actions, runtime, parts.group, lambda: self.config)
-        self.sinks: list[WaitsForServers] = [each for each in actions if isinstance(each, WaitsForServers)]
+        self.sinks: list[WaitsForServers] = [each for each in actions if waits_for_servers(each)]
         if self.pusher is not None:
             # Those that a receiver failed together do not come back together.
             self.outcomes.jitter = runtime.random.random

@@ -20,7 +20,7 @@ Groups that are no longer configured are treated alike: what they tried is kept,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -51,6 +51,8 @@ LOOK_AHEAD_SECONDS = 30.0
 NEAR_SHARE = 0.1
 """Part of a limit; a group whose oldest message has less left is logged."""
 _CHUNK_UNITS = 1024
+_QUEUES_AT_ONCE = 64
+"""Queues that are looked at in one step, in some milliseconds: each may take a read of its file and of the log."""
 _LEAVING = (JobState.BURYING, JobState.SENDING, JobState.UNDECIDED)
 _WITH_SOMEBODY = (JobState.OUT, JobState.RUNNING)
 _WAITS_MAX = 8
@@ -303,15 +305,18 @@ class Expiry:
 
     # Told before
 
-    def look_ahead(self) -> None:
-        """Say in the log, every 30 s, which groups are near to losing messages; call it about once a second."""
+    def looking_ahead(self) -> Generator[None, None, None]:
+        """Say in the log, every 30 s, which groups are near to losing messages; in steps, about once a second."""
         now = self._clock.monotonic()
         if now - self._looked_at < LOOK_AHEAD_SECONDS:
             return
-        self._looked_at = now
+        self._looked_at, number = now, 0
         for group in self._groups():
             reader = StatsReader(times=self._times, clock=self._clock)
             for group_queue in group.group_queues():
+                number += 1
+                if number % _QUEUES_AT_ONCE == 0:
+                    yield
                 queue = reader.queue(group_queue)
                 if queue.expires_share is not None and queue.expires_share < NEAR_SHARE:
                     self._limited_log.note(

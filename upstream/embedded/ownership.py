@@ -8,13 +8,14 @@ brought up to date when a topic or group is released, and read again after locks
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
 from broker.queues.queue_locks import RENEWAL_SECONDS, Place
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Repeated
 from broker.runtime.metrics import declare
+from broker.runtime.steps import StepRunner
 from upstream.progress.progress import Progress, ProgressFailed
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ QUEUES_LOST = declare(
     "Subscriptions stopped because the node did not renew their queue locks in time.",
     ("group", "topic"),
 )
+
+
+_TOPICS_AT_ONCE = 512
+"""Topics whose locks are renewed in one step."""
 
 
 class QueueOwnership:
@@ -64,7 +69,8 @@ class QueueOwnership:
         self._limited_log = runtime.limited_log
         self._lost = lost
         self._held: dict[str, set[Place]] = {}
-        self._renewals = Repeated(runtime.scheduler, RENEWAL_SECONDS, self._renew)
+        runner = StepRunner(runtime.scheduler.call_soon)
+        self._renewals = Repeated(runtime.scheduler, RENEWAL_SECONDS, lambda: runner.run(self._renewing()))
 
     def take(self, topic: NodeTopic) -> None:
         """Take the locks of all queues of a topic, or keep those held.
@@ -97,8 +103,11 @@ class QueueOwnership:
         if not self._held:
             self._renewals.end()
 
-    def _renew(self) -> None:
-        for topic, places in list(self._held.items()):
+    def _renewing(self) -> Generator[None, None, None]:
+        for number, topic in enumerate(list(self._held), start=1):
+            if number % _TOPICS_AT_ONCE == 0:
+                yield
+            places = self._held.get(topic, set())
             missing = places - self._locks.lock_batch(self._group, self._client_id, sorted(places))
             if missing:
                 # The loop stood still for more than a minute.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
@@ -37,6 +37,16 @@ class WaitsForServers(Protocol):
         """Return the servers that it waits for now; may be called before it is open."""
 
 
+def pushes(action: Action) -> TypeGuard[Pushes]:
+    """Whether an action is one of `Pushes`, by its class: to look at each instance takes 50 times as long."""
+    return issubclass(type(action), Pushes)
+
+
+def waits_for_servers(action: Action) -> TypeGuard[WaitsForServers]:
+    """Whether an action is one of `WaitsForServers`, likewise."""
+    return issubclass(type(action), WaitsForServers)
+
+
 def give_contexts(
     actions: Sequence[Action], runtime: Runtime, group: str, config: Callable[[], SubscriptionConfig]
 ) -> Pushes | None:
@@ -54,7 +64,7 @@ def give_contexts(
     for action in actions:
         context = ThreadContext if action.blocking else SubscriptionContext
         action.context = context(runtime, group, action.name, config)
-    return next((action for action in actions if isinstance(action, Pushes)), None)
+    return next((action for action in actions if pushes(action)), None)
 
 
 class SubscriptionContext:

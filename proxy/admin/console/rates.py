@@ -9,6 +9,7 @@ from math import isnan, nan
 
 from broker.runtime.histogram import quantile_seconds
 from broker.runtime.later import Repeated
+from broker.runtime.metrics import Rises
 from broker.runtime.seams import Scheduler
 from broker.views import View
 from proxy.operate.attention.judgement import Judgement
@@ -71,8 +72,7 @@ class SecondRates:
         self._judged: Judgement | None = None
         self._groups: dict[str, set[str]] = {}
         self._lags: Mapping[str, float] = {}
-        self._published: dict[str, int] = {}
-        self._finished: dict[str, int] = {}
+        self._risen = Rises(node.metrics, (MESSAGES_SENT, FINISHED))
         self._count = 0
         self.hour_sums = [0, 0]
         self._at = node.clock.monotonic()
@@ -137,12 +137,10 @@ class SecondRates:
         """Return by how much the counters rose since the last sample: by topic, and by group."""
         stored: dict[str, int] = {}
         done: dict[str, int] = {}
-        for spec, labels, value in self._node.metrics.some((MESSAGES_SENT, FINISHED)):
-            into = stored if spec.name == MESSAGES_SENT else done
-            into[labels[0]] = into.get(labels[0], 0) + value
-        rises = _rises(self._published, stored), _rises(self._finished, done)
-        self._published, self._finished = stored, done
-        return rises
+        for (name, labels), more in self._risen.look().items():
+            into = stored if name == MESSAGES_SENT else done
+            into[labels[0]] = into.get(labels[0], 0) + more
+        return stored, done
 
     def _look_at_groups(self) -> None:
         judged = None if self._node.last_judgement is None else self._node.last_judgement[1]
@@ -168,10 +166,6 @@ class SecondRates:
             )
         )
         self.hour_sums = [0, 0]
-
-
-def _rises(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
-    return {name: rise for name, value in now.items() if (rise := value - before.get(name, 0)) > 0}
 
 
 def _known(value: float) -> float | None:

@@ -7,6 +7,7 @@ with its condition. `proxy.operate.attention.judgement` joins them with the verd
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -24,7 +25,7 @@ DETAILS_MAX = 100
 """Deliveries and keys of a group that are enough for the rules: more are counted only."""
 KEEP_SECONDS = 1.0
 """How long a judgement is good enough for a leisurely caller."""
-_GROUPS_AT_ONCE = 16
+_GROUPS_AT_ONCE, _ROWS_AT_ONCE = 16, 512
 
 
 def judged(node: LiveNode) -> Judgement:
@@ -52,10 +53,11 @@ def judging(
     troubles, now_ms = node.troubles(), node.clock.wall_ms()
     found = [*of_node.findings(node, troubles), *of_clients.findings(troubles)]
     for number, group in enumerate(groups, start=1):
-        found += of_groups.findings(group, troubles.risen, now_ms)
+        found += yield from of_groups.findings(group, troubles.risen, now_ms)
         if number % _GROUPS_AT_ONCE == 0:
             yield
-    made = yield from joining(lag, _with_since(node, found, now_ms))
+    dated = yield from _with_since(node, found, now_ms)
+    made = yield from joining(lag, dated)
     node.last_judgement = now, made
     return made
 
@@ -72,15 +74,22 @@ def verdicts(
     """
     made = yield from judging(node, leisurely=True)
     by_group: dict[str, list[LagQueue]] = {}
-    for queue in made.queues:
+    for number, queue in enumerate(made.queues, start=1):
         if is_wanted(queue.group, queue.topic):
             by_group.setdefault(queue.group, []).append(queue)
+        if number % _ROWS_AT_ONCE == 0:
+            yield
     idle = GroupVerdict(status="OK", since_ms=time_ms)
     found = {name: idle for name in made.lag.empty if is_wanted(name, "")}
-    found |= {name: _of_queues(queues, time_ms) for name, queues in by_group.items()}
+    for number, (name, queues) in enumerate(by_group.items(), start=1):
+        found[name] = _of_queues(queues, time_ms)
+        if number % _ROWS_AT_ONCE == 0:
+            yield
     found[""] = idle
     # The worst comes last, and takes the place of the others.
-    for finding in reversed(made.findings):
+    for number, finding in enumerate(reversed(made.findings), start=1):
+        if number % _ROWS_AT_ONCE == 0:
+            yield
         name = finding.group or ""
         before = found.get(name, idle)
         # A webhook that fails cannot be reported by itself.
@@ -128,13 +137,16 @@ def _of_finding(finding: Finding, before: GroupVerdict, time_ms: int) -> GroupVe
     )
 
 
-def _with_since(node: LiveNode, found: Iterable[Finding], now_ms: int) -> list[Finding]:
-    """Return findings with their begin: what does not say it began when this process first saw it."""
-    before, node.first_seen = node.first_seen, {}
+def _with_since(node: LiveNode, found: Iterable[Finding], now_ms: int) -> Generator[None, None, list[Finding]]:
+    """Return findings with their begin, in steps: what does not say it began when this process first saw it."""
+    seen: dict[Any, int] = {}
     dated = []
-    for each in found:
+    for number, each in enumerate(found, start=1):
         what = (each.finding, each.group, each.topic, each.key, each.queue, each.offset)
-        since_ms = before.get(what, now_ms) if each.since_ms is None else each.since_ms
-        node.first_seen[what] = since_ms = min(since_ms, now_ms)
+        since_ms = node.first_seen.get(what, now_ms) if each.since_ms is None else each.since_ms
+        seen[what] = since_ms = min(since_ms, now_ms)
         dated.append(replace(each, since_ms=since_ms))
+        if number % _ROWS_AT_ONCE == 0:
+            yield
+    node.first_seen = seen
     return dated

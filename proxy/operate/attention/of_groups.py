@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -33,21 +33,26 @@ FLOOD = 10
 STORM = 100
 """Failed attempts within a minute, more than what was finished, that are a storm of retries."""
 _NAMED = 5
+_TOPICS_AT_ONCE = 128
+"""Topics of a group that are looked at in one step."""
 _WINDOW_SECONDS = LagLimits().window_ms / 1000
 
 
-def findings(group: GroupView, risen: Risen, now_ms: int) -> Iterator[Finding]:
-    """Return the findings about a group.
+def findings(group: GroupView, risen: Risen, now_ms: int) -> Generator[None, None, list[Finding]]:
+    """Return the findings about a group, in steps.
 
     Args:
         group: The group.
         risen: By how much counters rose within the last minute.
         now_ms: Now, by the wall clock.
     """
-    for topic in group.topics:
+    made = []
+    for number, topic in enumerate(group.topics, start=1):
         for finding in _of_topic(group, topic, risen, now_ms):
-            yield replace(finding, group=group.group, topic=topic.topic)
-    yield from _of_holders(group, now_ms)
+            made.append(replace(finding, group=group.group, topic=topic.topic))
+        if number % _TOPICS_AT_ONCE == 0:
+            yield
+    return [*made, *_of_holders(group, now_ms)]
 
 
 def _of_topic(group: GroupView, topic: SubscriptionView, risen: Risen, now_ms: int) -> Iterator[Finding]:

@@ -46,9 +46,12 @@ def lag_queues(
     config = in_force.config.lag
     found = yield from recorder.judge.judging(now_ms, leisurely=leisurely)
     queues: list[LagQueue] = []
-    for number, topic in enumerate(found.topics, start=1):
+    made = 0
+    for topic in found.topics:
         queues += _views(topic)
-        if number % _TOPICS_AT_ONCE == 0:
+        made += 1 + len(topic.judged) // 4
+        if made >= _TOPICS_AT_ONCE:
+            made = 0
             yield
     return LagQueues(
         now_ms=now_ms,

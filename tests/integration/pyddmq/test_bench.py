@@ -70,6 +70,21 @@ def test_tiny_attack_is_measured_beside_the_quiet_node(tmp_path: Path) -> None:
     assert "| hostile | 200/s |" in text
 
 
+@pytest.mark.long
+def test_growth_is_measured_at_each_count(tmp_path: Path) -> None:
+    """`--only growth` gives a row for each number of topics, groups, queues and keys, and starts the node thrice."""
+    out = tmp_path / "figures.json"
+    text = _bench("--tiny", "--only", "growth", "--json", str(out), "--folder", str(tmp_path))
+    for what, factor in (("topics", 1), ("groups", 1), ("queues", 1), ("keys", 100)):
+        for count in (2, 4, 8):
+            assert f"| {count * factor:,} {what} |" in text
+    for each in json.loads(out.read_text())["results"]:
+        facts = each["facts"]
+        assert all(facts[f"{name}_seconds"] > 0 for name in ("start", "killed", "stopped", "metrics"))
+        assert (each["measure"] in ("growth topics", "growth groups")) == ("reload_seconds" in facts)
+        assert facts["files"] > 0
+
+
 def test_profile_names_the_nodes_functions(tmp_path: Path) -> None:
     """`--profile` runs the node under a profiler and lists its functions by their own time."""
     text = _bench("--tiny", "--profile", "pull", "--folder", str(tmp_path))

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from broker.features import ALL
 from broker.log.put import Put
-from broker.runtime.steps import run_now
+from broker.opening.recovery import RecoveryProgress
+from broker.options import StoreOptions
+from broker.runtime.bundle import runtime_of
+from broker.runtime.steps import noted, run_now
+from broker.store import Store
+from conf import SubscriptionConfig
 from proxy.node.reload import Reloader
+from pyddmq.actions import Action
+from pyddmq.testing import ManualClock, SimDisk
 from tests.insides import opened_of
 from tests.integration.store_tools import HOST
 from tests.running_node import RunningNode
@@ -50,6 +60,41 @@ def test_reload_writes_the_topic_file_once(change: str, tmp_path: Path) -> None:
         before = writes(tmp_path)
         assert node.reload(change).accepted
         assert writes(tmp_path) == before + 1
+
+
+def test_opening_looks_at_many_queues_in_steps() -> None:
+    """Whether the checkpoint fits, and which files go: a step for some of the queues each."""
+    disk, clock = SimDisk(), ManualClock()
+    runtime = runtime_of(disk, clock, random=Random(1))
+    opening = partial(Store.opening, "/s", options=StoreOptions(), features=ALL, runtime=runtime)
+    store = run_now(noted(opening(), lambda _: None))
+    run_now(store.topic_changes.making({f"t{number}": 1 for number in range(MANY)}))
+    store.append([Put(store.topics["t0"], 0, b"x", b"")], born_ms=1, born_host=HOST)
+    store.flush()
+    store.close()
+    shown: list[RecoveryProgress] = []
+    run_now(noted(opening(), shown.append)).close()
+    assert len(shown) >= 2 * (MANY // 128) + 2
+
+
+def test_reload_touches_what_changed(tmp_path: Path) -> None:
+    """Ports of other topics stay the same, and only actions of changed subscriptions are made."""
+    with RunningNode(yaml(MANY, groups=1), tmp_path) as node:
+        by_name = opened_of(node.node).ports.by_name
+        before = dict(by_name)
+        registry, made = node.node.parts.registry, []
+        make = registry.make
+
+        def counted(subscription: SubscriptionConfig) -> list[Action]:
+            made.append(subscription.topic)
+            return make(subscription)
+
+        registry.make = counted  # type: ignore[assignment, method-assign]
+        changed = yaml(MANY + 1, groups=1).replace("t1: {queues: 1}", "t1: {queues: 2}")
+        changed = changed.replace("retryTopic: true}]", "retryTopic: true}, {topic: t2}]")
+        assert node.reload(changed).accepted
+        assert {name for name, port in by_name.items() if before.get(name) is not port} == {b"t1", b"t300"}
+        assert set(made) == {"t2"}
 
 
 def test_first_publishes_of_one_turn_share_a_write(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.runtime.metrics import Metrics
+from broker.runtime.metrics import Metrics, Rises
 from broker.runtime.store_metrics import REFUSED as WATCHED
 from proxy.node.vitals import WINDOW_SECONDS, Vitals
 from pyddmq.testing import ManualClock
@@ -30,6 +30,20 @@ def test_rises_are_those_of_the_last_minute_and_are_forgotten() -> None:
     assert vitals.risen() == {WATCHED: {("a",): 1, ("b",): 1}}
     look(vitals, clock, int(WINDOW_SECONDS))
     assert vitals.risen() == {}
+
+
+def test_rises_compare_with_the_last_look_that_is_kept() -> None:
+    """New series begin at 0; a gauge that fell has not risen."""
+    metrics = Metrics()
+    rises = Rises(metrics, (WATCHED,))
+    metrics.counter(WATCHED, "a").add(3)
+    assert rises.look(keep=False) == rises.look() == {(WATCHED, ("a",)): 3}
+    metrics.counter(WATCHED, "b").add(1)
+    metrics.counter(WATCHED, "a").value = 2
+    assert rises.look() == {(WATCHED, ("b",)): 1}
+    metrics.counter(WATCHED, "a").add(2)
+    assert rises.look() == {(WATCHED, ("a",)): 2}
+    assert rises.look() == {}
 
 
 def test_quiet_counters_cost_nothing() -> None:

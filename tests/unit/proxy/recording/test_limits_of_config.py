@@ -32,6 +32,15 @@ def test_thresholds_of_a_subscription_are_its_limits() -> None:
     assert limits_of_config(group, "other") == limits_of_config(None, "a") == LagLimits()
 
 
+def test_copy_of_a_group_has_the_limits_of_its_own_topics() -> None:
+    """Also where those of the first were looked up before: the table of its subscriptions is not the copy's."""
+    group = GroupConfig.model_validate({"group": "g", "topics": [{"topic": "a", "committedLagThreshold": 70}]})
+    assert group.by_topic is group.by_topic
+    changed = group.topics[0].model_copy(update={"committed_lag_threshold": 80})
+    copy = group.model_copy(update={"topics": [changed]})
+    assert (limits_of_config(group, "a").target_messages, limits_of_config(copy, "a").target_messages) == (70, 80)
+
+
 def test_defaults_are_those_of_the_rules() -> None:
     """One default target, and one of each limit: in `lag.rules`, in DDMQ's thresholds, and in the rules themselves."""
     rules = LagRules()

@@ -12,7 +12,7 @@ from proxy.recording.recorder import ROUNDS
 from pyddmq.testing import ManualClock
 from tests.insides import opened_of
 from tests.simulation.test_queue_samples import ward_of
-from upstream.budget import Budget
+from upstream.budget import JOB_BYTES, VISITS_MAX, Budget
 
 
 class CountedTrackers(dict[Any, Any]):
@@ -49,6 +49,27 @@ def test_idle_subscriptions_are_not_visited_by_the_count_of_memory() -> None:
     budget.recount()
     budget.recount()
     assert visits == 10_002
+
+
+def test_each_look_at_memory_visits_a_bounded_number_of_subscriptions() -> None:
+    """Those that were visited longest ago; what the others have counts as it was."""
+    visits: list[int] = []
+    jobs = [2] * (VISITS_MAX + 10)
+
+    def live(number: int) -> int:
+        visits.append(number)
+        return jobs[number]
+
+    budget = Budget(1 << 40)
+    for number in range(len(jobs)):
+        budget.add_jobs(2, partial(live, number))
+    jobs = [1] * len(jobs)
+    budget.look()
+    assert visits == list(range(VISITS_MAX))
+    assert budget.job_bytes == (VISITS_MAX + 20) * JOB_BYTES
+    budget.look()
+    assert visits[VISITS_MAX : VISITS_MAX + 10] == list(range(VISITS_MAX, len(jobs)))
+    assert budget.job_bytes == len(jobs) * JOB_BYTES == budget.used
 
 
 def test_round_of_samples_passes_each_tracker_once() -> None:

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from broker.retention import RELOCATED_PER_STEP, RetentionLimits
 from broker.runtime.bundle import runtime_of
+from broker.runtime.steps import run_now
 from pyddmq.testing import ManualClock, PowerCut
 from tests.unit.upstream_world import Client, World
 from upstream.embedded.expiry import Expiry
@@ -258,14 +259,22 @@ def test_group_is_told_before_it_loses_messages() -> None:
         assert left.expires_bytes == 100 * SEGMENT_BYTES - world.store.retention.log_bytes
     with capture_logs() as logs:
         world.clock.advance(890)
-        world.expiry.look_ahead()
+        run_now(world.expiry.looking_ahead())
         assert not logs
         world.clock.advance(30)
-        world.expiry.look_ahead()
+        run_now(world.expiry.looking_ahead())
         world.clock.advance(31)
-        world.expiry.look_ahead()
+        run_now(world.expiry.looking_ahead())
     [line] = [line for line in logs if line["event"] == "messages_near_deletion"]
     assert (line["group"], line["topic"], line["offset"], line["seconds_left"]) == ("g", "t", 0, 80)
+
+
+def test_queues_are_looked_ahead_at_in_steps() -> None:
+    """A group with 300 queues takes several steps; the next look comes half a minute later."""
+    world = Aging({"topic": "t"}, queues=300)
+    world.clock.advance(31)
+    assert len(list(world.expiry.looking_ahead())) >= 4
+    assert not list(world.expiry.looking_ahead())
 
 
 def test_caught_up_group_has_nothing_left_to_lose() -> None:

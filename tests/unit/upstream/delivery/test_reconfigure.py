@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from actions.registry import BUILT_IN, ActionError, Registry
 from pyddmq.actions import Action, Job, Status
 from tests.unit.upstream_world import QID, Client, World
+from upstream.delivery.generations import TOPICS_AT_ONCE
 from upstream.group_parts import GroupLimits
 from upstream.job import UpstreamJob
 from upstream.state import JobState
@@ -310,3 +312,23 @@ def test_reloads_leave_one_attempt_to_start_at_a_time() -> None:
     world.group.stop()
     world.advance(60)
     assert Refuses.opened == 11 + 12
+
+
+def test_many_topics_start_change_and_are_read_in_steps() -> None:
+    """No step of the loop begins to read more than TOPICS_AT_ONCE topics; each ends as at once."""
+    names = [f"t{number}" for number in range(8 * TOPICS_AT_ONCE)]
+    world = World({"topic": "t"}, queues=1)
+    for name in names:
+        world.store.create_topic(name, 1)
+    running = world.group._generations.running
+    counts = [len(running())]
+    for _ in world.group.reconfiguring(world.config({"topic": "t"}, *({"topic": name} for name in names))):
+        counts.append(len(running()))
+    assert counts[-1] > counts[0] == 1
+    assert max(after - before for before, after in pairwise(counts)) <= TOPICS_AT_ONCE
+    assert {each.state for each in world.group.stats().topics} == {"running"}
+    assert len(list(world.group.reading_stats(details_max=1))) >= 2
+    for _ in world.group.reconfiguring(world.config({"topic": "t"})):
+        counts.append(len(running()))
+    assert [each.topic for each in world.group.stats().topics] == ["t"]
+    assert max(before - after for before, after in pairwise(counts)) <= TOPICS_AT_ONCE
