@@ -322,7 +322,9 @@ class Topics:
             counts[name] = max(queues, counts.get(name, 0))
         table = {name: self._entry(name, count) for name, count in counts.items()}
         for name, wanted in (types or {}).items():
-            table[name]["attributes"] = {**table[name]["attributes"], ATTRIBUTE: wanted.value}
+            # A copy: the entry may be that of the table in force, which stays as it is where the write fails.
+            attributes = {**table[name]["attributes"], ATTRIBUTE: wanted.value}
+            table[name] = {**table[name], "attributes": attributes}
         version = next_version(self._version, self._clock.wall_ms())
         yield from self._file.writing({**self._rest, "dataVersion": version, "topicConfigTable": table})
         self._table = table

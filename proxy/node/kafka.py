@@ -152,6 +152,10 @@ class KafkaClients:
         for each in self.waiting.values():
             each.checks = settings
 
+    def undecided_of(self, principal: str) -> int:
+        """Return how many halves of a principal are undecided, in all clusters."""
+        return sum(each.undecided_of(principal) for each in self.waiting.values())
+
     def waiting_troubles(self) -> dict[str, list[str]]:
         """Return what is wrong with messages that wait, by cluster."""
         found = {name: each.troubles() for name, each in self.waiting.items()}

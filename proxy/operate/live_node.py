@@ -493,9 +493,8 @@ class LiveNode:
         if name is not None and not meters:
             return None
         meters.sort(key=lambda each: (not (each.held and each.held_now()), each.kind != "principal", each.name))
-        waiting = self._node.parts.kafka.waiting.values()
-        halves = {each.name: sum(of.undecided_of(each.name) for of in waiting) for each in meters[:limit]}
-        clients = [_client(each, opened, now_ms, halves[each.name]) for each in meters[:limit]]
+        halves = self._node.parts.kafka.undecided_of
+        clients = [_client(each, opened, now_ms, halves(each.name)) for each in meters[:limit]]
         return LimitsAnswer(now_ms=now_ms, clients_total=len(meters), clients=clients)
 
     def connections(self) -> Sequence[ConnectionView]:

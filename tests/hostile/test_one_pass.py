@@ -12,8 +12,9 @@ from broker.format.record import split
 from broker.log.encoder import Encoder
 from broker.log.put import Put
 from broker.runtime.store_metrics import REFUSED
-from proxy.port.calls_pass import CallsPass
+from proxy.port.calls_pass import Fail
 from proxy.port.connection import Connection
+from proxy.port.reply_slot import ReplySlot
 from proxy.services.message_checks import MessageChecks
 from proxy.services.producer_service import ProducerService
 from pyddmq.codes import Repeat, ResultCode
@@ -348,14 +349,13 @@ def test_rights_are_those_of_the_moment_in_the_order_of_frames() -> None:
 def test_pass_is_cut_by_calls_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """However much comes in a turn, no list is longer than its bounds, but for the call that reaches them."""
     lengths: list[tuple[int, int]] = []
-    run = CallsPass.run
+    take = ProducerService.take
 
-    def noted(calls_pass: CallsPass) -> None:
-        slots = calls_pass._slots
+    def noted(service: ProducerService, slots: Sequence[ReplySlot], fail: Fail) -> None:
         lengths.append((len(slots), sum(len(slot.call.frame) for slot in slots)))
-        run(calls_pass)
+        take(service, slots, fail)
 
-    monkeypatch.setattr(CallsPass, "run", noted)
+    monkeypatch.setattr(ProducerService, "take", noted)
     monkeypatch.setattr("proxy.port.calls_pass.CALLS_MAX", 16)
     monkeypatch.setattr("proxy.port.calls_pass.BYTES_MAX", 50_000)
     world = Passes()

@@ -28,7 +28,7 @@ LOOP_SHARE = 0.3
 """Of changes of loops, where there are any."""
 KILL_SHARE = 0.15
 OLDER_SHARE = 0.2
-"""Of changes of messages, whose age does not matter then."""
+"""Of changes of messages, those of delivered ones."""
 CUT_MAX = 4
 """Writes, syncs and renames between the beginning of a change and the cut."""
 OUTCOMES = {"cancelled": CANCELLED, "tooLate": TOO_LATE, "unknown": UNKNOWN}
@@ -56,9 +56,11 @@ def change_timers(
         elif random.random() < 0.05 or not known:
             _name_strange(world)
         else:
-            # The youngest are those that most often still wait; for some of the others it is too late.
+            # The youngest are those that most often still wait; for those that were delivered it is too late.
             youngest = known[-1 - min(int(random.expovariate(0.3)), len(known) - 1)]
-            publish = random.choice(known) if random.random() < OLDER_SHARE else youngest
+            came = set(world.ledger.places.values())
+            older = [each for each in known if each.uid in came]
+            publish = random.choice(older) if older and random.random() < OLDER_SHARE else youngest
             _change_one(world, random, publish, cut)
         if cut is not None:
             world.kill(power=random.random() < 0.5)
@@ -130,7 +132,8 @@ def _change_one(world: World, random: Random, publish: Publish, cut: int | None)
     outcome = "unanswered" if reported is None else reported.outcome
     world.report.events[f"{'delay' if in_level else 'timer'}_{outcome}"] += 1
     world.ledger.note(world.loop.time(), f"message {publish.uid}: {outcome}")
-    if reported is not None:
+    # (Of one that was delivered and whose log file was deleted nothing is known.)
+    if reported is not None and not (outcome == "unknown" and publish.uid in set(world.ledger.places.values())):
         world.ledger.timer_answered(
             publish.uid, outcome, handle=getattr(reported, "handle", None) or handle, time=world.loop.time()
         )

@@ -125,7 +125,7 @@ def _commit_without_its_text(patch: pytest.MonkeyPatch) -> None:
 
 
 def _answer_before_the_commit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(OffsetCommitter, "settle", lambda commits, reported: reported(True))
+    patch.setattr(OffsetCommitter, "when_durable", lambda commits, reported: reported(True))
 
 
 def _interval_of_a_second(patch: pytest.MonkeyPatch) -> None:

@@ -176,9 +176,11 @@ NOT_BY_HASH = {
     ("proxy/services/check_accelerator.pyx", "partition_id % queues"),
     ("proxy/services/check_accelerator.pyx", "(port.round + 1) % queues"),
     ("upstream/delivery/group.py", "number % QUEUES_AT_ONCE"),
+    ("upstream/embedded/expiry.py", "number % _QUEUES_AT_ONCE"),
+    ("broker/opening/recovery.py", "number % _QUEUES_AT_ONCE"),
     ("proxy/services/check_accelerator.pyx", "(<u64>value if value > 0 else 0 - <u64>value) % <u64>queues"),
 }
-"""Every remainder by a number of queues: the rule, its accelerator, the queue asked for, taking turns, and a step."""
+"""Every remainder by a number of queues: the rule, its accelerator, the queue asked for, taking turns, and steps."""
 
 
 def remainders(path: Path) -> set[str]:
