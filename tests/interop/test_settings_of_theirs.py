@@ -41,7 +41,8 @@ def test_offsets_of_a_rocketmq_with_light_queues_go_both_ways(rocket: Surroundin
     offsets.set("g", "t", 0, MESSAGES - 2)
     assert offsets.save()
     with rocket.broker("again", settings), rocket.client() as client:
-        assert [message.body for message in client.consume("g", "t", deliveries=2)] == [b"4", b"5"]
+        # Its consumers keep no order.
+        assert sorted(message.body for message in client.consume("g", "t", deliveries=2)) == [b"4", b"5"]
 
 
 def test_what_pop_consumers_have_in_rocksdb_is_named(rocket: Surroundings) -> None:
