@@ -20,6 +20,7 @@ _MIB = 1024 * 1024
 _LEFT_OUT = ("server_core", "client_core", "kernel", "isal", "uvloop", "leaves_compiled")
 """Facts for the file of figures alone."""
 LOAD_MAX = 0.5
+RIVALS = ("redis", "nats", "rocketmq")
 """Load before a run from which on the report says that other work was in its way."""
 
 
@@ -90,8 +91,13 @@ def sections(results: Sequence[Figures], facts: dict[str, Any]) -> dict[str, str
         "timers": timer_report.tables(results),
         "growth": growth.table(results),
     }
-    what = f"\n{machine(facts)}\n"
-    return {name: text + what for name, text in found.items() if text}
+    return {name: f"{text}\n{machine(_about(facts, text))}\n" for name, text in found.items() if text}
+
+
+def _about(facts: dict[str, Any], text: str) -> dict[str, Any]:
+    """Return the facts without the versions of rivals that a table does not name."""
+    named = text.lower()
+    return {name: value for name, value in facts.items() if name not in RIVALS or name in named}
 
 
 def load_before(facts: dict[str, Any]) -> float:
@@ -105,7 +111,7 @@ def machine(facts: dict[str, Any]) -> str:
     text = f"Measured on: {', '.join(f'{name} {value}' for name, value in shown.items())}."
     load = load_before(facts)
     if load > LOAD_MAX:
-        text += f" **The machine was busy (load {load:.2f})**: figures of all servers are worse than they would be."
+        text += f" **The machine was busy (load {load:.2f}).**"
     return text
 
 
