@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -24,6 +24,7 @@ from proxy.operate.changes.offsets import ResetBody, offset_changes
 from proxy.operate.live_node import LiveNode
 from proxy.operate.views.changes import ResetResult
 from proxy.operate.views.findings import Finding
+from proxy.port.calls_pass import PassLine
 from proxy.process.exit_codes import ExitCode
 from pyddmq.codes import ResultCode
 from pyddmq.testing import VirtualClock, VirtualLoop
@@ -492,3 +493,18 @@ def test_session_of_the_brokers_counts_where_it_is_shorter(brokers: float, holds
     world.kafka.down = True
     world.run(6)
     assert broker.may_hand_out() == holds
+
+
+def test_sends_of_a_node_with_kafka_do_not_gather_while_the_disk_of_its_store_is_at_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Most of them are not for it."""
+    gathered: list[bool] = []
+
+    def noted(methods: Collection[str], take: Callable[..., None], *, awaits_disk: bool) -> PassLine:
+        gathered.append(awaits_disk)
+        return PassLine(methods, take, awaits_disk=awaits_disk)
+
+    monkeypatch.setattr("proxy.services.producer_service.PassLine", noted)
+    World()
+    assert gathered == [False]
