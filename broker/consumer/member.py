@@ -4,7 +4,7 @@ Allocation is computed again when members come or go, when a topic gets queues, 
 20 s. A queue is taken only with its lock, and its offset is read after that.
 
 Each member computes the whole allocation by itself from the same two sorted lists, members and queues, and takes its
-own share: there is no assignor. While members see different lists, two of them may want one queue; the lock decides,
+own share; no member assigns for others. While members see different lists, two may want one queue; the lock decides,
 and the other tries again after UNBALANCED_SECONDS. A queue that is given up goes when nothing is busy in it any more
 (`released`): only then is its lock given back, so that the next holder begins behind what was finished.
 

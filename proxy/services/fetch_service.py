@@ -71,11 +71,11 @@ class _MessageFetch:
         return (reply, None) if is_news else None
 
     def last(self) -> Found:
-        """Return what is there, be it nothing."""
+        """Return the messages that have arrived, or an empty reply."""
         return self._fetched()[0], None
 
     def _fetched(self) -> tuple[bytes, bool]:
-        """Return the reply as of now, and whether it says more than that nothing has come."""
+        """Return the reply as of now, and whether it has messages or a refusal."""
         try:
             fetched = self._fetching.fetch(self._order, self._fetcher)
         except FetchRefused as refused:

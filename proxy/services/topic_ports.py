@@ -81,7 +81,7 @@ class TopicPorts:
         yield from self._store.topic_changes.making(wanted)
 
     def _want(self, wanted: dict[str, int], name: str, queues: int) -> None:
-        """Note a topic that is to have so many queues, where it has fewer."""
+        """Add a topic to `wanted` if it has fewer queues than that."""
         topic = self._store.topics.get(name)
         if topic is None or len(topic.queues) < queues:
             wanted[name] = queues

@@ -33,7 +33,7 @@ class Fetch(Protocol):
         ...
 
     def over(self, exceeded: LimitExceeded) -> bytes:
-        """Return the reply where its client may not have one more that waits."""
+        """Return the reply for a client that has as many waiting fetches as it may."""
         ...
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
@@ -114,7 +114,7 @@ class _WaitingFetch:
         self._timer = Later(line.scheduler, self.withdraw)
 
     def begin(self, seconds: float) -> None:
-        """Wait so long at most."""
+        """Wait for at most this number of seconds."""
         self._line.count += 1
         self._unlisten = self._fetch.listen(self.wake)
         self._timer.after(seconds)

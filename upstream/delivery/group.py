@@ -447,7 +447,7 @@ class ConsumerGroup:
             self._retry_topic.stop()
 
     def stats(self, *, details_max: int = LISTED_MAX) -> GroupView:
-        """Lag, what is out to whom since when, at most so many of that, and keys that hold others up."""
+        """Return the lag, at most `details_max` messages in flight with their clients, and keys that block others."""
         return run_now(self.reading_stats(details_max=details_max))
 
     def reading_stats(self, *, details_max: int) -> Generator[None, None, GroupView]:

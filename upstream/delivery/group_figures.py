@@ -35,7 +35,7 @@ class GroupFigures:
     paused: Callable[[str], Pause | None]
 
     def reading(self, details_max: int) -> Generator[None, None, GroupView]:
-        """Lag, what is out to whom since when, at most so many of that, and keys that hold others up; in steps."""
+        """`ConsumerGroup.stats` in steps."""
         node, group = self.parts.node, self.parts.group
         reader = StatsReader(times=node.broker, clock=node.runtime.clock)
         topics, out = [], []

@@ -95,7 +95,7 @@ class KafkaMessageSearch:
         self._begin_ms, self._end_ms = time_span(given, now_ms)
         self._is_one = "offset" in given and not {"limit", "cursor", "text", "key", "id", "uniqKey"} & given.keys()
         self._tail: dict[int, int] | None = None
-        """The first offset that a tail has not shown, by partition; None: it is no tail."""
+        """By partition, the first offset that a tail has not shown; None where the search is not a tail."""
         self._scan = self._asked()
 
     async def found(self, scan: Scan) -> MessagesAnswer:

@@ -36,7 +36,7 @@ CREATE INDEX IF NOT EXISTS by_checks ON records (checks, at) WHERE state = 4;
 CREATE INDEX IF NOT EXISTS by_age ON records (made, key) WHERE state IN (4, 5);
 CREATE INDEX IF NOT EXISTS by_level ON records (level, at) WHERE level > 0;
 """
-"""`name` is a checksum of the identity: a small index, and what else has it is told apart by the key."""
+"""`name` is a checksum of the identity, for a small index; rows with the same checksum differ in their key."""
 _COLUMNS = "key, state, at, topic, principal, owned, position, value, producer_group, made, checks, level, id"
 _NAMED = f"SELECT {_COLUMNS} FROM records WHERE name = ?"
 _INSERT = (
