@@ -7,6 +7,7 @@ All that was acknowledged is durable by then, so the process ends without them.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import signal
 import sys
 import threading
@@ -34,11 +35,19 @@ class Leftovers:
     Args:
         leave: Ends the process at once, with an exit code: `os._exit`.
         waits: Waits for a number of seconds.
+        at_exit: Has a function called, with an argument, once no thread runs that the interpreter waits for.
     """
 
-    def __init__(self, leave: Callable[[int], object], *, waits: Callable[[float], object] | None = None) -> None:
+    def __init__(
+        self,
+        leave: Callable[[int], object],
+        *,
+        waits: Callable[[float], object] | None = None,
+        at_exit: Callable[..., object] = atexit.register,
+    ) -> None:
         self.hurried = False
         self._leave = leave
+        self._at_exit = at_exit
         self._waits = waits or threading.Event().wait
 
     def watch(self, code: int, loop: asyncio.AbstractEventLoop) -> None:
@@ -52,13 +61,12 @@ class Leftovers:
         threading.Thread(target=self._watch, args=(code, loop), daemon=True, name="leftovers").start()
 
     def end_beside_libraries(self, code: int) -> None:
-        """End the process at once while threads may still be in librdkafka: the interpreter's end can crash there.
+        """End the process before the interpreter's own end, which can crash beside threads in librdkafka.
 
-        Without effect while a thread runs that the interpreter would wait for: `watch` has its grace.
+        Threads that are no daemons end before: the interpreter waits for them, and `watch` has its grace.
         """
-        threads = [each for each in threading.enumerate() if each is not threading.main_thread()]
-        if all(each.daemon for each in threads) and any(each.name.startswith(LIBRARY_THREADS) for each in threads):
-            self._end(code)
+        if any(each.name.startswith(LIBRARY_THREADS) for each in threading.enumerate()):
+            self._at_exit(self._end, code)
 
     def _watch(self, code: int, loop: asyncio.AbstractEventLoop) -> None:
         seconds = HURRIED_SECONDS if self.hurried else GRACE_SECONDS
