@@ -158,23 +158,23 @@ class Worker:
         """
         # The node's own output may be read by a program: what a worker prints goes to the error output.
         self._process = ChildProcess("actions.process_serve", output=2)
-        error = self._ask(setup, START_SECONDS)
+        error = self._request(setup, START_SECONDS)
         if error is not None:
             self._process.kill()
             raise error
 
     def call(self, jobs: Sequence[Any], limit_ms: int) -> tuple[Any, Any, Any]:
         """Return answers, data and what was gathered of each job, and events; raises TimedOut and WorkerEnded."""
-        found: tuple[Any, Any, Any] = self._ask(list(jobs), limit_ms / 1000)
+        found: tuple[Any, Any, Any] = self._request(list(jobs), limit_ms / 1000)
         return found
 
     def end(self) -> None:
         """Have it close its action and end, within START_SECONDS."""
         self._process.finish(START_SECONDS)
 
-    def _ask(self, what: Any, seconds: float) -> Any:
+    def _request(self, what: Any, seconds: float) -> Any:
         try:
-            return self._process.ask(what, seconds)
+            return self._process.call(what, seconds)
         except TimeoutError:
             self._process.kill()
             raise TimedOut(f"no answer within {round(seconds * 1000)} ms; its process was killed") from None

@@ -44,10 +44,10 @@ class Taker:
 
     __slots__ = ("_data", "at", "end")
 
-    def __init__(self, data: Buffer, at: int = 0, end: int | None = None) -> None:
+    def __init__(self, data: Buffer, at: int = 0) -> None:
         self._data = data
         self.at = at
-        self.end = len(data) if end is None else end
+        self.end = len(data)
 
     def varint(self) -> int:
         """Take a number of 0 or more. Raises ValueError: it runs over the end, or is too long."""

@@ -215,6 +215,6 @@ class Moved(Protocol):
 
 def move(job: Moved, event: JobEvent) -> None:
     """Take a job to its next state; a step that is not in the table is a bug and trips an assertion."""
-    following = TABLE[job.state].get(event)
-    assert following is not None, f"offset {job.offset}: {event.name} in {job.state.name}"
-    job.state = following
+    steps = TABLE[job.state]
+    assert event in steps, f"offset {job.offset}: {event.name} in {job.state.name}"
+    job.state = steps[event]

@@ -102,7 +102,8 @@ class Client:
         self._reply_bytes_max = reply_bytes_max
         self._errors = (aiohttp.ClientError, HttpProcessingError, aiohttp.EofStream, OSError, RuntimeError)
         self._quotable = (aiohttp.ClientConnectorError, aiohttp.ClientOSError)
-        self._gone = (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)
+        self._disconnected = aiohttp.ServerDisconnectedError
+        self._gone = (aiohttp.ClientOSError, self._disconnected)
         self._request_of = aiohttp.ClientRequest
         self._timeout = aiohttp.ClientTimeout(total=None)
         self._untrusted = (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)
@@ -216,8 +217,8 @@ class Client:
         while True:
             connection = await self._connector.connect(origin.pattern, [], self._timeout)
             transport, protocol = connection.transport, connection.protocol
-            assert transport is not None, "it was connected just now"
-            assert protocol is not None, "likewise"
+            if transport is None or protocol is None:
+                raise self._disconnected
             if not isinstance(transport.get_protocol(), _Idle):
                 return connection, transport, protocol
             if not _is_readable(transport):

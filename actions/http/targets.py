@@ -74,7 +74,7 @@ class HttpTarget:
         self._breaker = breaker
         self._open_ms = breaker.open_ms
 
-    def ask(self, now: float) -> Ticket | None:
+    def permit(self, now: float) -> Ticket | None:
         """Return the right to one request; None while it is out."""
         if self.health is Health.CLOSED:
             return Ticket(self, False)
@@ -107,7 +107,7 @@ class Targets:
         """Return the right to a request: of the URL at `start`, modulo their number, or the next that is not out."""
         count = len(self.all)
         for step in range(count):
-            ticket = self.all[(start + step) % count].ask(now)
+            ticket = self.all[(start + step) % count].permit(now)
             if ticket is not None:
                 return ticket
         return None

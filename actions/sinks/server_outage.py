@@ -22,13 +22,11 @@ class Away:
     Args:
         server: How people know it.
         context: Clock, counts and log lines of the action.
-        first_ms: The first wait.
     """
 
-    def __init__(self, server: str, context: Callable[[], Context], *, first_ms: int = FIRST_MS) -> None:
+    def __init__(self, server: str, context: Callable[[], Context]) -> None:
         self._server = server
         self._context = context
-        self._first_ms = first_ms
         self._wait_ms = 0
         self._until = 0.0
         self._reason = ""
@@ -46,7 +44,7 @@ class Away:
         context = self._context()
         if not self._wait_ms:
             self._since_ms = context.wall_ms()
-        self._wait_ms = min(LONGEST_MS, self._wait_ms * 2 or self._first_ms)
+        self._wait_ms = min(LONGEST_MS, self._wait_ms * 2 or FIRST_MS)
         self._until = context.monotonic() + self._wait_ms / 1000
         self._reason = f"{self._server} does not respond: {reason}"
         context.count("server_away")

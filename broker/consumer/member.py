@@ -97,7 +97,7 @@ class GroupConsumer:
         self._sooner = Later(self.shared.scheduler, self.rebalance)
         """The rebalance after a refusal."""
         self._counts: dict[str, int] = {}
-        self._asked = False
+        self._scheduled = False
 
     # Life
 
@@ -151,15 +151,15 @@ class GroupConsumer:
 
     # Allocation
 
-    def ask_rebalance(self) -> None:
+    def schedule_rebalance(self) -> None:
         """Compute the allocation again in the next turn."""
-        if not self._asked and self.running:
-            self._asked = True
+        if not self._scheduled and self.running:
+            self._scheduled = True
             self.shared.scheduler.call_soon(self.rebalance)
 
     def rebalance(self) -> None:
         """Release queues that are now assigned to others, and lock assigned queues that are free."""
-        self._asked = False
+        self._scheduled = False
         if not self.running:
             return
         mine = {(name.topic, name.queue_id): name for topic in self.tags for name in self._allocated(topic)}
@@ -322,7 +322,7 @@ class QueueWork(ABC):
         )
         self._ready: deque[ConsumedMessage] = deque()
         """Read, and not handed out."""
-        self._asked = False
+        self._scheduled = False
         self._pause = Later(owner.shared.scheduler, self.wake)
 
     @property
@@ -337,12 +337,12 @@ class QueueWork(ABC):
 
     def wake(self) -> None:
         """Look for something to do in the next turn; harmless at any time."""
-        if not self._asked and not self.dropped:
-            self._asked = True
+        if not self._scheduled and not self.dropped:
+            self._scheduled = True
             self.owner.shared.scheduler.call_soon(self._turn)
 
     def _turn(self) -> None:
-        self._asked = False
+        self._scheduled = False
         if not self.dropped and not self._pause.is_due and self.owner.still_holds(self):
             self.step()
 

@@ -44,7 +44,7 @@ class ConsumerMember(Protocol):
     def tags(self) -> Mapping[str, TagExpression]:
         """The topics that it subscribes."""
 
-    def ask_rebalance(self) -> None:
+    def schedule_rebalance(self) -> None:
         """Compute the allocation again in the next turn."""
 
     def stop(self) -> None:
@@ -108,7 +108,7 @@ class Members:
     def changed(self, group: str) -> None:
         """Have all members of a group compute the allocation again."""
         for member in self._members.get(group, {}).values():
-            member.ask_rebalance()
+            member.schedule_rebalance()
 
     def clients(self, group: str, topic: str) -> list[str]:
         """Return the client ids of the members that subscribe a topic, sorted."""

@@ -117,10 +117,9 @@ def _mend(root: str, kinds: set[str], findings: list[StoreFinding], records: Rec
     are_sizes_known = True
     if kinds & {"store_json_damaged", "store_json_missing"}:
         geometry = geometry_of_files(root, disk=disk)
-        assert geometry is not None
-        are_sizes_known = has_queue_files(root, disk=disk)
+        are_sizes_known = geometry is not None and has_queue_files(root, disk=disk)
         aside.file("pyddmq/store.json", move=not are_sizes_known)
-        if are_sizes_known:
+        if geometry is not None and are_sizes_known:
             SealedFile(disk, f"{root}/pyddmq/store.json").save({"format": FORMAT_VERSION, **asdict(geometry)})
     for name, size in records.wrong_sizes.items():
         _set_size(root, name, size, records.geometry.segment_bytes, aside, disk=disk)

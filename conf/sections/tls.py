@@ -115,13 +115,13 @@ class TlsConfig(Model):
             KeyError: The port does not exist.
         """
         own = self.listeners()[name]
-        asked = own.client_certificates or self.client_certificates
+        mode = own.client_certificates or self.client_certificates
         return TlsFiles(
             certificate=own.certificate or self.certificate or "",
             key=own.key or self.key or "",
-            client_certificates=asked,
-            client_ca=(own.client_ca or self.client_ca) if asked != "none" else None,
-            crl=(own.crl or self.crl) if asked != "none" else None,
+            client_certificates=mode,
+            client_ca=(own.client_ca or self.client_ca) if mode != "none" else None,
+            crl=(own.crl or self.crl) if mode != "none" else None,
             minimum_version=self.minimum_version,
         )
 

@@ -161,7 +161,7 @@ class QueueSums:
 
     def __init__(self) -> None:
         self.time_ms = 0
-        self._row: Row | None = None
+        self._row: Row = ()
         self._extra: dict[str, Any] = {}
         self._lag: list[int] = []
         self._age: list[int] = []
@@ -170,7 +170,7 @@ class QueueSums:
     def add(self, time_ms: int, row: Row) -> None:
         """Add a sample, as its moment and values."""
         end, committed, start = row[_END], row[_COMMITTED], row[_START]
-        if self._row is None:
+        if not self._row:
             self._begin(time_ms)
         extra = self._extra
         extra["samples"] += 1
@@ -203,7 +203,7 @@ class QueueSums:
     def add_summary(self, time_ms: int, row: Row) -> None:
         """Add a summary, as the moment of its last sample and values."""
         values = _extra(row)
-        if self._row is None:
+        if not self._row:
             self._begin(values["first_ms"])
         extra = self._extra
         first = values["committed_first"]
@@ -227,7 +227,6 @@ class QueueSums:
 
     def summary(self) -> QueueSummary:
         """Return the summary; there was something."""
-        assert self._row is not None, "a summary is of one sample at least"
         extra = {**self._extra, "committed_last": self._committed}
         if self._lag:
             extra["lag_min"], extra["lag_max"], extra["lag_sum"], extra["lag_known"] = self._lag

@@ -40,7 +40,7 @@ def get(
     path: str,
     shape: type[T],
     *,
-    asked: Mapping[str, object] = MappingProxyType({}),
+    parameters: Mapping[str, object] = MappingProxyType({}),
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> T:
     """Fetch one page of the JSON API.
@@ -49,19 +49,19 @@ def get(
         address: `host:port` of the admin port, `https://host:port` by TLS.
         path: Path of the page.
         shape: What it answers with.
-        asked: Parameters by name; one that is None is left out.
+        parameters: Parameters by name; one that is None is left out.
         timeout_seconds: Longest wait for the answer.
 
     Raises:
         CliError: Nobody answers there, something else does, or the node refuses.
     """
-    query = urlencode(given(asked))
-    return _ask("GET", address, f"{path}?{query}" if query else path, None, shape, timeout_seconds)
+    query = urlencode(given(parameters))
+    return _request("GET", address, f"{path}?{query}" if query else path, None, shape, timeout_seconds)
 
 
-def given(asked: Mapping[str, object]) -> dict[str, str]:
+def given(parameters: Mapping[str, object]) -> dict[str, str]:
     """Return parameters as a query has them, without those that are None."""
-    return {name: str(value) for name, value in asked.items() if value is not None}
+    return {name: str(value) for name, value in parameters.items() if value is not None}
 
 
 def post(
@@ -86,15 +86,15 @@ def post(
     Raises:
         CliError: Nobody answers there, something else does, or the node refuses; it has changed nothing then.
     """
-    return _ask("POST", address, path, document or {}, shape, timeout_seconds, also)
+    return _request("POST", address, path, document or {}, shape, timeout_seconds, also)
 
 
 def delete(address: str, path: str, document: Mapping[str, Any], shape: type[T]) -> T:
     """Delete something; as `post`."""
-    return _ask("DELETE", address, path, document, shape, CHANGE_TIMEOUT_SECONDS)
+    return _request("DELETE", address, path, document, shape, CHANGE_TIMEOUT_SECONDS)
 
 
-def _ask(  # noqa: PLR0917 - of a request, in their order
+def _request(  # noqa: PLR0917 - of a request, in their order
     method: str,
     address: str,
     path: str,

@@ -120,8 +120,8 @@ def _wrong_line(error: Any) -> str:
     return f"{error.format_message().rstrip('.')}; `{command} --help` lists the options"
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(parameters: bool) -> None:
+    if parameters:
         raise typer.Exit(version())
 
 

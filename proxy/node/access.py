@@ -51,7 +51,7 @@ def replace_policy(access: Access, policy: Policy, servers: Iterable[ThriftServe
 def review(access: Access, servers: Iterable[ThriftServer], before: Policy) -> None:
     """Have another policy hold for living connections, and for sessions."""
     for server in servers:
-        server.review(before)
+        server.review(access, before)
     for follower in access.followers:
         follower(before)
 

@@ -264,7 +264,7 @@ class Connection(asyncio.Protocol):
             slot.lost = lost
             self.slots.append(slot)
             self.hold(SLOT_BYTES)
-            self._keep(slot)
+            self._keep(slot, data)
         else:
             self._queue(data, lost)
 
@@ -286,14 +286,13 @@ class Connection(asyncio.Protocol):
             self._server.budget.used -= SLOT_BYTES
             self._queue(data, lost)
         else:
-            self._keep(slot)
+            self._keep(slot, data)
             self.advance()
 
-    def _keep(self, slot: ReplySlot) -> None:
+    def _keep(self, slot: ReplySlot, data: bytes) -> None:
         """Take an answer into account that waits for those before it."""
         if self.slots[0] is not slot:
-            assert slot.data is not None, "it has been answered"
-            slot.kept_bytes = len(slot.data)
+            slot.kept_bytes = len(data)
             self._slot_bytes += slot.kept_bytes
             self.hold(slot.kept_bytes)
 

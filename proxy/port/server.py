@@ -495,13 +495,11 @@ class ThriftServer:
         for connection in self.connections:
             connection.quota = self._limiter.renew(connection.quota, connection.host, self.service)
 
-    def review(self, before: Policy) -> None:
+    def review(self, access: Access, before: Policy) -> None:
         """Decide again what open connections may do, after another policy took the place of one.
 
         What waits for messages by a right that is lost is answered empty; its client asks again and is denied.
         """
-        access = self._access
-        assert access is not None, "there is a policy"
         # What arrived before the change is handled before it.
         self.run_pass()
         for connection in list(self.connections):

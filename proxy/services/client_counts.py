@@ -8,12 +8,13 @@ its moment in the store is counted here, from the start on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NoReturn
 
 from broker.log.put import LogPosition
 from broker.scheduled.recurring.occurrence import Occurrence
 from broker.transaction.transactions import Transactions
 from proxy.limits.meter import Meter
-from proxy.limits.quota import AFTER_MS, LimitExceeded
+from proxy.limits.quota import AFTER_MS, LimitExceeded, Quota
 from proxy.port.connection import Connection
 from proxy.services.encoders import Refused, Stored
 from proxy.services.kafka.halves import KafkaHalves
@@ -26,14 +27,15 @@ AFTER_MS_MAX = 2_000_000_000
 
 def check_pending(connection: Connection, count: int, now_ms: int) -> None:
     """Check that so many more messages of a client may wait for their moment. Raises Refusal."""
-    meter = _principal(connection)
-    if meter is None or meter.pending_max is None:
+    quota = connection.quota
+    meter = None if quota is None else quota.principal
+    if quota is None or meter is None or meter.pending_max is None:
         return
     if meter.pending.count(now_ms) + count <= meter.pending_max:
         return
     next_ms = meter.pending.next_ms()
     after_ms = AFTER_MS if next_ms is None else min(max(1, next_ms - now_ms), AFTER_MS_MAX)
-    _refuse(connection, LimitExceeded(meter, "pendingTimers", after_ms), count)
+    _refuse(quota, LimitExceeded(meter, "pendingTimers", after_ms), count)
 
 
 def note_pending(connection: Connection, dues_ms: Iterable[int]) -> None:
@@ -69,18 +71,15 @@ class HalfCount:
     """
 
     def __init__(self, connection: Connection, transactions: Transactions, kafka: KafkaHalves) -> None:
-        meter = _principal(connection)
-        self._meter = meter if meter is not None and meter.halves_max is not None else None
-        if self._meter is None:
+        self._meter: Meter | None = None
+        quota = connection.quota
+        meter = None if quota is None else quota.principal
+        if quota is None or meter is None or meter.halves_max is None:
             return
-        name = self._meter.name
-        undecided = transactions.halves.owned[name] + kafka.undecided_of(name) + self._meter.halves
-        most = self._meter.halves_max
-        if most is not None and undecided >= most:
-            over, self._meter = LimitExceeded(self._meter, "openTransactions", AFTER_MS), None
-            _refuse(connection, over, 1)
-        if self._meter is not None:
-            self._meter.halves += 1
+        if transactions.halves.owned[meter.name] + kafka.undecided_of(meter.name) + meter.halves >= meter.halves_max:
+            _refuse(quota, LimitExceeded(meter, "openTransactions", AFTER_MS), 1)
+        meter.halves += 1
+        self._meter = meter
 
     def end(self) -> None:
         """It is answered, or was not taken: from here on the store counts it. Harmless twice."""
@@ -111,7 +110,6 @@ def _principal(connection: Connection) -> Meter | None:
     return None if connection.quota is None else connection.quota.principal
 
 
-def _refuse(connection: Connection, over: LimitExceeded, count: int) -> None:
-    assert connection.quota is not None, "a meter is a quota's"
-    connection.quota.refused(over, count)
+def _refuse(quota: Quota, over: LimitExceeded, count: int) -> NoReturn:
+    quota.refused(over, count)
     raise Refusal(ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, over.text, after_ms=over.after_ms)

@@ -35,11 +35,6 @@ class WaitingPull:
         self.deadline = 0.0
         """Monotonic seconds at which its linger ends."""
 
-    @property
-    def waits(self) -> bool:
-        """Whether it has been neither answered nor withdrawn."""
-        return self._parked is not None
-
     def park(self, topic: str | None, count_max: int | None, linger_ms: int) -> None:
         """Begin to wait, so many milliseconds at most. Raises ParkedFull; nothing has happened then."""
         connection = self._slot.connection
@@ -62,9 +57,10 @@ class WaitingPull:
         lingers.send(slot, self._group, batch)
 
     def withdraw(self) -> None:
-        """Wait no longer: answer empty, where there is still a client to answer."""
+        """Wait no longer: answer empty, where there is still a client to answer; harmless once it is answered."""
         parked, slot = self._parked, self._slot
-        assert parked is not None, "a wait ends once"
+        if parked is None:
+            return
         slot.withdraw = self._parked = None
         if self._counted:
             unpark(self._counted, self._group.name)
@@ -121,5 +117,4 @@ class Lingers:
             del self._waiting[linger_ms]
         for pull in ended:
             # One that ended may have led to an answer for another.
-            if pull.waits:
-                pull.withdraw()
+            pull.withdraw()

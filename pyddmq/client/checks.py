@@ -194,10 +194,10 @@ async def run_transaction(
     return transaction_result(half, state, remark, problem, attempts)
 
 
-async def _answer(ask: Callable[..., Awaitable[object]], *arguments: object) -> object:
+async def _answer(listener: Callable[..., Awaitable[object]], *arguments: object) -> object:
     """Return what a listener answers; whatever the program's own code raises is an answer too."""
     try:
-        return await ask(*arguments)
+        return await listener(*arguments)
     except Exception as error:
         return error
 

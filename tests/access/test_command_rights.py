@@ -110,7 +110,7 @@ def asked_by(line: str, monkeypatch: pytest.MonkeyPatch) -> list[Permission | No
         rights.append(right_of(method, path))
         raise CliError("the node refused: no", ExitCode.REFUSED)
 
-    monkeypatch.setattr(admin_client, "_ask", refuse)
+    monkeypatch.setattr(admin_client, "_request", refuse)
     monkeypatch.setattr(sys, "stdin", Terminal())
     assert run(line.split()) != ExitCode.OK
     return rights

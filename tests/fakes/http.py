@@ -26,7 +26,7 @@ class SimConnector(aiohttp.BaseConnector):
 
     def __init__(self, network: SimNetwork, wish: HttpWish) -> None:
         # A time of the real clock would decide what is kept; in virtual time all is.
-        super().__init__(limit=wish.connections_max, keepalive_timeout=None)
+        super().__init__(limit=wish.connections_max, keepalive_timeout=None, force_close=not wish.keep)
         self._network = network
 
     async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> ResponseHandler:  # noqa: ASYNC109 - aiohttp's

@@ -382,8 +382,10 @@ MUTANTS = (
         seed=2,
     ),
     Mutant("names of new log files are not made durable", (1, 7), lose_power, _forget_names),
-    Mutant("a failed sync is ignored and made again", (1, 7), fail_log_sync, _with_files(LOG_FILES, _sync_again)),
-    Mutant("sums of records are not looked at", (1, 6, 7), cut_log_write, _sums_ignored),
+    Mutant(
+        "a failed sync is ignored and made again", (1, 7), fail_log_sync, _with_files(LOG_FILES, _sync_again), seed=2
+    ),
+    Mutant("sums of records are not looked at", (1, 6, 7), cut_log_write, _sums_ignored, seed=4),
     Mutant(
         "half a batch at the log's end is kept",
         (1,),
@@ -391,7 +393,7 @@ MUTANTS = (
         _patched(QueueBuild, "finish", lambda _: keep_half_a_batch),
         seed=4,
     ),
-    Mutant("acks are answered before they are journaled", (2, 3), kill, _late_journal, seed=2),
+    Mutant("acks are answered before they are journaled", (2, 3), kill, _late_journal, seed=3),
     Mutant("acks are not journaled", (2,), kill, _patched(AckJournal, "append", lambda _: lambda *_: True)),
     Mutant("the ack journal is not synced", (2,), lose_power, _with_files(("/acks/",), _no_sync)),
     Mutant("the ack journal is not read", (2,), kill, _patched(AckJournal, "reading", _unread)),
@@ -403,6 +405,7 @@ MUTANTS = (
         (3,),
         work_slowly,
         _patched(GroupQueue, "note_unanswered", lambda _: _nothing),
+        seed=3,
     ),
     Mutant(
         "exhausted messages are dropped", (6,), reset_connections, _patched(DeadLetters, "write", _without_dead_letter)

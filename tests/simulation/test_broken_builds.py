@@ -25,7 +25,7 @@ from upstream.progress import replay
 from upstream.progress.reconcile import Reconciler
 
 ROUNDS = 12
-ROUNDS_OF_MANY: dict[Fault, int] = {change_timers_and_kill: 4}
+ROUNDS_OF_MANY: dict[Fault, int] = {change_timers_and_kill: 2, work_slowly: 5}
 """Fewer of a fault that does ten things in each."""
 SEEDS_MAX = 12
 

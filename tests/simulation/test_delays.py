@@ -79,7 +79,7 @@ def delivered(world: World) -> list[tuple[str, int]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_delayed_messages_survive_every_fault(seed: int) -> None:
     """Kills, power losses, full and failing disks: everything acknowledged comes once, and nothing before its time."""
     world, random = World(seed), Random(f"delays {seed}")
@@ -93,9 +93,9 @@ def test_delayed_messages_survive_every_fault(seed: int) -> None:
     producers = [DelayedProducer(world, number) for number in (90, 91)]
     for producer in producers:
         producer.connect()
-    for _ in range(6):
+    for fault in random.sample(FAULTS_USED, len(FAULTS_USED)):
         world.run(seconds=random.random() * 2)
-        FAULTS[random.choice(FAULTS_USED)](world, random)
+        FAULTS[fault](world, random)
     world.run(seconds=1)
     for producer in producers:
         producer.stopped = True

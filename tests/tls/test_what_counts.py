@@ -83,7 +83,7 @@ def test_reply_that_the_kernel_did_not_take_whole_stays_ours(certificates: Certi
     world = TlsWorld(certificates)
     client = world.open()
     world.network.faults = NetworkFaults(delay_ms_max=0.1, window_bytes=200_000)
-    below(world)._peer.pause_reading()
+    client.below.pause_reading()
     for _ in range(3):
         opened_of(world.node).store.put("orders", b"x" * 1_500_000)
     for _ in range(3):
@@ -109,29 +109,41 @@ def test_reply_that_the_kernel_did_not_take_whole_stays_ours(certificates: Certi
 class _Engine:
     """OpenSSL's end of a connection, and the most that its memory BIOs held."""
 
-    def __init__(self, channel: Any) -> None:
-        self.channel = channel
-        self.engine = channel._engine
+    def __init__(self, engine: ssl.SSLObject, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO) -> None:
+        self.engine, self.incoming, self.outgoing = engine, incoming, outgoing
         self.largest = 0
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.engine, name)
+
     def write(self, data: Buffer) -> int:
-        count: int = self.engine.write(data)
-        self.largest = max(self.largest, self.channel._outgoing.pending)
+        count = self.engine.write(data)
+        self.largest = max(self.largest, self.outgoing.pending)
         return count
 
     def read(self, count: int) -> bytes:
-        self.largest = max(self.largest, self.channel._incoming.pending)
-        data: bytes = self.engine.read(count)
-        return data
+        self.largest = max(self.largest, self.incoming.pending)
+        return self.engine.read(count)
 
 
-def test_openssl_keeps_no_more_of_a_large_reply_or_frame_than_is_counted(certificates: Certificates) -> None:
+def test_openssl_keeps_no_more_of_a_large_reply_or_frame_than_is_counted(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A memory BIO keeps the largest size that it had: what passes through one is cut into small pieces."""
     world = TlsWorld(certificates)
+    engines: list[_Engine] = []
+    wrap = ssl.SSLContext.wrap_bio
+
+    def wrapped(context: ssl.SSLContext, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **more: Any) -> Any:
+        made = wrap(context, incoming, outgoing, **more)
+        if not more.get("server_side"):
+            return made
+        engines.append(_Engine(made, incoming, outgoing))
+        return engines[-1]
+
+    monkeypatch.setattr(ssl.SSLContext, "wrap_bio", wrapped)
     client = world.open()
-    [connection] = world.node.consumer.connections
-    channel = transport_behind(connection)._channel
-    channel._engine = engine = _Engine(channel)
+    [engine] = engines
     opened_of(world.node).store.put("orders", bytes(1_500_000))
     assert len(world.pull(client.raw).value.messages) == 1
     client.write(world.pull_frame(client.raw, acks=50_000))

@@ -149,7 +149,7 @@ class AdminPort:
             keep_seconds=0,
         )
         routes = Routes(view, gate, None, loop_name="virtual", console=console)
-        runner = web.AppRunner(routes.application(node_changes(view._node)), access_log=None, handle_signals=False)
+        runner = web.AppRunner(routes.application(node_changes(ward.node)), access_log=None, handle_signals=False)
         await runner.setup()
         assert runner.server is not None
         listener = await ward.world.network.listen(runner.server, HOST, PORT, backlog=64)

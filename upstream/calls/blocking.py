@@ -99,7 +99,7 @@ class BlockingCaller(Caller):
     def call(self, jobs: list[UpstreamJob]) -> None:
         """Have a call made for each, or for all together as far as the action takes batches."""
         self._waiting.extend(jobs)
-        self._calls.pool.ask(self._line, self)
+        self._calls.pool.request(self._line, self)
 
     def abandon(self) -> None:
         """Begin nothing any more; what is out continues."""
@@ -151,4 +151,4 @@ class BlockingCaller(Caller):
             answers.append(answer)
         self._end(call, answers)
         if self._waiting:
-            self._calls.pool.ask(self._line, self)
+            self._calls.pool.request(self._line, self)

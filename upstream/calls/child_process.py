@@ -45,7 +45,7 @@ class ChildProcess:
         """What it ended with; None while it lives."""
         return self._process.returncode
 
-    def ask(self, question: Any, seconds: float) -> Any:
+    def call(self, question: Any, seconds: float) -> Any:
         """Return its answer.
 
         Raises:

@@ -57,7 +57,7 @@ class NodeCalls:
                 else:
                     future.set_result(None)
 
-        self.pool.ask(line, _Once(Work(lambda: raised_by(work), done)))
+        self.pool.request(line, _Once(Work(lambda: raised_by(work), done)))
         return future
 
     async def settle(self, hurry: Callable[[], bool]) -> None:

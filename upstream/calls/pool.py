@@ -24,7 +24,7 @@ class Work(NamedTuple):
     done: Callable[[object], None]
 
 
-class Asks(Protocol):
+class WorkSource(Protocol):
     """Who has calls to be made."""
 
     def next_work(self) -> Work | None:
@@ -39,12 +39,12 @@ class CallQueue:
         users: Callers that may ask.
     """
 
-    __slots__ = ("asking", "running", "users")
+    __slots__ = ("running", "users", "waiting")
 
     def __init__(self) -> None:
         self.running = 0
         self.users = 0
-        self.asking: deque[Asks] = deque()
+        self.waiting: deque[WorkSource] = deque()
 
 
 class CallPool:
@@ -75,10 +75,10 @@ class CallPool:
         self._forget_unused()
         self._serve()
 
-    def ask(self, line: CallQueue, caller: Asks) -> None:
+    def request(self, line: CallQueue, caller: WorkSource) -> None:
         """Have a caller's calls made as threads are free: its `next_work` is called until it has none."""
-        if caller not in line.asking:
-            line.asking.append(caller)
+        if caller not in line.waiting:
+            line.waiting.append(caller)
         if line not in self._turns:
             self._turns.append(line)
         self._serve()
@@ -104,7 +104,7 @@ class CallPool:
             refused = 0
             while refused < len(self._turns):
                 line = self._turns.popleft()
-                if not line.asking:
+                if not line.waiting:
                     continue
                 self._turns.append(line)
                 if not self.may_run(line):
@@ -116,11 +116,11 @@ class CallPool:
             self._serving = False
 
     def _next_of(self, line: CallQueue) -> Work | None:
-        while line.asking:
-            caller = line.asking.popleft()
+        while line.waiting:
+            caller = line.waiting.popleft()
             work = caller.next_work()
             if work is not None:
-                line.asking.append(caller)
+                line.waiting.append(caller)
                 return work
         return None
 

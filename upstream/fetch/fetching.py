@@ -152,13 +152,13 @@ class Fetching:
         rows: list[Row] = []
         room, is_news = order.bytes_max, False
         for group_queue in self._named(order) if fetcher is None else self._owned(fetcher):
-            asked = order.positions.get(group_queue.topic, {}).get(group_queue.qid, -1)
-            start = self._start(group_queue, asked, fetcher)
+            wanted = order.positions.get(group_queue.topic, {}).get(group_queue.qid, -1)
+            start = self._start(group_queue, wanted, fetcher)
             row, taken = self._read(group_queue, start, order, room, is_owner=fetcher is not None)
             room -= taken
             rows.append(row)
-            is_news = is_news or bool(row.messages) or row.next_offset not in (asked, start)
-            is_news = is_news or (asked >= 0 and row.next_offset != asked)
+            is_news = is_news or bool(row.messages) or row.next_offset not in (wanted, start)
+            is_news = is_news or (wanted >= 0 and row.next_offset != wanted)
             if fetcher is not None:
                 standing = fetcher.standings[group_queue]
                 standing.given = max(standing.given, row.next_offset)
@@ -195,7 +195,7 @@ class Fetching:
         return owned[at:] + owned[:at]
 
     @staticmethod
-    def _start(group_queue: GroupQueue, asked: int, fetcher: FetcherClient | None) -> int:
+    def _start(group_queue: GroupQueue, wanted: int, fetcher: FetcherClient | None) -> int:
         """Where to read: where the client says, unless the queue began again since it was given it; else (R84)."""
         generation, tracker = group_queue.subscription, group_queue.tracker
         stored = tracker.watermark
@@ -205,12 +205,12 @@ class Fetching:
                 # A name that is new here may be a client of before the last reset: this node was started since.
                 is_bound = standing is not None or stored < tracker.reset_end
                 fetcher.standings[group_queue] = FetcherQueue(generation, stored, is_bound=is_bound)
-                asked = stored if is_bound else asked
-            elif standing.is_bound and asked <= tracker.reset_end:
+                wanted = stored if is_bound else wanted
+            elif standing.is_bound and wanted <= tracker.reset_end:
                 # Its position is of before the reset when the reply that had the new one was lost.
-                asked = min(asked, standing.given)
+                wanted = min(wanted, standing.given)
         queue = group_queue.queue
-        return min(max(stored if asked < 0 else asked, queue.min_offset), queue.max_offset)
+        return min(max(stored if wanted < 0 else wanted, queue.min_offset), queue.max_offset)
 
     def _read(
         self, group_queue: GroupQueue, start: int, order: FetchOrder, room: int, *, is_owner: bool
@@ -222,8 +222,8 @@ class Fetching:
         if generation is None or not generation.hands_out or room <= 0 or start >= group_queue.queue.max_offset:
             return nothing
         config = generation.config
-        asked = order.count_max if order.count_max is not None and order.count_max > 0 else generation.batch_max
-        count = min(asked, generation.batch_max if is_owner else NAMED_COUNT_MAX)
+        limit = order.count_max if order.count_max is not None and order.count_max > 0 else generation.batch_max
+        count = min(limit, generation.batch_max if is_owner else NAMED_COUNT_MAX)
         bucket = self._buckets.get(topic)
         if bucket is None:
             bucket = self._buckets[topic] = TokenBucket(config.tps_max, self._runtime.clock)

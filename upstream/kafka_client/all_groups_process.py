@@ -72,7 +72,7 @@ class SurveyProcess:
     def _ask(self, name: str, *arguments: Any) -> object:
         child = self._child or self._start()
         try:
-            answer = child.ask((name, arguments), ANSWER_SECONDS)
+            answer = child.call((name, arguments), ANSWER_SECONDS)
         except (EOFError, OSError):
             self._end()
             raise KafkaFailure(
@@ -86,7 +86,7 @@ class SurveyProcess:
     def _start(self) -> ChildProcess:
         child = self._child = ChildProcess(__name__)
         try:
-            refused = child.ask(self._given, ANSWER_SECONDS)
+            refused = child.call(self._given, ANSWER_SECONDS)
         except (EOFError, OSError):
             self._end()
             raise KafkaFailure("SURVEY_ENDED", "the process that queries the cluster did not start") from None

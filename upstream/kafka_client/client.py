@@ -21,7 +21,7 @@ from upstream.kafka_client.member_protocol import ProtocolChoice
 from upstream.kafka_client.package import KafkaUnusable, confluent
 from upstream.kafka_client.posting import Post
 from upstream.kafka_client.producer import LibrdkafkaProducer
-from upstream.kafka_client.query_thread import Askers, Asking
+from upstream.kafka_client.query_thread import QueryConsumers, QueryThread
 from upstream.kafka_client.reader import LibrdkafkaReader
 from upstream.kafka_client.scanning import LogScanner
 from upstream.kafka_client.settings import Settings
@@ -59,8 +59,8 @@ class LibrdkafkaClient:
         )
         self._loop = loop
         self._clock = clock
-        self._asking = Asking(cluster, Post(loop), self._end_asker)
-        self._asker: Any = None
+        self._queries = QueryThread(cluster, Post(loop), self._end_query_consumers)
+        self._query_consumer: Any = None
         self._uncommitted: Any = None
         self._closed = threading.Event()
         self._written: dict[str, float] = {}
@@ -84,8 +84,8 @@ class LibrdkafkaClient:
             settings=self._settings,
             loop=self._loop,
             clock=self._clock,
-            asking=self._asking,
-            askers=Askers(self._ask_by, self._ask_by_uncommitted),
+            queries=self._queries,
+            query_consumers=QueryConsumers(self._consumer_for_queries, self._consumer_of_uncommitted),
             choice=self._choice,
         )
 
@@ -100,8 +100,8 @@ class LibrdkafkaClient:
             settings=self._settings,
             loop=self._loop,
             clock=self._clock,
-            asking=self._asking,
-            asker=self._ask_by,
+            queries=self._queries,
+            query_consumer=self._consumer_for_queries,
             broken=broken,
         )
 
@@ -113,8 +113,8 @@ class LibrdkafkaClient:
             settings=self._settings,
             loop=self._loop,
             clock=self._clock,
-            asking=self._asking,
-            asker=self._ask_by,
+            queries=self._queries,
+            query_consumer=self._consumer_for_queries,
             known=self._written,
         )
         made.lease = lease
@@ -123,14 +123,14 @@ class LibrdkafkaClient:
     def look(self, topics: Sequence[str], reported: Callable[[ClusterFacts], None], groups: Sequence[str] = ()) -> None:
         """Inspect the cluster, by a process of its own."""
 
-        def ask() -> None:
+        def query() -> None:
             try:
                 facts = look_beside(self._settings.cluster, self._settings.config, topics, groups)
             except (KafkaUnusable, SecretUnreadable) as error:
                 facts = ClusterFacts(trouble=str(error))
             Post(self._loop)(reported, facts)
 
-        threading.Thread(target=ask, daemon=True, name=f"kafka-look-{self._settings.cluster}").start()
+        threading.Thread(target=query, daemon=True, name=f"kafka-look-{self._settings.cluster}").start()
 
     def scan(self, scan: TopicScan, done: ScanDone) -> Callable[[], object]:
         """Look through a topic, in a thread of its own."""
@@ -140,7 +140,7 @@ class LibrdkafkaClient:
     def session_ms(self, reported: Callable[[int | None], None]) -> None:
         """Ask for the brokers' session time, by a process of its own, until the cluster answers."""
 
-        def ask() -> None:
+        def query() -> None:
             while not self._closed.is_set():
                 try:
                     facts = look_beside(self._settings.cluster, self._settings.config, (), ())
@@ -152,23 +152,23 @@ class LibrdkafkaClient:
                     return
                 self._closed.wait(_SESSION_AGAIN_SECONDS)
 
-        threading.Thread(target=ask, daemon=True, name=f"kafka-session-{self._settings.cluster}").start()
+        threading.Thread(target=query, daemon=True, name=f"kafka-session-{self._settings.cluster}").start()
 
     def close(self) -> None:
         """Ask nothing more; members, readers and the producer are ended by themselves."""
         self._closed.set()
-        self._asking.ask(self._end_asker)
-        self._asking.close()
+        self._queries.submit(self._end_query_consumers)
+        self._queries.close()
 
-    def _ask_by(self) -> Any:
+    def _consumer_for_queries(self) -> Any:
         """A consumer that only asks; made with the first question, in the thread that asks."""
-        if self._asker is None:
-            self._asker = self._settings.reader(self._client_id)
-        self._asker.poll(0)  # It may have log lines.
-        self._settings.give_password(self._asker)
-        return self._asker
+        if self._query_consumer is None:
+            self._query_consumer = self._settings.reader(self._client_id)
+        self._query_consumer.poll(0)  # It may have log lines.
+        self._settings.give_password(self._query_consumer)
+        return self._query_consumer
 
-    def _ask_by_uncommitted(self) -> Any:
+    def _consumer_of_uncommitted(self) -> Any:
         """Likewise one that sees open transactions."""
         if self._uncommitted is None:
             self._uncommitted = self._settings.looker(self._client_id)
@@ -176,10 +176,10 @@ class LibrdkafkaClient:
         self._settings.give_password(self._uncommitted)
         return self._uncommitted
 
-    def _end_asker(self) -> Any:
-        for each in (self._asker, self._uncommitted):
+    def _end_query_consumers(self) -> Any:
+        for each in (self._query_consumer, self._uncommitted):
             if each is not None:
                 with contextlib.suppress(RuntimeError):
                     each.close()
-        self._asker = self._uncommitted = None
+        self._query_consumer = self._uncommitted = None
         return lambda: None

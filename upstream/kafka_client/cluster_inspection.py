@@ -43,7 +43,7 @@ def look_beside(
         child = ChildProcess(MODULE)
         kind, found = "", None
         try:
-            kind, found = child.ask((cluster, config, list(topics), list(groups)), ANSWER_SECONDS)
+            kind, found = child.call((cluster, config, list(topics), list(groups)), ANSWER_SECONDS)
         except (EOFError, OSError):
             continue
         finally:

@@ -24,7 +24,7 @@ from upstream.kafka_client.lookups import bounds_of_each, offsets_at, topics_of
 from upstream.kafka_client.member_protocol import ProtocolChoice
 from upstream.kafka_client.member_thread import MemberThread, PartitionSeek
 from upstream.kafka_client.posting import Post, Room
-from upstream.kafka_client.query_thread import Askers, Asking
+from upstream.kafka_client.query_thread import QueryConsumers, QueryThread
 from upstream.kafka_client.records import PartitionRecords
 from upstream.kafka_client.settings import Settings
 from upstream.kafka_client.troubles import ClientTroubles
@@ -52,8 +52,8 @@ class LibrdkafkaMember:
         settings: Settings,
         loop: ThreadLoop,
         clock: Clock,
-        asking: Asking,
-        askers: Askers,
+        queries: QueryThread,
+        query_consumers: QueryConsumers,
         choice: ProtocolChoice,
     ) -> None:
         """Make the consumer.
@@ -65,8 +65,8 @@ class LibrdkafkaMember:
             settings: Of the cluster.
             loop: The event loop.
             clock: For attempts again.
-            asking: Asks for ends,
-            askers: by these consumers.
+            queries: Looks up ends,
+            query_consumers: by these consumers.
             choice: Of the group protocol.
 
         Raises:
@@ -76,8 +76,8 @@ class LibrdkafkaMember:
         revoke_seconds = config.revoke_timeout / 1000
         self._post = Post(loop)
         self._room = Room(ROOM_BYTES)
-        self._asking = asking
-        self._askers = askers
+        self._queries = queries
+        self._query_consumers = query_consumers
         self._whole = config.group_protocol == "consumer"
         self._listener: MemberListener | None = None
         self._terms: dict[KafkaPartition, int] = {}
@@ -142,31 +142,33 @@ class LibrdkafkaMember:
         """Ask for first offsets and ends."""
         wanted = list(places)
 
-        def ask() -> Callable[[], None]:
-            ends, failures = bounds_of_each(self._askers.committed(), self._askers.uncommitted(), wanted)
+        def query() -> Callable[[], None]:
+            ends, failures = bounds_of_each(
+                self._query_consumers.committed(), self._query_consumers.uncommitted(), wanted
+            )
             return lambda: None if self._over else reported(ends, failures)
 
-        self._asking.ask(ask)
+        self._queries.submit(query)
 
     def topics(self, names: Sequence[str], reported: Topics) -> None:
         """Ask which topics of these names, or of these expressions, are there."""
         wanted = list(names)
 
-        def ask() -> Callable[[], None]:
-            found, failures = topics_of(self._askers.committed(), wanted, whole=self._whole)
+        def query() -> Callable[[], None]:
+            found, failures = topics_of(self._query_consumers.committed(), wanted, whole=self._whole)
             return lambda: None if self._over else reported(found, failures)
 
-        self._asking.ask(ask)
+        self._queries.submit(query)
 
     def offsets_at(self, places: Sequence[KafkaPartition], time_ms: int, reported: OffsetsReported) -> None:
         """Ask for the first offsets of a moment or later."""
         wanted = dict.fromkeys(places, time_ms)
 
-        def ask() -> Callable[[], None]:
-            found = offsets_at(self._askers.committed(), wanted)
+        def query() -> Callable[[], None]:
+            found = offsets_at(self._query_consumers.committed(), wanted)
             return lambda: reported({place: None if offset < 0 else offset for place, offset in found.items()})
 
-        self._asking.ask(ask, lambda: reported(None))
+        self._queries.submit(query, lambda: reported(None))
 
     def abandon(self) -> None:
         """End; the thread leaves the group if it can."""

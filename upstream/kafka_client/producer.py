@@ -20,7 +20,7 @@ from upstream.kafka.link import NOT_SENT, Broken, Headers, KafkaFailure, Produce
 from upstream.kafka_client.lookups import partitions_of
 from upstream.kafka_client.package import cause_of, confluent, failure_of
 from upstream.kafka_client.posting import Post
-from upstream.kafka_client.query_thread import Asking
+from upstream.kafka_client.query_thread import QueryThread
 from upstream.kafka_client.settings import Settings
 
 # Names of headers that are not UTF-8 (D58): as text they are `base64;` and the Base64 of their bytes.
@@ -106,7 +106,7 @@ class _ProducerTopic:
     Attributes:
         count: Its partitions; None: not known, or there is none.
         until: When it is asked for again.
-        asking: Whether it is being asked for.
+        loading: Whether it is being looked up.
         held: Records that wait for the answer.
         alone: A batch was too large for it: each record is sent alone.
     """
@@ -114,7 +114,7 @@ class _ProducerTopic:
     def __init__(self) -> None:
         self.count: int | None = None
         self.until = 0.0
-        self.asking = False
+        self.loading = False
         self.held: list[_Record] = []
         self.alone = False
 
@@ -129,8 +129,8 @@ class LibrdkafkaProducer:
         settings: Settings,
         loop: ThreadLoop,
         clock: Clock,
-        asking: Asking,
-        asker: Any,
+        queries: QueryThread,
+        query_consumer: Any,
         broken: Broken = lambda _: None,
     ) -> None:
         """Make the producer.
@@ -140,8 +140,8 @@ class LibrdkafkaProducer:
             settings: Of the cluster.
             loop: The event loop.
             clock: For attempts again.
-            asking: Asks for partitions, by a consumer,
-            asker: which makes no topics.
+            queries: Looks up partitions, by a consumer,
+            query_consumer: which makes no topics.
             broken: Called when the producer has ended by a fatal error.
 
         Raises:
@@ -149,8 +149,8 @@ class LibrdkafkaProducer:
         """
         self._post = Post(loop)
         self._clock = clock
-        self._asking = asking
-        self._asker = asker
+        self._queries = queries
+        self._query_consumer = query_consumer
         self._package = confluent()
         self._settings = settings
         self._client_id = client_id
@@ -294,18 +294,18 @@ class LibrdkafkaProducer:
         return self._topics.setdefault(topic, _ProducerTopic())
 
     def _ask(self, topic: str, known: _ProducerTopic) -> None:
-        if known.asking or self._closed.is_set():
+        if known.loading or self._closed.is_set():
             return
-        known.asking = True
+        known.loading = True
 
-        def ask() -> Callable[[], None]:
-            found = partitions_of(self._asker(), topic)
+        def query() -> Callable[[], None]:
+            found = partitions_of(self._query_consumer(), topic)
             return lambda: self._answered(topic, known, found)
 
-        self._asking.ask(ask, lambda: self._unanswered(topic, known))
+        self._queries.submit(query, lambda: self._unanswered(topic, known))
 
     def _answered(self, topic: str, known: _ProducerTopic, found: int | KafkaFailure) -> None:
-        known.asking = False
+        known.loading = False
         self._refused = None
         count = None if isinstance(found, KafkaFailure) else found
         known.count = count
@@ -322,7 +322,7 @@ class LibrdkafkaProducer:
 
     def _unanswered(self, topic: str, known: _ProducerTopic) -> None:
         """Ask again for as long as a record may wait, unless the cluster refuses this node; nothing held has left."""
-        known.asking = False
+        known.loading = False
         now = self._clock.monotonic()
         refusal = None
         if self._refused is not None and now - self._refused[1] < _REFUSED_SECONDS:

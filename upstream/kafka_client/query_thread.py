@@ -11,14 +11,14 @@ from upstream.kafka_client.package import confluent, failure_of
 from upstream.kafka_client.posting import Post
 
 _STALE = frozenset({"UNKNOWN_PARTITION", "UNKNOWN_TOPIC"})
-"""By what the consumer remembers there is none. It remembers for three minutes, and asks no broker meanwhile."""
+"""By what the consumer remembers there is none. It remembers for three minutes, and queries no broker meanwhile."""
 
 Question = Callable[[], Callable[[], None]]
-"""Asks in the thread; what it returns is called in the loop. A `KafkaException` of it means that there is no answer."""
+"""Runs in the thread; what it returns is called in the loop. A `KafkaException` of it means that there is no answer."""
 
 
-class Askers(NamedTuple):
-    """Give the consumers that ask, in the thread that asks.
+class QueryConsumers(NamedTuple):
+    """Give the consumers that query the cluster, in the thread of queries.
 
     Attributes:
         committed: One that reads committed records only.
@@ -29,11 +29,11 @@ class Askers(NamedTuple):
     uncommitted: Callable[[], Any]
 
 
-class Asking:
+class QueryThread:
     """Questions one after the other, since each waits at most some seconds."""
 
     def __init__(self, cluster: str, post: Post, renew: Callable[[], object]) -> None:
-        """Begin; `renew` is called in the thread when the consumers that ask remember what is not so any more."""
+        """Begin; `renew` is called in the thread when these consumers remember what is not so any more."""
         self._post = post
         self._renew = renew
         self._questions: SimpleQueue[tuple[Question, Callable[[], None] | None] | None] = SimpleQueue()
@@ -41,17 +41,17 @@ class Asking:
         self._thread = threading.Thread(target=self._live, daemon=True, name=f"kafka-ask-{cluster}")
         self._thread.start()
 
-    def ask(self, question: Question, unanswered: Callable[[], None] | None = None) -> None:
-        """Ask; `unanswered` is called in the loop where there is no answer."""
+    def submit(self, question: Question, unanswered: Callable[[], None] | None = None) -> None:
+        """Run a query; `unanswered` is called in the loop where there is no answer."""
         self._questions.put((question, unanswered))
 
     def close(self) -> None:
-        """Ask nothing more. Does not wait for what is being asked."""
+        """Run no further query. Does not wait for the one that runs."""
         self._questions.put(None)
 
     def _live(self) -> None:
-        while (asked := self._questions.get()) is not None:
-            question, unanswered = asked
+        while (item := self._questions.get()) is not None:
+            question, unanswered = item
             try:
                 answer = question()
             # A consumer that is closed raises RuntimeError.

@@ -23,7 +23,7 @@ from upstream.kafka_client.lookups import END_MOMENT, offsets_at, partitions_of
 from upstream.kafka_client.package import KafkaUnusable, cause_of, confluent, failure_of
 from upstream.kafka_client.posting import Post
 from upstream.kafka_client.producer import writable
-from upstream.kafka_client.query_thread import Asking
+from upstream.kafka_client.query_thread import QueryThread
 from upstream.kafka_client.settings import Settings
 
 TRANSACTION_SECONDS = 10
@@ -59,8 +59,8 @@ class LibrdkafkaTransactions:
         settings: Settings,
         loop: ThreadLoop,
         clock: Clock,
-        asking: Asking,
-        asker: Callable[[], Any],
+        queries: QueryThread,
+        query_consumer: Callable[[], Any],
         known: dict[str, float],
     ) -> None:
         """Set up; the producer is made by `begin`.
@@ -74,8 +74,8 @@ class LibrdkafkaTransactions:
         self._client_id = client_id
         self._settings = settings
         self._clock = clock
-        self._asking = asking
-        self._asker = asker
+        self._queries = queries
+        self._query_consumer = query_consumer
         self._post = Post(loop)
         self._package = confluent()
         self._producer: Any = None
@@ -102,15 +102,15 @@ class LibrdkafkaTransactions:
             self._orders.put(lambda: self._ordered(records, done, alone))
             return
 
-        def ask() -> Callable[[], None]:
-            found = {name: partitions_of(self._asker(), name, led=True) for name in unknown}
+        def query() -> Callable[[], None]:
+            found = {name: partitions_of(self._query_consumer(), name, led=True) for name in unknown}
             return lambda: self._looked(found, records, done, alone)
 
         def unanswered() -> None:
             if not self._closed:
                 done(KafkaFailure("TRANSPORT", "the cluster does not respond"), {}, ())
 
-        self._asking.ask(ask, unanswered)
+        self._queries.submit(query, unanswered)
 
     def close(self) -> None:
         """End."""
@@ -124,12 +124,12 @@ class LibrdkafkaTransactions:
         if not old:
             return
 
-        def ask() -> Callable[[], None]:
-            found = {name: partitions_of(self._asker(), name, led=True) for name in old}
+        def query() -> Callable[[], None]:
+            found = {name: partitions_of(self._query_consumer(), name, led=True) for name in old}
             return lambda: self._forget(found)
 
         self._known.update(dict.fromkeys(old, now + _KNOWN_SECONDS))
-        self._asking.ask(ask)
+        self._queries.submit(query)
 
     def _learn(self, found: Mapping[str, int | KafkaFailure]) -> dict[str, KafkaFailure]:
         """Note which topics are there; returns the others."""

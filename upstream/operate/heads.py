@@ -135,9 +135,7 @@ def retry_now(head: Head, *, force: bool, progress: Progress, clock: Clock) -> H
         return Handled(True, "Its wait has ended: the next pull receives it.")
     if job.state is JobState.OUT:
         holder = _insist(job, force)
-        assert job.delivery is not None, "only a delivered job is out"
-        job.group_queue.note_unanswered(job.offset, job.delivery)
-        outcomes.leave_delivery(job)
+        job.group_queue.note_unanswered(job.offset, outcomes.leave_delivery(job))
         subscription.buffer.put_back([job])
         return Handled(
             True, f"It was taken back from {holder}: the next pull receives it. A success from there still counts."

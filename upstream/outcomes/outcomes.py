@@ -398,14 +398,15 @@ class Outcomes:
 
     # Deliveries
 
-    def leave_delivery(self, job: UpstreamJob) -> None:
-        """Take an answered job (OUT or HELD) out of its delivery."""
+    def leave_delivery(self, job: UpstreamJob) -> DeliveredBatch:
+        """Take an answered job (OUT or HELD) out of its delivery, which is returned."""
         delivery = job.delivery
         assert delivery is not None, "only a delivered job is out"
         job.delivery = None
         delivery.open -= 1
         if not delivery.open:
             self.deadlines.close(delivery)
+        return delivery
 
     def _expire(self, expired: list[DeliveredBatch]) -> None:
         """End deliveries whose timeout passed: to the front of their queues, or to the dead letters (W14, D17)."""

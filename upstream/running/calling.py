@@ -23,6 +23,7 @@ from upstream.calls.blocking import BlockingCaller
 from upstream.calls.caller import Acted, ActionFigures, Caller
 from upstream.calls.modes import Mode, has_slow_hooks, mode_of
 from upstream.calls.node_calls import NodeCalls
+from upstream.calls.pool import CallQueue
 from upstream.calls.user_code import as_exception, described, is_own_cancellation
 from upstream.job import UpstreamJob
 from upstream.running.action_context import ThreadContext
@@ -122,9 +123,7 @@ class Calling:
         self._acted = acted
         self._names = (group, topic)
         self._slow_hooks = any(has_slow_hooks(type(each)) for each in pipeline.actions)
-        self._line = None
-        if any(type(each).blocking for each in pipeline.actions):
-            self._line = self._of_node.pool.line(group, topic)
+        self._line: CallQueue | None = None
         for action in pipeline.before:
             if mode_of(type(action)) is not Mode.PLAIN:
                 raise TypeError(f"{action.name} comes before the order gate, where actions must answer immediately")
@@ -256,7 +255,8 @@ class Calling:
         if mode is Mode.AWAITS:
             awaiting = AwaitingCaller(action, self._of_node, figures, limit_ms=limit_ms)
             return PipelineStep(action, awaiting, seconds, monotonic, self._acted)
-        assert self._line is not None, "made for blocking actions"
+        if self._line is None:
+            self._line = self._of_node.pool.line(*self._names)
         caller = BlockingCaller(action, self._of_node, figures, limit_ms=limit_ms, line=self._line)
         return PipelineStep(action, caller, seconds, monotonic, self._acted)
 

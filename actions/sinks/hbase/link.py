@@ -166,7 +166,7 @@ class RealHBase:
         try:
             pool = self._pool = self._pool or self._connect()
             with pool.connection(self._wish.timeout_ms / 1000) as connection:
-                answer, refusal = self._asked(connection, run)
+                answer, refusal = self._on_connection(connection, run)
         except NoConnectionsAvailable as error:
             raise ServerAway(str(error) or type(error).__name__) from error
         except (TException, OSError, EOFError) as error:
@@ -181,7 +181,7 @@ class RealHBase:
         return answer  # type: ignore[return-value]
 
     @staticmethod
-    def _asked(connection: Any, run: Callable[[Any], T]) -> tuple[T | None, Exception | None]:
+    def _on_connection(connection: Any, run: Callable[[Any], T]) -> tuple[T | None, Exception | None]:
         """Return the answer or the refusal. The pool replaces a connection that is cut off, and leaves it open."""
         from Hbase_thrift import IllegalArgument, IOError
 

@@ -32,8 +32,8 @@ class Arity(NamedTuple):
     idempotent: bool = True
 
 
-def _repeats(least: int, most: int | None, step: int = 1) -> Arity:
-    return Arity(least, most, step, idempotent=False)
+def _repeats(least: int, most: int | None) -> Arity:
+    return Arity(least, most, idempotent=False)
 
 
 KINDS: dict[str, Arity] = {

@@ -105,7 +105,7 @@ class _MessageCommands(NamedTuple):
     place: int
     commands: list[Words]
     marker: str | None
-    asked: str | None = None
+    server: str | None = None
     """Server that another one named for this message alone, while a slot is on its way there."""
 
     @property
@@ -228,7 +228,7 @@ class RedisSink(OutsideAction):
         by_server: dict[str, list[_MessageCommands]] = {}
         for each in wanted:
             try:
-                by_server.setdefault(each.asked or await self._server_of(each.key), []).append(each)
+                by_server.setdefault(each.server or await self._server_of(each.key), []).append(each)
             except ServerAway as error:
                 answers[each.place] = self._map_away.refusal() or self._map_away.failed(str(error))
         again: list[_MessageCommands] = []
@@ -327,9 +327,9 @@ class RedisSink(OutsideAction):
                 reason = f"Redis refused: {fault}"
                 answers[each.place] = server.away.alone(str(fault)) if fault.waits else Failed(reason)
             elif isinstance(fault, ConnectionStale) and again is not None:
-                asked = redirect_of(str(fault), address)
-                stale = stale or asked is None
-                again.append(each._replace(asked=asked))
+                owner = redirect_of(str(fault), address)
+                stale = stale or owner is None
+                again.append(each._replace(server=owner))
             else:
                 stale = stale or isinstance(fault, ConnectionStale)
                 later = later or server.away.failed(str(fault))
@@ -345,7 +345,7 @@ class RedisSink(OutsideAction):
         sent: list[Words] = [load()] if any(each.marker is not None for each in wanted) else []
         ends = []
         for each in wanted:
-            if each.asked is not None:
+            if each.server is not None:
                 sent.append(("ASKING",))
             sent += self._words(each)
             ends.append(len(sent) - 1)

@@ -72,14 +72,14 @@ class ReportFrames:
         queues: Names of queues and topics, numbered, with the moment of each queue's last sample: rows carry the
             numbers alone.
         rows: The window's samples, judged: those that are calm added up by queue and bucket, each other one, and each
-            queue's last one, by itself, with the finding about it as the struct `told`.
+            queue's last one, by itself, with the finding about it as the struct `finding`.
 
     Args:
         samples: Samples of the window, and of `limits.window_ms` before it, so that its first rows are judged as well.
         window: What is reported on.
         limits: Thresholds.
         events: When offsets of queues were reset and queues left, by name; null: neither happened.
-        told: Whether there are findings about single samples. If not, objectives and groups are all that there is.
+        findings: Whether there are findings about single samples. If not, objectives and groups are all that there is.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class ReportFrames:
         limits: LagLimits,
         events: DataFrame | None = None,
         *,
-        told: bool = True,
+        findings: bool = True,
     ) -> None:
         self._window = window
         self._limits = limits
@@ -98,10 +98,10 @@ class ReportFrames:
         parts = max(int(samples.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1), -(-count // PART_ROWS))
         names = broadcast(self.queues.drop("count", "absurd"))
         numbered = samples.join(names, list(QUEUE_NAMES)).drop(*QUEUE_NAMES).repartition(parts, "queue_number")
-        narrow = self._narrow(self._judged(numbered), told=told)
-        if told:
+        narrow = self._narrow(self._judged(numbered), findings=findings)
+        if findings:
             narrow = self._with_causes(narrow)
-        self.rows = narrow.groupBy("queue_number", "bucket", "heat_bucket", "told").agg(*_aggregates(
+        self.rows = narrow.groupBy("queue_number", "bucket", "heat_bucket", "finding").agg(*_aggregates(
             "count(1) samples",
             "count_if(in_time) kept",
             "sum(ended) ended",
@@ -156,8 +156,8 @@ class ReportFrames:
             "coalesce(greatest(0L, position - position_then - lost_now - skipped_now), 0L)) AS finished_now",
         )
 
-    def _narrow(self, frame: DataFrame, *, told: bool) -> DataFrame:
-        """Return what is added up, and `told`, which is null of a calm sample but the last of its queue."""
+    def _narrow(self, frame: DataFrame, *, findings: bool) -> DataFrame:
+        """Return what is added up, and `finding`, which is null of a calm sample but the last of its queue."""
         window = self._window
         age = "coalesce(time_lag_ms, time_lag_high_ms)"
         alone = f"status NOT IN ({_CALM}) OR time_ms = last_ms"
@@ -178,16 +178,16 @@ class ReportFrames:
             f"if(state IS NULL, 0L, coalesce(pause_ms, 0L)) + if(earlier_ms IS NULL, {head}, 0L)"
             f" + if(time_ms = last_ms, {tail}, 0L) AS known_ms",
             "if(NOT state, coalesce(pause_ms, 0L), 0L) AS over_ms",
-            f"if({alone}, struct({kept}), NULL) AS told" if told else "CAST(NULL AS STRING) AS told",
+            f"if({alone}, struct({kept}), NULL) AS finding" if findings else "CAST(NULL AS STRING) AS finding",
         )
 
     def _with_causes(self, narrow: DataFrame) -> DataFrame:
         """Return the cause, which is looked for where there is a finding."""
-        frame = with_neighbours(narrow, _NUMBERS).selectExpr("*", "told.*")
+        frame = with_neighbours(narrow, _NUMBERS).selectExpr("*", "finding.*")
         whole = ", ".join(f"`{name}`" for name in (*_TOLD, *_SUMMED, *ALONE, "cause"))
         frame = with_cause(frame, self._limits)
-        return frame.selectExpr(*(f"`{name}`" for name in narrow.columns if name != "told"),
-                                f"if(told IS NULL, NULL, struct({whole})) AS told")  # fmt: skip
+        return frame.selectExpr(*(f"`{name}`" for name in narrow.columns if name != "finding"),
+                                f"if(finding IS NULL, NULL, struct({whole})) AS finding")  # fmt: skip
 
     def close(self) -> None:
         """Give back what is held in memory."""
@@ -267,7 +267,7 @@ class ReportFrames:
         ]
         cases = "CASE WHEN left_ms IS NOT NULL THEN {} WHEN gone THEN {} ELSE {} END AS {}"
         return (
-            self._told("time_ms = last_ms")
+            self._findings("time_ms = last_ms")
             .selectExpr("*", f"{self._gone()} AS gone")
             .selectExpr(
                 "* EXCEPT (status, severity, cause)",
@@ -287,10 +287,10 @@ class ReportFrames:
         kept = ", ".join(repr(each.name) for each in statuses.STATUSES if _holds_for_ever(each))
         return f"{self._window.to_ms} - time_ms > {self._limits.stale_ms} + {_WIDE_MS} AND status NOT IN ({kept})"
 
-    def _told(self, condition: str) -> DataFrame:
+    def _findings(self, condition: str) -> DataFrame:
         """Return single samples of which something holds, with names."""
-        single = self.rows.where("told IS NOT NULL").selectExpr(
-            "queue_number", "told.*", "lag AS peak_lag", "age_ms AS peak_age_ms", "severity"
+        single = self.rows.where("finding IS NOT NULL").selectExpr(
+            "queue_number", "finding.*", "lag AS peak_lag", "age_ms AS peak_age_ms", "severity"
         )
         return self._named(single.where(condition))
 
@@ -325,7 +325,7 @@ class ReportFrames:
             f"OR time_ms - earlier_ms > {self._limits.stale_ms} + {_WIDE_MS}) AS begins"
         )
         rows = (
-            self._told(f"status NOT IN ({_CALM})")
+            self._findings(f"status NOT IN ({_CALM})")
             .selectExpr("*", begins)
             .selectExpr("*", f"sum(CAST(begins AS INT)) {over} AS incident")
         )

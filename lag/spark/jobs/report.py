@@ -151,7 +151,7 @@ def _earlier(read: DataFrame, options: ReportOptions) -> list[Figures]:
     """Return objectives of the preceding period of equal length."""
     window = options.window
     before = ReportWindow(from_ms=window.from_ms - window.length_ms, to_ms=window.from_ms)
-    history = ReportFrames(read.where(f"time_ms < {window.from_ms}L"), before, options.limits, None, told=False)
+    history = ReportFrames(read.where(f"time_ms < {window.from_ms}L"), before, options.limits, None, findings=False)
     try:
         return _rows(history.objectives())
     finally:

@@ -13,7 +13,6 @@ import argparse
 import json
 import pickle
 import sys
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -188,13 +187,12 @@ def changes(spark: SparkSession, options: WatchOptions) -> DataFrame:
     )
 
 
-def watch(spark: SparkSession, options: WatchOptions, *, stop: threading.Event | None = None) -> None:
-    """Watch until the query ends: at once, or never but by `stop`.
+def watch(spark: SparkSession, options: WatchOptions) -> None:
+    """Watch until the query ends: at once, or never.
 
     Args:
         spark: A session with our sources.
         options: What and how.
-        stop: Ends it.
 
     Raises:
         StreamingQueryException: A journal cannot be read, or the sink refuses.
@@ -209,8 +207,7 @@ def watch(spark: SparkSession, options: WatchOptions, *, stop: threading.Event |
         return
     query = writing.trigger(processingTime=f"{options.every_s} seconds").start()
     while not query.awaitTermination(1):
-        if stop is not None and stop.is_set():
-            query.stop()
+        pass  # So that a signal is handled within a second.
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -243,7 +243,7 @@ class NodeClient:
         until, pause = time.monotonic() + self._patience, _PAUSE_FIRST
         while True:
             try:
-                return self._asked(method, arguments, group)
+                return self._call_once(method, arguments, group)
             except (NodeFailed, NodeRefused) as error:
                 passing = isinstance(error, NodeFailed) or error.code in PASSING
                 if not passing or time.monotonic() + pause > until:
@@ -251,7 +251,7 @@ class NodeClient:
             time.sleep(pause)
             pause = min(2 * pause, _PAUSE_MAX)
 
-    def _asked(self, method: str, arguments: list[bytes], group: str) -> Any:
+    def _call_once(self, method: str, arguments: list[bytes], group: str) -> Any:
         result = self.call(method, arguments)
         found = result.get(0)
         # A fetch says why it is refused in its answer, the others by an exception.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import pkgutil
 from functools import lru_cache
+from importlib.resources import files
 from urllib.parse import quote
 
 import jinja2
@@ -57,9 +57,7 @@ def load(name: str) -> None:
 
 def resource(name: str) -> bytes:
     """Return a file of the package."""
-    found = pkgutil.get_data(PACKAGE, name)
-    assert found is not None, f"{name} is in the package"
-    return found
+    return files(PACKAGE).joinpath(name).read_bytes()
 
 
 def _source(name: str) -> str | None:

@@ -113,7 +113,7 @@ def _of_losses(loaded: Loaded, admin: str) -> list[Problem]:
 
     settings = loaded.config.node.model_dump(by_alias=True)
     limits = {name: settings[name] or "" for name in settings if name.startswith("retention")}
-    losses = get(admin, "/api/losses", LossesAnswer, asked=limits)
+    losses = get(admin, "/api/losses", LossesAnswer, parameters=limits)
     if not losses.groups:
         return []
     text = loss_sentence({each.group: each.messages for each in losses.groups})

@@ -51,8 +51,8 @@ Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Dead
 
 def list_groups(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
     """List the groups that have a dead-letter topic, and the number of dead letters."""
-    with queries(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
-        answer = ask(_PATH, {}, DeadLetterGroupsAnswer)
+    with queries(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as lookup:
+        answer = lookup(_PATH, {}, DeadLetterGroupsAnswer)
     if as_json:
         return print_json(answer)
     rows = [
@@ -81,14 +81,14 @@ def show(
     as_json: AsJson = False,
 ) -> int:
     """Show a group's dead letters, the oldest first; `pyddmq messages show ID` has a body."""
-    asked = {"id": letter_id, "topic": topic, "reason": reason, "action": action, "key": key}
-    asked |= {"from": begin, "until": until}
+    parameters = {"id": letter_id, "topic": topic, "reason": reason, "action": action, "key": key}
+    parameters |= {"from": begin, "until": until}
     found: list[DeadLetterView] = []
     cursor: str | None = None
-    with queries(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
+    with queries(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as lookup:
         while True:
-            page = {"group": group, **asked, "limit": min(1000, limit - len(found)), "cursor": cursor}
-            answer = ask(_PATH, page, DeadLettersAnswer)
+            page = {"group": group, **parameters, "limit": min(1000, limit - len(found)), "cursor": cursor}
+            answer = lookup(_PATH, page, DeadLettersAnswer)
             found += answer.dead_letters
             cursor = answer.cursor
             if cursor is None or len(found) >= limit:
@@ -122,8 +122,8 @@ def stats(
     *, group: Group, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False
 ) -> int:
     """Count a group's dead letters by topic, reason and action, and how many of them were redriven."""
-    with queries(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as ask:
-        answer = ask(_PATH, {"group": group, "figures": "true"}, DeadLetterFigures)
+    with queries(admin, data, timeout_seconds=_TIMEOUT_SECONDS) as lookup:
+        answer = lookup(_PATH, {"group": group, "figures": "true"}, DeadLetterFigures)
     if as_json:
         return print_json(answer)
     rows = [[str(each.count), str(each.redriven), each.topic, each.action, each.reason] for each in answer.kinds]

@@ -85,7 +85,7 @@ def stuck(
 
 
 def _stuck(admin: str, group: str | None) -> StuckAnswer:
-    return get(admin, "/api/groups/stuck", StuckAnswer, asked={"limit": _LIMIT, "group": group or None})
+    return get(admin, "/api/groups/stuck", StuckAnswer, parameters={"limit": _LIMIT, "group": group or None})
 
 
 def _on_one(action: str, summary: str) -> HeadCommand:

@@ -23,7 +23,7 @@ def limits(
     as_json: AsJson = False,
 ) -> int:
     """List clients that have limits; first those that were limited within the last minute."""
-    answer = get(admin, "/api/limits", LimitsAnswer, asked={"limit": _LIMIT, "client": client or None})
+    answer = get(admin, "/api/limits", LimitsAnswer, parameters={"limit": _LIMIT, "client": client or None})
     if as_json:
         return print_json(answer)
     held = [

@@ -74,16 +74,16 @@ def show(
     as_json: AsJson = False,
 ) -> int:
     """Show one message with hosts, times, flags, properties and body."""
-    asked = {"id": message_id, "uniqKey": unique_key, "topic": topic, "queue": queue, "offset": offset}
+    parameters = {"id": message_id, "uniqKey": unique_key, "topic": topic, "queue": queue, "offset": offset}
     if sum(way is not None for way in (message_id, unique_key, offset)) != 1:
         raise CliError("select one message: an ID, --unique-key, or --topic, --queue and --offset", ExitCode.USAGE)
     if offset is not None and (topic is None or queue is None):
         raise CliError("--offset needs --topic and --queue", ExitCode.USAGE)
-    with _queries(admin, data) as ask:
-        answer = ask({**given(asked), "body": "whole"})
+    with _queries(admin, data) as lookup:
+        answer = lookup({**given(parameters), "body": "whole"})
         while not answer.messages and answer.cursor is not None:
             # By an id in Kafka, where the log is searched.
-            answer = ask({**given(asked), "body": "whole", "cursor": str(answer.cursor)})
+            answer = lookup({**given(parameters), "body": "whole", "cursor": str(answer.cursor)})
     messages = answer.messages
     if not messages:
         raise CliError(f"no message of topic {topic} has the id {message_id or unique_key}", ExitCode.NOT_FOUND)
@@ -116,11 +116,11 @@ def query(
 
     With --text, and with --key on a topic in Kafka, the range is searched to its end, or until --limit are found.
     """
-    asked = given(
+    parameters = given(
         {"topic": topic, "key": key, "text": text, "queue": queue, "offset": offset, "from": begin, "to": end}
     )
-    with _queries(admin, data) as ask:
-        answer = _searched(ask, asked, limit, quiet=as_json)
+    with _queries(admin, data) as lookup:
+        answer = _searched(lookup, parameters, limit, quiet=as_json)
     if as_json:
         for message in answer.messages:
             print_json(message)
@@ -130,17 +130,17 @@ def query(
     return ExitCode.OK
 
 
-def _searched(ask: Lookup, asked: dict[str, str], limit: int, *, quiet: bool) -> MessagesAnswer:
+def _searched(lookup: Lookup, parameters: dict[str, str], limit: int, *, quiet: bool) -> MessagesAnswer:
     """Return what is found, request after request where the log is searched."""
-    answer = ask({**asked, "limit": str(limit)})
-    if "text" not in asked and not (answer.share and "key" in asked):
+    answer = lookup({**parameters, "limit": str(limit)})
+    if "text" not in parameters and not (answer.share and "key" in parameters):
         return answer
     found, damaged = list(answer.messages), answer.damaged
-    with progress(f"searching {asked['topic']}", 100, unit="%", enabled=not quiet) as advance:
+    with progress(f"searching {parameters['topic']}", 100, unit="%", enabled=not quiet) as advance:
         while answer.cursor is not None and len(found) < limit:
             # What `ago` means must not move from request to request.
-            asked.update(_fixed(asked, answer.now_ms))
-            answer = ask({**asked, "cursor": str(answer.cursor), "limit": str(limit - len(found))})
+            parameters.update(_fixed(parameters, answer.now_ms))
+            answer = lookup({**parameters, "cursor": str(answer.cursor), "limit": str(limit - len(found))})
             found += answer.messages
             damaged += answer.damaged
             share = answer.share or int(answer.cursor or answer.log_end) / max(1, answer.log_end)
@@ -164,12 +164,12 @@ def tail(
     """Print messages as they are stored, until Ctrl-C; no group is involved."""
     from proxy.operate.lookups.messages import TAIL
 
-    asked = given({"topic": topic, "text": text, "queue": queue})
+    parameters = given({"topic": topic, "text": text, "queue": queue})
     cursor, shown = TAIL, 0
-    with _queries(admin, None) as ask:
+    with _queries(admin, None) as lookup:
         while True:
             limit = _PAGE if count is None else min(_PAGE, count - shown)
-            answer = ask({**asked, "cursor": cursor, "limit": str(limit)})
+            answer = lookup({**parameters, "cursor": cursor, "limit": str(limit)})
             for message in answer.messages:
                 if as_json:
                     print_json(message)
@@ -208,19 +208,21 @@ def export(
     """Write messages as JSON lines, whole, in the order of the log; `pyddmq send --exported` sends them again."""
     if resume and output is None:
         raise CliError("--resume needs --output FILE", ExitCode.USAGE)
-    asked = given({"topic": topic, "queue": queue, "offset": offset, "from": begin, "to": end})
+    parameters = given({"topic": topic, "queue": queue, "offset": offset, "from": begin, "to": end})
     count = damaged = exported = 0
     with contextlib.ExitStack() as stack:
-        ask = stack.enter_context(_queries(admin, data))
+        lookup = stack.enter_context(_queries(admin, data))
         target, done = _target(output, resume=resume, stack=stack)
         at = done or cursor
         advance = None
         first = 0
         while limit is None or count < limit:
             page = _PAGE if limit is None else min(_PAGE, limit - count)
-            answer = ask({**asked, "body": "whole", **({} if at is None else {"cursor": at}), "limit": str(page)})
+            answer = lookup(
+                {**parameters, "body": "whole", **({} if at is None else {"cursor": at}), "limit": str(page)}
+            )
             # What `ago` means must not move from page to page.
-            asked.update(_fixed(asked, answer.now_ms))
+            parameters.update(_fixed(parameters, answer.now_ms))
             damaged += answer.damaged
             messages = answer.messages
             if messages and advance is None:
@@ -230,7 +232,7 @@ def export(
                 advance = stack.enter_context(shown)
             for message in messages:
                 # What is larger than a page holds comes whole by itself.
-                _write_line(target, ask(_alone(message)).messages[0] if message.body_cut else message)
+                _write_line(target, lookup(_alone(message)).messages[0] if message.body_cut else message)
             count += len(messages)
             if messages and advance is not None:
                 exported += sum(each.bytes for each in messages)
@@ -257,7 +259,7 @@ def _queries(admin: str, data: Path | None) -> Iterator[Lookup]:
     """Return what answers: the admin port, or the files of a data directory."""
     if data is None:
         yield lambda parameters: get(
-            admin, "/api/messages", MessagesAnswer, asked=parameters, timeout_seconds=_PATIENCE_SECONDS
+            admin, "/api/messages", MessagesAnswer, parameters=parameters, timeout_seconds=_PATIENCE_SECONDS
         )
         return
     from broker.runtime.seams import SystemClock
@@ -266,11 +268,11 @@ def _queries(admin: str, data: Path | None) -> Iterator[Lookup]:
     clock = SystemClock()
     with opened(data, as_json=True) as store:
 
-        def ask(parameters: dict[str, str]) -> MessagesAnswer:
+        def lookup(parameters: dict[str, str]) -> MessagesAnswer:
             with query_errors():
                 return run_now(MessageSearch(store, parameters, now_ms=clock.wall_ms()).steps())
 
-        yield ask
+        yield lookup
 
 
 def _alone(message: MessageView) -> dict[str, str]:
@@ -281,10 +283,10 @@ def _alone(message: MessageView) -> dict[str, str]:
     return {"topic": message.topic, **place, "body": "whole"}
 
 
-def _fixed(asked: dict[str, str], now_ms: int) -> dict[str, str]:
+def _fixed(parameters: dict[str, str], now_ms: int) -> dict[str, str]:
     from proxy.operate.moments import parse_moment
 
-    return {name: str(parse_moment(asked[name], now_ms)) for name in ("from", "to") if name in asked}
+    return {name: str(parse_moment(parameters[name], now_ms)) for name in ("from", "to") if name in parameters}
 
 
 # What is printed

@@ -29,7 +29,7 @@ def topics(
     as_json: AsJson = False,
 ) -> int:
     """List topics with the stored offsets of their queues."""
-    answer = get(admin, "/api/topics", TopicsAnswer, asked={"limit": _LIMIT, "topic": topic or None})
+    answer = get(admin, "/api/topics", TopicsAnswer, parameters={"limit": _LIMIT, "topic": topic or None})
     if as_json:
         return print_json(answer)
     for each in answer.in_kafka if topic is not None else ():
@@ -71,7 +71,7 @@ def groups(
     as_json: AsJson = False,
 ) -> int:
     """List groups with their lag in messages and seconds, messages in flight and stuck keys."""
-    answer = get(admin, "/api/groups", GroupsAnswer, asked={"limit": _LIMIT, "group": group or None})
+    answer = get(admin, "/api/groups", GroupsAnswer, parameters={"limit": _LIMIT, "group": group or None})
     if as_json:
         return print_json(answer)
     print_findings(answer.findings)

@@ -30,7 +30,7 @@ def show(
 ) -> int:
     """Show the offsets of groups in every queue."""
     if data is None:
-        answer = get(admin, "/api/offsets", OffsetsAnswer, asked={"limit": _LIMIT, "group": group or None})
+        answer = get(admin, "/api/offsets", OffsetsAnswer, parameters={"limit": _LIMIT, "group": group or None})
     else:
         from proxy.cli.store import stopped_store
 

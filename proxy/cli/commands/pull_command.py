@@ -104,8 +104,8 @@ def pull(
 def _explain_silence(group: str, topic: str | None, admin: str) -> None:
     """Say on stderr that the group is paused, or does not start; nothing where no admin port answers."""
     try:
-        asked = {"limit": 0, "group": group}
-        answer = get(admin, "/api/groups", GroupsAnswer, asked=asked, timeout_seconds=_ASK_SECONDS)
+        parameters = {"limit": 0, "group": group}
+        answer = get(admin, "/api/groups", GroupsAnswer, parameters=parameters, timeout_seconds=_ASK_SECONDS)
     except CliError:
         return
     for each in answer.findings:

@@ -69,7 +69,7 @@ def delete(
     as_json: AsJson = False,
 ) -> int:
     """Delete a topic; its messages can no longer be read. Asks for the name again."""
-    confirmed = yes if yes is not None else _asked(topic, admin)
+    confirmed = yes if yes is not None else _decide(topic, admin)
     if confirmed != topic:
         raise CliError(f"nothing was deleted: {confirmed!r} is not {topic!r}.", ExitCode.USAGE)
     answer = delete_at(admin, "/api/topics", {"topic": topic, "confirm": confirmed, "force": force}, DeletionResult)
@@ -79,17 +79,17 @@ def delete(
     return print_line(f"topic {topic} is {done}; {amount(answer.messages, 'message')} deleted")
 
 
-def _asked(topic: str, admin: str) -> str:
+def _decide(topic: str, admin: str) -> str:
     """Show what would go and ask for the name; without a terminal it must be given by --yes."""
     if not sys.stdin.isatty():
-        losses = get(admin, "/api/losses", LossesAnswer, asked={"topic": topic})
+        losses = get(admin, "/api/losses", LossesAnswer, parameters={"topic": topic})
         unfinished = f"unfinished: {losses.sentence}; " if losses.groups else ""
         raise CliError(f"{unfinished}pass --yes {topic} to delete without confirmation.", ExitCode.USAGE)
-    [found] = get(admin, "/api/topics", TopicsAnswer, asked={"topic": topic}).topics
+    [found] = get(admin, "/api/topics", TopicsAnswer, parameters={"topic": topic}).topics
     print(
         f"{amount(found.messages, 'message')} in {amount(len(found.queues), 'queue')} will be deleted.", file=sys.stderr
     )
-    losses = get(admin, "/api/losses", LossesAnswer, asked={"topic": topic})
+    losses = get(admin, "/api/losses", LossesAnswer, parameters={"topic": topic})
     if losses.groups:
         print(f"Unfinished: {losses.sentence}.", file=sys.stderr)
     print("Type the topic's name to delete it: ", end="", file=sys.stderr, flush=True)

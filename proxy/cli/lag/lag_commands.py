@@ -153,8 +153,8 @@ def explain(
 
 def _lag(admin: str, group: str | None, trend: str | None = None) -> LagAnswer:
     span = None if trend is None else trend.strip()
-    asked = {"limit": LIMIT, "group": group or None, "trend": span}
-    return get(admin, "/api/lag", LagAnswer, asked=asked, timeout_seconds=_SECONDS_MAX)
+    parameters = {"limit": LIMIT, "group": group or None, "trend": span}
+    return get(admin, "/api/lag", LagAnswer, parameters=parameters, timeout_seconds=_SECONDS_MAX)
 
 
 def _group_row(each: LagGroup) -> Sequence[str]:
@@ -233,11 +233,11 @@ def _summary(answer: LagAnswer, group: str | None) -> str:
     return f"{text}, the oldest {age(late_ms / 1000)} old" if messages else text
 
 
-def _print_trend(trend: LagTrend, asked: str) -> None:
+def _print_trend(trend: LagTrend, length: str) -> None:
     if trend.shortened:
-        asked = f"{age((trend.until_ms - trend.since_ms) / 1000)}: a longer time is too much to read"
+        length = f"{age((trend.until_ms - trend.since_ms) / 1000)}: a longer time is too much to read"
     by_queue = any(each.queue is not None for each in trend.lines)
-    columns = ["group", *(("topic", "queue") if by_queue else ()), "lag before", "lag now", "slope", f"last {asked}"]
+    columns = ["group", *(("topic", "queue") if by_queue else ()), "lag before", "lag now", "slope", f"last {length}"]
     encoding = sys.stdout.encoding or "utf-8"
     rows = [
         [

@@ -57,8 +57,15 @@ def slo(
     if not target_ms or not span_ms:
         raise CliError("--objective and --since must be above 0, such as 60s and 1d", ExitCode.USAGE)
     if journal is None:
-        asked = {"objective": objective.strip(), "since": since.strip(), "group": group or None, "atLeast": at_least}
-        answer = get(admin, "/api/lag/objectives", ObjectivesAnswer, asked=asked, timeout_seconds=_SECONDS_MAX)
+        parameters = {
+            "objective": objective.strip(),
+            "since": since.strip(),
+            "group": group or None,
+            "atLeast": at_least,
+        }
+        answer = get(
+            admin, "/api/lag/objectives", ObjectivesAnswer, parameters=parameters, timeout_seconds=_SECONDS_MAX
+        )
     else:
         answer = _of_files(journal, target_ms, span_ms, group, None if at_least is None else at_least / 100)
     unknown = [each for each in answer.kept if each.coverage * 100 < coverage]

@@ -247,8 +247,8 @@ def _timers(answers: Answers, *, there: bool) -> Iterator[Point]:
     loops, revive = [], Counter[str]()
     cursor: str | None = None
     while timers.pending:
-        asked = {"limit": str(_PAGE)} | ({} if cursor is None else {"cursor": cursor})
-        page = answers.timers(asked)
+        parameters = {"limit": str(_PAGE)} | ({} if cursor is None else {"cursor": cursor})
+        page = answers.timers(parameters)
         loops += [f"{each.topic}: {each.loop.id}" for each in page.timers if each.loop is not None]
         revive.update(each.topic for each in page.timers if each.topic.startswith(REVIVE_PREFIX))
         cursor = page.cursor

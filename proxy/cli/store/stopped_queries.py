@@ -36,7 +36,7 @@ T = TypeVar("T")
 class Lookup(Protocol):
     """Answers a path and its parameters."""
 
-    def __call__(self, path: str, asked: Mapping[str, object], shape: type[T]) -> T:
+    def __call__(self, path: str, parameters: Mapping[str, object], shape: type[T]) -> T:
         """Return the answer, which is of this shape; parameters that are None are left out."""
 
 
@@ -49,21 +49,21 @@ def queries(admin: str, data: Path | None, *, timeout_seconds: float = TIMEOUT_S
     """
     if data is None:
 
-        def ask_node(path: str, asked: Mapping[str, object], shape: type[T]) -> T:
-            return get(admin, path, shape, asked=asked, timeout_seconds=timeout_seconds)
+        def lookup_in_node(path: str, parameters: Mapping[str, object], shape: type[T]) -> T:
+            return get(admin, path, shape, parameters=parameters, timeout_seconds=timeout_seconds)
 
-        yield ask_node
+        yield lookup_in_node
         return
     with opened(data) as found:
         answers = Answers(found)
 
-        def ask(path: str, asked: Mapping[str, object], shape: type[T]) -> T:
+        def lookup(path: str, parameters: Mapping[str, object], shape: type[T]) -> T:
             with query_errors():
-                answer = answers.by_path[path](given(asked))
+                answer = answers.by_path[path](given(parameters))
             assert isinstance(answer, shape), path
             return answer
 
-        yield ask
+        yield lookup
 
 
 class Answers:

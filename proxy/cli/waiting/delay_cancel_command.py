@@ -40,8 +40,8 @@ def cancel(
         return run_cancels(admin, _PATH, chosen, rate=rate, selected=False, noun="message", as_json=as_json)
     if not (everything or topic is not None or level is not None):
         raise CliError("pass ids, or select messages with --topic, --level or --all", ExitCode.USAGE)
-    with queries(admin, None) as ask:
-        found, answer = pages(ask, level, topic, SELECTED_MAX)
+    with queries(admin, None) as lookup:
+        found, answer = pages(lookup, level, topic, SELECTED_MAX)
     if answer.cut:
         raise CliError(f"the selection has more than {SELECTED_MAX:,} messages; narrow it with --level", ExitCode.USAGE)
     # Retries of groups are named, by id or topic, or left alone.

@@ -24,8 +24,8 @@ OnlyTopic = Annotated[str | None, typer.Option("--topic", help="Only messages fo
 
 def list_levels(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
     """List the delay levels: how many messages wait in each, and when the next one is due."""
-    with queries(admin, data) as ask:
-        answer = ask("/api/delays", {}, DelaysAnswer)
+    with queries(admin, data) as lookup:
+        answer = lookup("/api/delays", {}, DelaysAnswer)
     if as_json:
         return print_json(answer)
     rows = [
@@ -54,8 +54,8 @@ def show(
     as_json: AsJson = False,
 ) -> int:
     """Show pending messages, ordered by due time."""
-    with queries(admin, data) as ask:
-        found, answer = pages(ask, level, topic, limit)
+    with queries(admin, data) as lookup:
+        found, answer = pages(lookup, level, topic, limit)
     if as_json:
         return print_json(replace(answer, messages=found))
     print_messages("Delayed messages", found)
@@ -64,16 +64,18 @@ def show(
     return ExitCode.OK
 
 
-def pages(ask: Lookup, level: int | None, topic: str | None, limit: int) -> tuple[list[DelayedMessage], DelaysAnswer]:
+def pages(
+    lookup: Lookup, level: int | None, topic: str | None, limit: int
+) -> tuple[list[DelayedMessage], DelaysAnswer]:
     """Fetch the messages of a selection, page after page; return them, and the last answer."""
     found: list[DelayedMessage] = []
-    asked = {"messages": "true", "level": level, "topic": topic, "cursor": None}
+    parameters = {"messages": "true", "level": level, "topic": topic, "cursor": None}
     while True:
-        answer = ask("/api/delays", {**asked, "limit": min(PAGE, limit - len(found))}, DelaysAnswer)
+        answer = lookup("/api/delays", {**parameters, "limit": min(PAGE, limit - len(found))}, DelaysAnswer)
         found += answer.messages or ()
         if not answer.cut or len(found) >= limit:
             return found, answer
-        asked["cursor"] = answer.cursor or ""
+        parameters["cursor"] = answer.cursor or ""
 
 
 def print_messages(title: str, found: Sequence[DelayedMessage]) -> None:

@@ -44,8 +44,8 @@ def cancel(
     if not (everything or topic is not None or begin is not None or end is not None):
         text = "pass ids or handles, or select timers with --topic, --from, --to or --all"
         raise CliError(text, ExitCode.USAGE)
-    with queries(admin, None) as ask:
-        found, cursor = pages(ask, query_parameters(topic, begin, end), SELECTED_MAX)
+    with queries(admin, None) as lookup:
+        found, cursor = pages(lookup, query_parameters(topic, begin, end), SELECTED_MAX)
     if cursor is not None:
         text = f"the selection has more than {SELECTED_MAX:,} timers; narrow it with --from and --to"
         raise CliError(text, ExitCode.USAGE)

@@ -38,11 +38,11 @@ Stage = Annotated[str, typer.Argument(metavar="STAGE", help="Stage of the pipeli
 def query_parameters(topic: str | None, begin: str | None, end: str | None) -> dict[str, object]:
     """Return the parameters that select timers. Raises CliError: a moment is none."""
     clock = SystemClock()
-    asked: dict[str, object] = {"topic": topic}
+    parameters: dict[str, object] = {"topic": topic}
     for name, moment in (("from", begin), ("to", end)):
         if moment is not None:
-            asked[name] = moment_option(moment, option=f"--{name}", clock=clock, span_is_age=False)
-    return asked
+            parameters[name] = moment_option(moment, option=f"--{name}", clock=clock, span_is_age=False)
+    return parameters
 
 
 def list_timers(
@@ -56,9 +56,9 @@ def list_timers(
     as_json: AsJson = False,
 ) -> int:
     """List pending timed messages, ordered by due time."""
-    asked = query_parameters(topic, begin, end)
-    with queries(admin, data) as ask:
-        found, cursor = pages(ask, asked, limit)
+    parameters = query_parameters(topic, begin, end)
+    with queries(admin, data) as lookup:
+        found, cursor = pages(lookup, parameters, limit)
     if as_json:
         for each in found:
             print_json(each)
@@ -69,13 +69,13 @@ def list_timers(
     return ExitCode.OK
 
 
-def pages(ask: Lookup, asked: dict[str, object], limit: int) -> tuple[list[TimerView], str | None]:
+def pages(lookup: Lookup, parameters: dict[str, object], limit: int) -> tuple[list[TimerView], str | None]:
     """Fetch the timers of a selection, page after page, and where a further page would begin."""
     found: list[TimerView] = []
     cursor: str | None = None
     while len(found) < limit:
-        more = {**asked, "limit": min(PAGE, limit - len(found)), "cursor": cursor}
-        answer = ask("/api/timers", more, TimersAnswer)
+        more = {**parameters, "limit": min(PAGE, limit - len(found)), "cursor": cursor}
+        answer = lookup("/api/timers", more, TimersAnswer)
         found += answer.timers
         cursor = answer.cursor
         if cursor is None:
@@ -117,8 +117,8 @@ def show(
     as_json: AsJson = False,
 ) -> int:
     """Show one timer: pending, delivered, cancelled or rescheduled."""
-    with queries(admin, data) as ask:
-        answer = ask("/api/timers/show", {"id": timer, "topic": topic}, TimerAnswer)
+    with queries(admin, data) as lookup:
+        answer = lookup("/api/timers/show", {"id": timer, "topic": topic}, TimerAnswer)
     if as_json:
         return print_json(answer)
     print_text(f"id        {answer.id}")
@@ -177,11 +177,11 @@ def _switch(action: str, stage: str, admin: str, *, as_json: bool) -> int:
 
 def stats(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
     """Show the number of pending timers by topic, their lateness, and the backlog of each stage."""
-    with queries(admin, data) as ask:
-        answer = ask("/api/timers", {"limit": 0}, TimersAnswer)
+    with queries(admin, data) as lookup:
+        answer = lookup("/api/timers", {"limit": 0}, TimersAnswer)
         if answer.next_due_ms is None and answer.pending_total:
             # Not within seconds, so that no slot of it is read.
-            first = ask("/api/timers", {"limit": 1}, TimersAnswer)
+            first = lookup("/api/timers", {"limit": 1}, TimersAnswer)
             if first.timers:
                 due_ms = first.timers[0].due_ms
                 answer = replace(answer, next_due_ms=due_ms, late_ms=max(0, first.now_ms - due_ms))

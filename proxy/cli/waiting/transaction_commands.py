@@ -61,8 +61,8 @@ def list_transactions(
     as_json: AsJson = False,
 ) -> int:
     """List transactions that are undecided, or were discarded; the oldest first."""
-    with queries(admin, data) as ask:
-        answer, found = _selected(ask, state, topic, group, limit)
+    with queries(admin, data) as lookup:
+        answer, found = _selected(lookup, state, topic, group, limit)
     if as_json:
         return print_json(replace(answer, transactions=found))
     _print_transactions(f"{state.value} transactions".capitalize(), found, answer.now_ms)
@@ -79,8 +79,8 @@ def show(
     as_json: AsJson = False,
 ) -> int:
     """Show the state of a transaction; `pyddmq messages show ID` shows its body."""
-    with queries(admin, data) as ask:
-        answer = ask(_PATH, {"id": transaction}, TransactionsAnswer)
+    with queries(admin, data) as lookup:
+        answer = lookup(_PATH, {"id": transaction}, TransactionsAnswer)
     if as_json:
         return print_json(answer)
     for each in answer.transactions:
@@ -115,8 +115,8 @@ def _facts(each: TransactionView, now_ms: int) -> Iterator[tuple[str, str]]:
 
 def stats(*, data: StoppedData = None, admin: AdminAddress = ADMIN_DEFAULT, as_json: AsJson = False) -> int:
     """Count undecided transactions by topic and producer group, and those that were discarded."""
-    with queries(admin, data) as ask:
-        answer = ask(_PATH, {"limit": 0}, TransactionsAnswer)
+    with queries(admin, data) as lookup:
+        answer = lookup(_PATH, {"limit": 0}, TransactionsAnswer)
     if as_json:
         return print_json(
             {name: value for name, value in to_builtins(answer).items() if name not in ("transactions", "next")}
@@ -198,8 +198,8 @@ def _chosen(
         return [str(each["id"]) for each in named(ids, None)]
     if not selection:
         raise CliError("select transactions: ids, --topic, --group or --all", ExitCode.USAGE)
-    with queries(admin, None) as ask:
-        answer, found = _selected(ask, state, topic, group, SELECTED_MAX)
+    with queries(admin, None) as lookup:
+        answer, found = _selected(lookup, state, topic, group, SELECTED_MAX)
     if answer.next is not None:
         text = f"the selection has more than {SELECTED_MAX:,} transactions; narrow it with --topic or --group"
         raise CliError(text, ExitCode.USAGE)
@@ -207,14 +207,16 @@ def _chosen(
 
 
 def _selected(
-    ask: Lookup, state: TransactionFilter, topic: str | None, group: str | None, count_max: int
+    lookup: Lookup, state: TransactionFilter, topic: str | None, group: str | None, count_max: int
 ) -> tuple[TransactionsAnswer, list[TransactionView]]:
     """Return the last answer and the transactions of all pages, up to `count_max`."""
-    asked = {"state": state.value, "topic": topic, "group": group}
+    parameters = {"state": state.value, "topic": topic, "group": group}
     found: list[TransactionView] = []
     start = 0
     while True:
-        answer = ask(_PATH, {**asked, "from": start, "limit": min(_PAGE, count_max - len(found))}, TransactionsAnswer)
+        answer = lookup(
+            _PATH, {**parameters, "from": start, "limit": min(_PAGE, count_max - len(found))}, TransactionsAnswer
+        )
         found += answer.transactions
         if answer.next is None or len(found) >= count_max:
             return answer, found
@@ -240,7 +242,7 @@ def _change(
         for count, each in enumerate(chosen, 1):
             if count > 1 and selected:
                 pause.wait(1 / rate)
-            result, code = _asked(admin, action, each if isinstance(each, str) else each.id)
+            result, code = _decide(admin, action, each if isinstance(each, str) else each.id)
             codes[code] += 1
             if as_json:
                 print_json(result)
@@ -253,7 +255,7 @@ def _change(
     return code_of_all(codes)
 
 
-def _asked(admin: str, action: str, transaction: str) -> tuple[dict[str, Any], ExitCode]:
+def _decide(admin: str, action: str, transaction: str) -> tuple[dict[str, Any], ExitCode]:
     answer: ResumptionResult
     try:
         if action == "resume":

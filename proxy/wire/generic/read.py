@@ -137,8 +137,8 @@ class _Decoder:
             start, pos = reading.span(frame, pos)
             raw = frame[start:pos]
             return (_text(kind, raw) if kind.text else raw), pos
-        if code == binary.STRUCT:
-            return self.struct(pos, kind.table, depth + 1)
+        if kind.struct is not None:
+            return self.struct(pos, kind.struct, depth + 1)
         _check_depth(depth + 1)
         *found, count, pos = (reading.map_header if code == binary.MAP else reading.list_header)(frame, pos)
         # Elements of type bool have either code.

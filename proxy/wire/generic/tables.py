@@ -45,12 +45,6 @@ class Type:
     loose: bool = False
     is_name: bool = False
 
-    @property
-    def table(self) -> StructType:
-        """That of a struct type."""
-        assert self.struct is not None, "a struct type has a table"
-        return self.struct
-
 
 @dataclass(frozen=True, slots=True)
 class Field:

@@ -104,8 +104,8 @@ def _compact_value(out: bytearray, kind: Type, value: Any, depth: int) -> None:
         out.append(compact.TRUE if value else compact.FALSE)
     elif code == binary.DOUBLE:
         out += struct.pack("<d", value)
-    elif code == binary.STRUCT:
-        _compact_struct(out, kind.table, value, depth + 1)
+    elif kind.struct is not None:
+        _compact_struct(out, kind.struct, value, depth + 1)
     elif code == binary.MAP:
         key_kind, value_kind = kind.parts
         out += encode_varint(len(value))
@@ -144,8 +144,8 @@ def _binary_value(out: bytearray, kind: Type, value: Any, depth: int) -> None:
         out.append(1 if value else 0)
     elif code == binary.DOUBLE:
         out += struct.pack(">d", value)
-    elif code == binary.STRUCT:
-        _binary_struct(out, kind.table, value, depth + 1)
+    elif kind.struct is not None:
+        _binary_struct(out, kind.struct, value, depth + 1)
     elif code == binary.MAP:
         key_kind, value_kind = kind.parts
         out += struct.pack(">BBi", key_kind.kind, value_kind.kind, len(value))

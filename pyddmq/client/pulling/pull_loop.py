@@ -46,11 +46,11 @@ class Taking(Generic[M]):
         finally:
             self._calling.release()
 
-    def _patiently(self, ask: Callable[[], list[M]], patience_ms: int) -> list[M]:
-        async def asked() -> list[M]:
-            return ask()
+    def _patiently(self, pull: Callable[[], list[M]], patience_ms: int) -> list[M]:
+        async def pulling() -> list[M]:
+            return pull()
 
-        return run_now(patiently(asked, patience_ms, self._is_stopped_within))
+        return run_now(patiently(pulling, patience_ms, self._is_stopped_within))
 
     async def _is_stopped_within(self, seconds: float) -> bool:
         return self._stopping.wait(seconds)

@@ -378,13 +378,13 @@ class Pulls:
 
 
 async def patiently(
-    ask: Callable[[], Awaitable[list[M]]], patience_ms: int, is_stopped_within: Callable[[float], Awaitable[bool]]
+    pull: Callable[[], Awaitable[list[M]]], patience_ms: int, is_stopped_within: Callable[[float], Awaitable[bool]]
 ) -> list[M]:
     """Go on after failures that another try may cure, no sooner than a refusal says; empty when it is stopped."""
     waited_ms, pause_ms = 0, PAUSE_MS_FIRST
     while True:
         try:
-            return await ask()
+            return await pull()
         except (Unreachable, Refused) as error:
             if not error.retriable or waited_ms >= patience_ms:
                 raise

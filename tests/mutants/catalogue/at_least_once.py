@@ -164,8 +164,8 @@ MUTANTS = (
     Mutant(
         "a fetch skips the message at the requested offset",
         "upstream/fetch/fetching.py",
-        old="        return min(max(stored if asked < 0 else asked, queue.min_offset), queue.max_offset)\n",
-        new="        return min(max(stored if asked < 0 else asked + 1, queue.min_offset), queue.max_offset)\n",
+        old="        return min(max(stored if wanted < 0 else wanted, queue.min_offset), queue.max_offset)\n",
+        new="        return min(max(stored if wanted < 0 else wanted + 1, queue.min_offset), queue.max_offset)\n",
         caught_by=("tests/unit/upstream/fetch/test_fetching.py::test_asked_offset_is_the_first_that_comes",),
         rows=("W67",),
     ),

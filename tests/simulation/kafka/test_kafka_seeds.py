@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
-from multiprocessing import get_context
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +11,7 @@ from tests.simulation.facts import PromiseBroken
 from tests.simulation.kafka import world
 from tests.simulation.kafka.faults import FAULTS
 from tests.simulation.kafka.plan import run_seed, way_of
-from tests.simulation.kafka.world import Report
+from tests.simulation.many_seeds import ManySeeds
 from upstream.kafka.commits.commits import OffsetCommitter
 from upstream.kafka.commits.metadata import CommitMetadata
 from upstream.kafka.lasting_producer import LastingProducer
@@ -29,7 +25,6 @@ SEEDS_MORE = 2
 SEEDS_MOST = 24
 """The first seeds, and further ones until all of them together hit everything. `make simulate` has the rest."""
 SEEDS_LONG = 200
-PROCESSES = 2
 COMMAND = "python -m tests.simulation.kafka --seed"
 HAPPENINGS = (
     "handed_out", "delivered", "shaken", "failed", "silent", "late", "repeated_result", "resent_results", "poison",
@@ -41,59 +36,15 @@ RARE = ("publish_code_20",)
 """Likewise over the seeds of `make simulate`; of ten seeds one has it."""
 
 
-def _attempt(seed: int) -> Report | str:
-    """Return what the run did, or how it failed."""
-    try:
-        return run_seed(seed)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-
-
-def _reports(seeds: range) -> Iterator[Report]:
-    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
-        for seed, result in zip(seeds, pool.map(_attempt, seeds), strict=True):
-            if isinstance(result, str):
-                pool.shutdown(cancel_futures=True)
-                pytest.fail(f"seed {seed}: {result}\n{way_of(seed)}\nreplay: {COMMAND} {seed}")
-            yield result
-
-
-@dataclass
-class _Sum:
-    """What seeds did together."""
-
-    seeds: int = 0
-    faults: Counter[str] = field(default_factory=Counter)
-    events: Counter[str] = field(default_factory=Counter)
-    published: int = 0
-    seconds: float = 0.0
-
-    def run(self, seeds: range) -> None:
-        """Run some more."""
-        for report in _reports(seeds):
-            self.seeds += 1
-            self.faults += report.faults
-            self.events += report.events
-            self.published += report.published
-            self.seconds += report.seconds
-
-    def missing(self) -> list[str]:
-        """What none of them did."""
-        wanted = [(FAULTS, self.faults), (HAPPENINGS, self.events)]
-        return [name for names, found in wanted for name in names if not found[name]]
-
-    def print(self) -> None:
-        """Print all of it."""
-        print(f"\n{self.seeds} seeds, {self.seconds:.0f} virtual seconds, {self.published} messages")
-        print("faults:", dict(sorted(self.faults.items())))
-        print("events:", dict(sorted(self.events.items())))
+def _seeds() -> ManySeeds:
+    wanted = {"faults": FAULTS, "events": HAPPENINGS}
+    return ManySeeds(run_seed, wanted, lambda seed: f"{way_of(seed)}\nreplay: {COMMAND} {seed}")
 
 
 def test_seeds_hit_every_fault_and_break_no_promise() -> None:
     """The promises over Kafka hold: nothing lost, out of order, handed out by two, or committed and given again."""
-    done = _Sum()
-    while done.seeds < SEEDS or (done.missing() and done.seeds < SEEDS_MOST):
-        done.run(range(done.seeds, done.seeds + (SEEDS_MORE if done.seeds else SEEDS)))
+    done = _seeds()
+    done.until_all_is_done(SEEDS, SEEDS_MORE, SEEDS_MOST)
     done.print()
     assert not done.missing()
 
@@ -101,18 +52,17 @@ def test_seeds_hit_every_fault_and_break_no_promise() -> None:
 @pytest.mark.long
 def test_many_seeds_break_no_promise() -> None:
     """The same over some hundreds."""
-    done = _Sum()
+    done = _seeds()
     done.run(range(1_000, 1_000 + SEEDS_LONG))
     done.print()
     assert not done.missing()
-    assert all(done.events[name] for name in RARE)
+    assert all(done.counts["events"][name] for name in RARE)
 
 
 def test_seed_replays_exactly() -> None:
-    """Two runs of one seed do the same things at the same times; another seed does others."""
-    first, again, other = run_seed(2, faults=2), run_seed(2, faults=2), run_seed(3, faults=1)
-    assert first == again
-    assert first.events != other.events
+    """Two runs of one seed do the same things at the same times; another seed goes another way."""
+    assert run_seed(2, faults=2) == run_seed(2, faults=2)
+    assert way_of(2) != way_of(3)
 
 
 def _lease_that_never_ends(patch: pytest.MonkeyPatch) -> None:

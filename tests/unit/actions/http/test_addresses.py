@@ -6,6 +6,7 @@ import asyncio
 import socket
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
@@ -290,13 +291,14 @@ def test_host_that_ends_in_a_number_looks_numeric(host: str, numeric: bool) -> N
 def test_configured_urls_are_trusted_and_those_of_messages_are_not() -> None:
     """The connector for configured URLs looks at no address."""
 
-    async def run() -> tuple[Any, Any]:
-        trusted = checked_sockets.connector(HttpWish(connections_max=1))
-        guarded = checked_sockets.connector(HttpWish(connections_max=1, allowed=()))
-        await trusted.close()
-        await guarded.close()
-        return trusted._socket_factory, guarded._socket_factory
+    async def run(wish: HttpWish) -> None:
+        with socket.socket() as bound:
+            bound.bind(("127.0.0.1", 0))
+            url = "http://{}:{}/".format(*bound.getsockname())
+            async with aiohttp.ClientSession(connector=checked_sockets.connector(wish)) as session:
+                await session.get(url)
 
-    trusted, guarded = asyncio.run(run())
-    assert trusted is None
-    assert guarded is not None
+    with pytest.raises(aiohttp.ClientConnectorError):
+        asyncio.run(run(HttpWish(connections_max=1)))
+    with pytest.raises(AddressRefused):
+        asyncio.run(run(HttpWish(connections_max=1, allowed=())))

@@ -210,12 +210,7 @@ def test_large_body_that_was_answered_before_it_was_sent_takes_its_connection_al
 
 def test_connections_that_are_not_kept_are_said_to_close() -> None:
     """Those to addresses that messages name."""
-
-    async def story(client: Client) -> list[HttpReply | str]:
-        client._ends = "Connection: close\r\n"
-        return [await post(client)]
-
-    _, found = run([OK], story)
+    _, found = run([OK], post, keep=False)
     assert b"\r\nConnection: close\r\n\r\n" in found.seen[0]
 
 

@@ -119,7 +119,7 @@ def test_stopped_member_leaves_no_timer_and_no_listener() -> None:
     one.stop()
     world.advance(2 * REBALANCE_SECONDS)
     assert len(topic.listeners) == before
-    one.ask_rebalance()
+    one.schedule_rebalance()
     one.rebalance()
     world.scheduler.run_until_idle()
     assert queues(one) == []

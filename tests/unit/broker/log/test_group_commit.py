@@ -6,7 +6,7 @@ import re
 from contextlib import nullcontext
 from pathlib import Path
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -247,18 +247,17 @@ def test_driver_hears_of_each_end_when_it_is_visible() -> None:
     assert world.driver.ends[-1] == world.store.end
 
 
-def test_batches_follow_each_other_without_a_gap() -> None:
+def test_batches_follow_each_other_without_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Invariant 1, over flushes either way and over ends of segments: each begins where the one before ended."""
     world = _World()
     ends: list[tuple[int, int]] = []
-    close = world.commit._close
+    show = CommitBatch.show
 
-    def closed() -> None:
-        close()
-        batch = world.commit._closed[-1]
+    def shown(batch: CommitBatch, log: Any) -> None:
+        show(batch, log)
         ends.append((batch.start, batch.end))
 
-    world.commit._close = closed  # type: ignore[method-assign]
+    monkeypatch.setattr(CommitBatch, "show", shown)
     for number in range(40):
         append(world.store, b"x" * 500)
         if number % 3:

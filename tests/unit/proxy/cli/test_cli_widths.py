@@ -49,7 +49,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(_method: str, _address: str, _path: str, _document: object, shape: Any, *_rest: object) -> Any:
         return msgspec.json.decode(json.dumps(filled(shape)), type=shape)
 
-    monkeypatch.setattr(admin_client, "_ask", answer)
+    monkeypatch.setattr(admin_client, "_request", answer)
 
 
 COMMANDS = (

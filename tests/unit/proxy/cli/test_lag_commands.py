@@ -30,10 +30,10 @@ def node(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A node whose judgement and limit the test sets."""
     given: dict[str, Any] = {"limit": 100}
 
-    def get(_: str, path: str, kind: type[Any], *, asked: dict[str, Any], **__: object) -> Any:
+    def get(_: str, path: str, kind: type[Any], *, parameters: dict[str, Any], **__: object) -> Any:
         assert path == "/api/lag"
         found: Judgement = given["judged"]
-        group = asked["group"]
+        group = parameters["group"]
         if group is not None and group not in {each.group for each in found.groups}:
             raise CliError(f"Group {group!r} does not exist", ExitCode.NOT_FOUND)
         return found.as_lag(limit=given["limit"], group=group)
@@ -135,8 +135,8 @@ def test_spans_of_slo_are_read_by_the_node(monkeypatch: pytest.MonkeyPatch, span
     """As the command reads them."""
     seen = {}
 
-    def get(*_: object, asked: dict[str, str], **__: object) -> ObjectivesAnswer:
-        seen.update(asked)
+    def get(*_: object, parameters: dict[str, str], **__: object) -> ObjectivesAnswer:
+        seen.update(parameters)
         return ObjectivesAnswer(objective_ms=1, since_ms=0, until_ms=1, asked_ms=1, shortened=False, kept=[])
 
     monkeypatch.setattr(lag_objective_command, "get", get)

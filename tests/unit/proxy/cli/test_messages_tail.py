@@ -37,11 +37,11 @@ def test_tail_prints_each_message_once_and_continues_where_it_was(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answers: list[Any], cursors: list[str]
 ) -> None:
     """In the store from the log's end on, in Kafka from each partition's; it waits only when it is up to date."""
-    asked: list[Mapping[str, str]] = []
+    parameters: list[Mapping[str, str]] = []
     waits: list[float] = []
 
-    def get(*_: object, asked: Mapping[str, str], seen: Any = asked, **__: object) -> MessagesAnswer:
-        seen.append(asked)
+    def get(*_: object, parameters: Mapping[str, str], seen: Any = parameters, **__: object) -> MessagesAnswer:
+        seen.append(parameters)
         log_end, offsets, cursor, share = answers[len(seen) - 1]
         cluster = UNSET if log_end else "main"
         found = [message(each, cluster=cluster) for each in offsets]
@@ -52,7 +52,7 @@ def test_tail_prints_each_message_once_and_continues_where_it_was(
     monkeypatch.setattr(time, "sleep", waits.append)
     assert run(["messages", "tail", "orders", "--text", "b", "--count", "3", "--json"]) == ExitCode.OK
     assert [json.loads(line)["body"] for line in capsys.readouterr().out.splitlines()] == ["b1", "b2", "b3"]
-    assert [each["cursor"] for each in asked] == cursors
-    assert [each["limit"] for each in asked][::2] == ["3", str(3 - len(answers[1][1]))]
-    assert {each["text"] for each in asked} == {"b"}
+    assert [each["cursor"] for each in parameters] == cursors
+    assert [each["limit"] for each in parameters][::2] == ["3", str(3 - len(answers[1][1]))]
+    assert {each["text"] for each in parameters} == {"b"}
     assert len(waits) == (1 if answers[0][0] else 0)

@@ -37,7 +37,7 @@ class Asker:
 def asked(pool: CallPool, line: CallQueue, count: int) -> Asker:
     """Ask for that many threads."""
     asker = Asker(count)
-    pool.ask(line, asker)
+    pool.request(line, asker)
     return asker
 
 

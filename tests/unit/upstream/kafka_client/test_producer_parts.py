@@ -121,7 +121,7 @@ class Settings:
         return self.made[-1]
 
 
-class Asks:
+class Queries:
     """Answers at once how many partitions a topic has; without an answer it keeps what to call instead."""
 
     def __init__(self) -> None:
@@ -129,7 +129,7 @@ class Asks:
         self.unanswered: Callable[[], None] | None = None
         self.asked = 0
 
-    def ask(self, question: Callable[[], Callable[[], None]], unanswered: Callable[[], None] | None = None) -> None:
+    def submit(self, question: Callable[[], Callable[[], None]], unanswered: Callable[[], None] | None = None) -> None:
         """Ask."""
         self.asked += 1
         if self.found is None:
@@ -143,13 +143,13 @@ class World:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         package = need_module("confluent_kafka", "pip install 'pyddmq[kafka]'")
-        self.asks = Asks()
-        monkeypatch.setattr("upstream.kafka_client.producer.partitions_of", lambda consumer, topic: self.asks.found)
+        self.queries = Queries()
+        monkeypatch.setattr("upstream.kafka_client.producer.partitions_of", lambda consumer, topic: self.queries.found)
         self.loop, self.clock, self.settings = Loop(), ManualClock(), Settings(package)
         self.broken: list[KafkaFailure] = []
         self.ended: list[str] = []
-        parts: Any = {"settings": self.settings, "asking": self.asks, "loop": self.loop, "clock": self.clock}
-        self.producer = LibrdkafkaProducer("node", **parts, asker=lambda: None, broken=self.broken.append)
+        parts: Any = {"settings": self.settings, "queries": self.queries, "loop": self.loop, "clock": self.clock}
+        self.producer = LibrdkafkaProducer("node", **parts, query_consumer=lambda: None, broken=self.broken.append)
 
     def send(self, value: bytes) -> None:
         """Send one."""
@@ -241,7 +241,7 @@ def test_topic_is_asked_for_again_after_an_error(monkeypatch: pytest.MonkeyPatch
     world.send(b"a")
     world.until(lambda: world.ended, "the first")
     world.settings.answer = lambda values: Error("_UNKNOWN_TOPIC")
-    world.asks.found = KafkaFailure("UNKNOWN_TOPIC_OR_PART", "there is no topic t")
+    world.queries.found = KafkaFailure("UNKNOWN_TOPIC_OR_PART", "there is no topic t")
     world.send(b"b")
     world.until(lambda: len(world.ended) == 2, "the second")
     world.send(b"c")
@@ -252,8 +252,8 @@ def test_topic_is_asked_for_again_after_an_error(monkeypatch: pytest.MonkeyPatch
 
 def _unanswered(world: World) -> None:
     """Let the question for a topic end without an answer."""
-    assert world.asks.unanswered is not None
-    world.asks.unanswered()
+    assert world.queries.unanswered is not None
+    world.queries.unanswered()
 
 
 @pytest.mark.parametrize("code", ["_AUTHENTICATION", "_SSL"])
@@ -263,7 +263,7 @@ def test_record_for_a_cluster_that_refuses_the_connection_ends_by_that_reason(
     """It never left, so it is known not to be stored, and its sender does not wait for the timeout."""
     world = World(monkeypatch)
     world.settings.made[0].error_cb(Error(code))
-    world.asks.found = None
+    world.queries.found = None
     world.send(b"x")
     assert world.ended == []
     _unanswered(world)
@@ -276,7 +276,7 @@ def test_refusal_of_an_earlier_connection_is_no_reason(monkeypatch: pytest.Monke
     world = World(monkeypatch)
     world.settings.made[0].error_cb(Error("_SSL"))
     world.clock.advance(61)
-    world.asks.found = None
+    world.queries.found = None
     world.send(b"x")
     _unanswered(world)
     assert world.ended == []
@@ -294,11 +294,11 @@ def test_record_that_waits_for_its_topic_can_be_withdrawn(monkeypatch: pytest.Mo
     def done(failure: KafkaFailure | None, partition: int, offset: int) -> None:
         ended.append(failure)
 
-    world.asks.found = None
+    world.queries.found = None
     world.producer.produce("t", 0, None, b"held", (), done)
     assert world.producer.withdraw(done)
     assert not world.producer.withdraw(done)
-    world.asks.found = 1
+    world.queries.found = 1
     world.producer.produce("u", 0, None, b"sent", (), done)
     assert not world.producer.withdraw(done)
     world.until(lambda: ended, "the report")

@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import need_module
 from tests.kafka_world import Loop
 from upstream.kafka_client.posting import Post
-from upstream.kafka_client.query_thread import Asking
+from upstream.kafka_client.query_thread import QueryThread
 
 
 @pytest.mark.parametrize(
@@ -18,12 +18,12 @@ def test_consumers_that_remember_no_such_partition_are_replaced(name: str, renew
     package = need_module("confluent_kafka")
     loop, unanswered = Loop(), list[bool]()
     replaced: list[bool] = []
-    asking = Asking("main", Post(loop), lambda: replaced.append(True))
+    queries = QueryThread("main", Post(loop), lambda: replaced.append(True))
 
-    def ask() -> None:
+    def query() -> None:
         raise package.KafkaException(package.KafkaError(getattr(package.KafkaError, name)))
 
-    asking.ask(ask, lambda: unanswered.append(True))  # type: ignore[arg-type]
+    queries.submit(query, lambda: unanswered.append(True))  # type: ignore[arg-type]
     loop.until(lambda: unanswered, "the end of the question")
     assert len(replaced) == renewed
-    asking.close()
+    queries.close()

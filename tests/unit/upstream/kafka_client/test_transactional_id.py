@@ -96,10 +96,17 @@ def begun_writer(
     settings: Any, loop: Loop, known: dict[str, float], lease: Lease | None = None
 ) -> tuple[LibrdkafkaTransactions, list[KafkaFailure | None]]:
     """Take an id; with what came of that."""
-    asking: Any = None
+    queries: Any = None
     clock = SystemClock()
     writer = LibrdkafkaTransactions(
-        "id", "client", settings=settings, loop=loop, clock=clock, asking=asking, asker=lambda: None, known=known
+        "id",
+        "client",
+        settings=settings,
+        loop=loop,
+        clock=clock,
+        queries=queries,
+        query_consumer=lambda: None,
+        known=known,
     )
     writer.lease = lease
     ended: list[KafkaFailure | None] = []
