@@ -196,12 +196,7 @@ class ThriftServer:
         known: dict[str, tuple[Handler, bool]] = {}
         if line is not None:
             self.calls_pass = CallsPass(
-                line,
-                self.fail_call,
-                self.step_failed,
-                self._request_turn,
-                self.shares,
-                disk_at_work=self._disk_at_work,
+                line, self.step_failed, self._request_turn, self.shares, disk_at_work=self._disk_at_work
             )
             known |= dict.fromkeys(line.methods, (self.calls_pass.add, True))
         known |= {name: (handler, False) for name, handler in handlers.items()}

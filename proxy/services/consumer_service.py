@@ -17,7 +17,7 @@ from types import MappingProxyType
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from proxy.limits.quota import AFTER_MS, LimitExceeded
-from proxy.port.calls_pass import Fail, PassLine
+from proxy.port.calls_pass import PassLine
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import Leased, Lost, ReplySlot
 from proxy.port.server import Handler
@@ -118,7 +118,7 @@ class ConsumerService:
             **self._fetch_handlers,
         }
 
-    def take(self, slots: Sequence[ReplySlot], fail: Fail) -> None:
+    def take(self, slots: Sequence[ReplySlot]) -> None:
         """Handle the pulls and submits of a pass: the results of all count before any of them takes messages.
 
         Their messages are looked up in the log together.
@@ -132,18 +132,18 @@ class ConsumerService:
                 elif (pull := self._results_of(slot)) is not None:
                     pulls.append(pull)
             except Exception as error:
-                fail(slot, slot.call, error)
+                slot.connection.fail(slot, error)
         for slot, request, refused in pulls:
             try:
                 self._pull(slot, request, refused, taken)
             except Exception as error:
-                fail(slot, slot.call, error)
+                slot.connection.fail(slot, error)
         located = _located(taken) if len(taken) > 1 else None
         for slot, group, batch in taken:
             try:
                 self._send(slot, group, batch, located)
             except Exception as error:
-                fail(slot, slot.call, error)
+                slot.connection.fail(slot, error)
 
     def _results_of(self, slot: ReplySlot) -> _Pull | None:
         """Scan a pull, look at its rights and apply the results that ride on it; None: it is not to be served now."""

@@ -38,13 +38,12 @@ MUTANTS = (
         "proxy/services/producer_service.py",
         old="""\
         except Refusal as refusal:
-            give_tokens_back(ports)
+            give_tokens_back(self.ports)
             refusal.text""",
         new="""\
         except Refusal as refusal:
-            waiting = _NONE_WAITS
-            if puts:
-                return self._route.append(CheckedSend(send.slot, puts, ports, _stored_unreported))
+            if self.puts:
+                return self.append()
             refusal.text""",
         caught_by=(
             "tests/integration/proxy/node/test_ddmq_faults_node.py::test_batch_is_checked_like_single_messages_and_stored_whole",
