@@ -8,6 +8,7 @@ What a fetch gets is `upstream.fetch`'s; this module has the wire's part: which 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
@@ -100,6 +101,18 @@ class _MessageFetch:
         if self._fetcher is not None:
             self._fetcher.waiting -= 1
             self._fetcher.seen = self._service.now()
+
+
+class _WaitingAck(NamedTuple):
+    """An ack until it is durable."""
+
+    slot: ReplySlot
+    counted: bool
+
+    def reported(self, is_durable: bool) -> None:
+        """Answer."""
+        if not self.slot.connection.closed:
+            self.slot.answer(encode_bool_reply(self.slot.call, is_durable and self.counted))
 
 
 class FetchService:
@@ -240,13 +253,7 @@ class FetchService:
             connection.answer(encode_bool_reply(call, False))
             return
         refused = self._fetching_of(group).ack(consumer, offsets)
-        slot, header = connection.later(), call.header()
-
-        def durable(is_durable: bool) -> None:
-            if not connection.closed:
-                slot.answer(encode_bool_reply(header, is_durable and not refused))
-
-        self._acks.add(durable)
+        self._acks.add(_WaitingAck(connection.later(call.header()), not refused).reported)
 
     def _acked_group(self, name: str, cluster: str) -> ConsumerGroup | str:
         """Return the group of an ack, or the reason why that cannot count at all."""

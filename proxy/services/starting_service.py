@@ -92,7 +92,7 @@ class StartingService:
         if connection.rights is not None and not self._guard.pull(connection, call, request):
             return
         if carries_results(request.results):
-            self.held.hold(connection, call)
+            self.held.hold(connection.later(call))
             return
         self._pulls.add()
         connection.answer(encode_pull_exception(call, PullCode.STARTING, _PULL_TEXT))
@@ -102,7 +102,7 @@ class StartingService:
         if connection.rights is not None and self._guard.submit(connection, results) is None:
             connection.answer(encode_bool_reply(call, False))
         elif carries_results(results):
-            self.held.hold(connection, call)
+            self.held.hold(connection.later(call))
         else:
             connection.answer(encode_bool_reply(call, True))
 

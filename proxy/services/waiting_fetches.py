@@ -6,7 +6,6 @@ A fetch takes what is there when its turn on its connection has come (D18). Wher
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Protocol
 
 from broker.runtime.later import Later
@@ -73,52 +72,52 @@ class FetchLine:
             linger_ms: How long it may wait, as sent.
             empty: Its reply where its client has gone before its turn.
         """
+        linger_ms = min(max(linger_ms or 0, LINGER_MS_MIN), self._settings().max_linger_time)
+        waiting = _WaitingFetch(self, slot, fetch, linger_ms / 1000, empty)
         if slot.connection.may_start(slot):
-            self._start(slot, fetch, linger_ms)
+            waiting.start()
         else:
-            slot.start = partial(self._start, slot, fetch, linger_ms)
-            slot.withdraw = partial(slot.answer, empty)
+            slot.start, slot.withdraw = waiting.start, waiting.withdraw
 
-    def _start(self, slot: ReplySlot, fetch: Fetch, linger_ms: int | None) -> None:
-        connection = slot.connection
+
+class _WaitingFetch:
+    """A fetch that waits: for its turn on its connection, then until something arrives; it is answered once."""
+
+    __slots__ = ("_counted", "_empty", "_fetch", "_line", "_linger_seconds", "_slot", "_timer", "_unlisten", "_waits")
+
+    def __init__(self, line: FetchLine, slot: ReplySlot, fetch: Fetch, linger_seconds: float, empty: bytes) -> None:
+        self._line = line
+        self._slot = slot
+        self._fetch = fetch
+        self._linger_seconds = linger_seconds
+        self._empty = empty
+        self._waits = False
+
+    def start(self) -> None:
+        """Answer with what is there, or begin to wait."""
+        slot, fetch, line, connection = self._slot, self._fetch, self._line, self._slot.connection
         found = fetch.read()
         if found is None and connection.ended:
             found = fetch.last()
         if found is not None:
             slot.answer(*found)
             return
+        self._counted: Sequence[Meter] = ()
         quota = connection.quota
-        counted: Sequence[Meter] = ()
         if quota is not None:
-            over = quota.full(self.name, self.free)
+            over = quota.full(line.name, line.free)
             if over is not None:
                 quota.refused(over)
                 connection.rest(AFTER_MS / 1000)
                 slot.answer(fetch.over(over))
                 return
-            counted = quota.park(self.name)
-        linger_ms = min(max(linger_ms or 0, LINGER_MS_MIN), self._settings().max_linger_time)
-        _WaitingFetch(self, slot, fetch, counted).begin(linger_ms / 1000)
-
-
-class _WaitingFetch:
-    """One fetch that waits; it ends once, by `wake` or by `withdraw`."""
-
-    __slots__ = ("_counted", "_fetch", "_line", "_slot", "_timer", "_unlisten")
-
-    def __init__(self, line: FetchLine, slot: ReplySlot, fetch: Fetch, counted: Sequence[Meter]) -> None:
-        self._line = line
-        self._slot = slot
-        self._fetch = fetch
-        self._counted = counted
+            self._counted = quota.park(line.name)
+        self._waits = True
+        line.count += 1
+        self._unlisten = fetch.listen(self.wake)
         self._timer = Later(line.scheduler, self.withdraw)
-
-    def begin(self, seconds: float) -> None:
-        """Wait for at most this number of seconds."""
-        self._line.count += 1
-        self._unlisten = self._fetch.listen(self.wake)
-        self._timer.after(seconds)
-        self._slot.withdraw = self.withdraw
+        self._timer.after(self._linger_seconds)
+        slot.withdraw = self.withdraw
 
     def wake(self) -> None:
         """Answer with what came."""
@@ -129,9 +128,12 @@ class _WaitingFetch:
 
     def withdraw(self) -> None:
         """Wait no longer: answer, where there is still a client to answer."""
-        self._end()
-        if not self._slot.connection.closed:
-            self._slot.answer(*self._fetch.last())
+        slot, waited = self._slot, self._waits
+        if waited:
+            self._end()
+        if not slot.connection.closed:
+            found = self._fetch.last() if waited else (self._empty, None)
+            slot.answer(*found)
 
     def _end(self) -> None:
         self._timer.cancel()

@@ -99,12 +99,12 @@ MUTANTS = (
     Mutant(
         "publishes in progress at a stop are never answered",
         "proxy/services/publishing.py",
-        old="        if error is not None:\n            send.refuse(",
+        old="        run, publishing = self._run, self._publishing\n",
         new="""\
-        if self._state() == "draining":
+        run, publishing = self._run, self._publishing
+        if publishing._state() == "draining":
             return
-        if error is not None:
-            send.refuse(""",
+""",
         caught_by=(
             "tests/integration/proxy/node/test_ddmq_faults_node.py::test_sends_under_way_at_a_stop_or_a_reload_are_answered",
         ),
