@@ -19,7 +19,7 @@ from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler
 from proxy.services.access.guard import Guard
 from proxy.services.results.ack_syncs import AckSyncs
-from proxy.services.waiting_fetches import FetchLine, Found
+from proxy.services.waiting_fetches import FetchLine, Found, WaitingFetch
 from proxy.wire.call import Call
 from proxy.wire.errors import ArgumentsError
 from proxy.wire.fetch_reply import QueueMessages, encode_fetch_refusal, encode_fetch_reply
@@ -39,37 +39,32 @@ CONSUMER_CHARS_MAX = 255
 """Of a consumerId."""
 
 
-class _MessageFetch:
+class _MessageFetch(WaitingFetch):
     """A fetch of messages.
 
-    Args:
-        service: Reads for it.
-        slot: Its place.
+    Attributes:
         fetching: Who serves its group.
         fetcher: Its client, as its group knows it.
         order: What it asks for.
     """
 
-    __slots__ = ("_fetcher", "_fetching", "_order", "_service", "_slot", "_unlisten")
+    __slots__ = ("_service", "_unlisten", "fetcher", "fetching", "order")
+    fetching: Fetching
+    fetcher: FetcherClient | None
+    order: FetchOrder
 
-    def __init__(
-        self,
-        service: FetchService,
-        slot: ReplySlot,
-        fetching: Fetching,
-        fetcher: FetcherClient | None,
-        order: FetchOrder,
-    ) -> None:
+    def __init__(self, service: FetchService, slot: ReplySlot, linger_ms: int | None) -> None:
+        super().__init__(service.line, slot, linger_ms)
         self._service = service
-        self._slot = slot
-        self._fetching = fetching
-        self._fetcher = fetcher
-        self._order = order
 
     def read(self) -> Found | None:
         """Return messages, or why there can be none."""
         reply, is_news = self._fetched()
         return (reply, None) if is_news else None
+
+    def empty(self) -> bytes:
+        """Return a reply without messages."""
+        return encode_fetch_reply(self.slot.call, [])
 
     def last(self) -> Found:
         """Return the messages that have arrived, or an empty reply."""
@@ -78,29 +73,29 @@ class _MessageFetch:
     def _fetched(self) -> tuple[bytes, bool]:
         """Return the reply as of now, and whether it has messages or a refusal."""
         try:
-            fetched = self._fetching.fetch(self._order, self._fetcher)
+            fetched = self.fetching.fetch(self.order, self.fetcher)
         except FetchRefused as refused:
-            return self._service.refuse(self._slot, refused, self._fetching.group.name), True
+            return self._service.refuse(self.slot, refused, self.fetching.group.name), True
         rows = [QueueMessages(*row) for row in fetched.rows]
-        return encode_fetch_reply(self._slot.call, rows), fetched.is_news
+        return encode_fetch_reply(self.slot.call, rows), fetched.is_news
 
     def over(self, exceeded: LimitExceeded) -> bytes:
         """Refuse it."""
         refused = FetchRefused(PullCode.LIMITED, exceeded.text)
-        return self._service.refuse(self._slot, refused, self._fetching.group.name)
+        return self._service.refuse(self.slot, refused, self.fetching.group.name)
 
-    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
+    def listen(self) -> None:
         """Begin to wait."""
-        if self._fetcher is not None:
-            self._fetcher.waiting += 1
-        self._unlisten = self._fetching.listen(wake)
-        return self._leave
+        if self.fetcher is not None:
+            self.fetcher.waiting += 1
+        self._unlisten = self.fetching.listen(self.wake)
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Wait no longer."""
         self._unlisten()
-        if self._fetcher is not None:
-            self._fetcher.waiting -= 1
-            self._fetcher.seen = self._service.now()
+        if self.fetcher is not None:
+            self.fetcher.waiting -= 1
+            self.fetcher.seen = self._service.now()
 
 
 class _WaitingAck(NamedTuple):
@@ -119,6 +114,7 @@ class FetchService:
     """The handlers of fetch and ack.
 
     Attributes:
+        line: Fetches that wait.
         now: Monotonic seconds.
     """
 
@@ -154,7 +150,7 @@ class FetchService:
         self._acks_refused = acks_refused
         self._budget = budget
         self.now = runtime.clock.monotonic
-        self._line = FetchLine(FETCHES, runtime.scheduler, settings)
+        self.line = FetchLine(FETCHES, runtime.scheduler, settings)
         self._metrics = runtime.metrics
         self._limited_log = runtime.limited_log
         self._fetching: dict[str, Fetching] = {}
@@ -173,22 +169,22 @@ class FetchService:
         consumer = _consumer(request["consumerId"])
         slot = connection.later(call.header())
         only_named = request.get("onlyNamed")
+        fetch = _MessageFetch(self, slot, request.get("maxLingerTime"))
         try:
-            fetching = self._serving(request["groupId"], request["cluster"])
-            order = FetchOrder(
+            fetch.fetching = self._serving(request["groupId"], request["cluster"])
+            fetch.order = FetchOrder(
                 consumer=consumer,
                 positions=request.get("fetchOffset") or {},
                 only_named=bool(only_named),
                 count_max=request.get("maxBatchSize"),
-                bytes_max=min(fetching.group.reply_bytes_max, REPLY_BYTES_MAX),
+                bytes_max=min(fetch.fetching.group.reply_bytes_max, REPLY_BYTES_MAX),
                 times=only_named is not None,
             )
-            fetcher = fetching.seen(order, connection.address)
+            fetch.fetcher = fetch.fetching.seen(fetch.order, connection.address)
         except FetchRefused as refused:
             slot.answer(self.refuse(slot, refused, request["groupId"]))
             return
-        fetch = _MessageFetch(self, slot, fetching, fetcher, order)
-        self._line.serve(slot, fetch, request.get("maxLingerTime"), encode_fetch_reply(slot.call, []))
+        fetch.serve()
 
     def _serving(self, name: str, cluster: str) -> Fetching:
         """Return who serves a group's fetches. Raises FetchRefused."""
@@ -207,8 +203,8 @@ class FetchService:
             raise FetchRefused(PullCode.NOT_LOW_LEVEL, text)
         if self._budget.level >= Pressure.REFUSING:
             raise FetchRefused(PullCode.OVERLOADED, "the node is short of memory (memoryMax); fetch again later")
-        if self._line.free <= 0:
-            raise FetchRefused(PullCode.OVERLOADED, f"{self._line.count} fetches already wait; use fewer connections")
+        if self.line.free <= 0:
+            raise FetchRefused(PullCode.OVERLOADED, f"{self.line.count} fetches already wait; use fewer connections")
         return self._fetching_of(group)
 
     def _fetching_of(self, group: ConsumerGroup) -> Fetching:

@@ -33,7 +33,7 @@ from proxy.services.client_counts import check_pending, note_pending
 from proxy.services.kafka.ports import KafkaPort
 from proxy.services.message_checks import give_tokens_back
 from proxy.services.message_rules import Refusal
-from proxy.services.publishing import ScannedSend, SendRun, encode_refusal, illegal
+from proxy.services.publishing import ScannedSend, SendRun, StagedRun, encode_refusal, illegal
 from proxy.services.send_call import Again
 from proxy.services.stations import StationedSend, Stations
 from proxy.services.topic_port import TopicPort
@@ -177,18 +177,18 @@ class ProducerService:
         """Stage what has joined a run; the run is empty then."""
         if not run.puts:
             return
-        staged = run.taken()
-        positions = self.stations.publishing.append_run(staged, self._encoded)
-        if positions is not None:
+        staged = StagedRun(self.stations.publishing, run, self._encoded)
+        if self.stations.publishing.append_run(staged):
             for place, call in staged.special.items():
                 if call.judged is not None:
-                    self.stations.keyed.stored(call.judged, [positions[place]])
+                    self.stations.keyed.stored(call.judged, [staged.positions[place]])
             return
         for place, (send, put, port) in enumerate(zip(staged.sends, staged.puts, staged.ports, strict=True)):
             (staged.special.get(place) or SingleCall(self, send)).send_on(put, port)
 
-    def _encoded(self, run: SendRun, positions: Sequence[LogPosition]) -> list[bytes]:
+    def _encoded(self, run: StagedRun) -> list[bytes]:
         """Encode the replies of a run."""
+        positions = run.positions
         encoded = replies.encode_stored_replies([send.slot.call for send in run.sends], positions, self._qid_bytes)
         for place, call in run.special.items():
             # A number alone changes nothing of a reply.

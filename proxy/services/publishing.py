@@ -73,40 +73,40 @@ class SendRun:
         self.special: dict[int, SendCall] = {}
         self.producers: set[bytes] = set()
 
-    def taken(self) -> SendRun:
-        """Return what has joined; nothing has from now on."""
-        taken = SendRun()
-        taken.sends, taken.puts, taken.ports, taken.special = self.sends, self.puts, self.ports, self.special
-        self.sends, self.puts, self.ports, self.special = [], [], [], {}
-        self.producers.clear()
-        return taken
 
+class StagedRun:
+    """What has joined a run, which is empty then; called once the flush that covers it has ended (`Done`).
 
-EncodeRun = Callable[[SendRun, Sequence[LogPosition]], list[bytes]]
+    Attributes:
+        sends, puts, ports, special: As in the run.
+        positions: Where the messages are.
+    """
 
-
-class _StagedRun:
-    """A run that waits for the flush that covers it: its `Done`."""
-
-    __slots__ = ("_encode", "_publishing", "_run", "positions")
+    __slots__ = ("_encode", "_publishing", "ports", "positions", "puts", "sends", "special")
 
     def __init__(self, publishing: Publishing, run: SendRun, encode: EncodeRun) -> None:
         self._publishing = publishing
-        self._run = run
         self._encode = encode
+        self.sends, self.puts, self.ports, self.special = run.sends, run.puts, run.ports, run.special
         self.positions: list[LogPosition] = []
+        run.sends, run.puts, run.ports, run.special = [], [], [], {}
+        run.producers.clear()
 
     def __call__(self, error: StoreError | None) -> None:
         """Answer the calls."""
-        run, publishing = self._run, self._publishing
+        publishing = self._publishing
         if error is None:
-            publishing.count(run.sends[0].slot, run.puts, run.ports)
-            for send, reply in zip(run.sends, self._encode(run, self.positions), strict=True):
+            publishing.count(self.sends[0].slot, self.puts, self.ports)
+            for send, reply in zip(self.sends, self._encode(self), strict=True):
                 send.slot.answer(reply)
             return
         refusal = Refusal(ResultCode.FAIL_UNKNOWN, str(error))
-        for send in run.sends:
+        for send in self.sends:
             publishing.refuse(send.slot, refusal, encode_refusal(send.slot.call, refusal))
+
+
+EncodeRun = Callable[[StagedRun], list[bytes]]
+"""Encodes the replies of a run that is stored."""
 
 
 class Publishing:
@@ -162,34 +162,29 @@ class Publishing:
             self.took(send.slot.received_at, len(send.puts))
         send.slot.answer(send.stored(send.positions))
 
-    def append_run(self, run: SendRun, encode: EncodeRun) -> list[LogPosition] | None:
+    def append_run(self, staged: StagedRun) -> bool:
         """Stage single sends together; their replies follow the flush that makes them durable.
 
-        Args:
-            run: The sends.
-            encode: Encodes the replies, given where their messages are.
-
         Returns:
-            Where each is staged; None: nothing was staged, and they are to be staged one by one, since not all are
-            taken, one of them meets a fault, or memory is looked at before each.
+            False: nothing was staged, and they are to be staged one by one, since not all are taken, one of them meets
+            a fault, or memory is looked at before each.
         """
         if self._state() == "draining" or self.budget.level:
-            return None
+            return False
         born_ms = self._clock.wall_ms()
-        slots = [send[0] for send in run.sends]
+        slots = [send[0] for send in staged.sends]
         origins = [(born_ms, self.born_host(slot.connection.address)) for slot in slots]
         end = self._store.end
-        staged = _StagedRun(self, run, encode)
         try:
             staged.positions = self._store.append(
-                run.puts, born_ms=born_ms, born_host=origins[0][1], origins=origins, done=staged, is_tentative=True
+                staged.puts, born_ms=born_ms, born_host=origins[0][1], origins=origins, done=staged, is_tentative=True
             )
         except Exception:
             if self._store.end != end:
                 raise
-            return None
+            return False
         self.budget.stage(sum([len(slot.call.frame) for slot in slots]))
-        return staged.positions
+        return True
 
     def count(self, first: ReplySlot, puts: Sequence[Put], ports: Sequence[TopicPort]) -> None:
         """Count what was stored; the first of its calls is the one that has waited longest."""

@@ -20,7 +20,7 @@ from broker.transaction.names import HALF_NAME, State
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.transactions import Transactions
 from conf import NodeConfig
-from proxy.limits.quota import CHECKS, LimitExceeded
+from proxy.limits.quota import CHECKS
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler
@@ -34,7 +34,7 @@ from proxy.services.publishing import illegal
 from proxy.services.send_call import Again
 from proxy.services.stations import StationedSend, Stations
 from proxy.services.topic_port import BYTES_SENT, MESSAGES_SENT
-from proxy.services.waiting_fetches import FetchLine, Found
+from proxy.services.waiting_fetches import FetchLine, Found, WaitingFetch
 from proxy.wire.call import Call
 from proxy.wire.errors import APPLICATION_INTERNAL_ERROR, TextError
 from proxy.wire.generic.calls import encode_application_exception
@@ -84,50 +84,39 @@ _CODES = {
 _STATES = {int(state): state for state in State}
 
 
-class _CheckFetch:
-    """A fetch of checks.
+class _CheckFetch(WaitingFetch):
+    """A fetch of checks."""
 
-    Args:
-        service: Has them.
-        slot: Its place.
-        request: What it asks for.
-    """
-
-    __slots__ = ("_given", "_request", "_service", "_slot", "_unlisten")
+    __slots__ = ("_given", "_request", "_service", "_unlisten")
 
     def __init__(self, service: TransactionService, slot: ReplySlot, request: CheckCall) -> None:
+        super().__init__(service.line, slot, request.linger_ms)
         self._service = service
-        self._slot = slot
         self._request = request
         self._given: list[DueCheck] = []
 
     def read(self) -> Found | None:
         """Return what is due; it is given back where the reply is lost."""
-        self._given = self._service.due(self._request, self._slot.connection)
+        self._given = self._service.due(self._request, self.slot.connection)
         if not self._given:
             return None
-        return encode_checks_reply(self._slot.call, [each.row for each in self._given]), self._give_back
+        return encode_checks_reply(self.slot.call, [each.row for each in self._given]), self._give_back
 
     def _give_back(self) -> bytes:
-        """Give checks back that reached no client; returns the reply without them."""
         for each in self._given:
             each.give_back(each.check)
-        return encode_checks_reply(self._slot.call, [])
+        return self.empty()
 
-    def last(self) -> Found:
-        """Return that there is none."""
-        return encode_checks_reply(self._slot.call, []), None
+    def empty(self) -> bytes:
+        """Return a reply without checks."""
+        return encode_checks_reply(self.slot.call, [])
 
-    def over(self, exceeded: LimitExceeded) -> bytes:
-        """Answer that there is none."""
-        return encode_checks_reply(self._slot.call, [])
-
-    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
+    def listen(self) -> None:
         """Begin to wait."""
-        self._unlisten = self._service.on_checks(self._request.group, wake)
-        return self._leave
+        self._unlisten = self._service.on_checks(self._request.group, self.wake)
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Wait no longer."""
         for each in self._unlisten:
             each()
 
@@ -412,10 +401,9 @@ class TransactionService:
 
     def _fetch(self, connection: Connection, call: Call, request: CheckCall) -> None:
         quota = connection.quota
-        empty = encode_checks_reply(call, [])
         if quota is not None and quota.over is not None:
             # Its answers are taken; most often there is no check.
-            connection.answer(empty)
+            connection.answer(encode_checks_reply(call, []))
             return
         problem = self._problem(request)
         if problem is not None:
@@ -424,8 +412,7 @@ class TransactionService:
             self._publishing.limited_log.note("check_fetch_refused", kind=reason, client=connection.address, text=text)
             connection.answer(encode_application_exception(call, APPLICATION_INTERNAL_ERROR, text))
             return
-        slot = connection.later(call)
-        self.line.serve(slot, _CheckFetch(self, slot, request), request.linger_ms, empty)
+        _CheckFetch(self, connection.later(call), request).serve()
 
     def _problem(self, request: CheckCall) -> tuple[str, str] | None:
         """Why a fetch is refused: (reason for the counter, sentence); None when it is not."""

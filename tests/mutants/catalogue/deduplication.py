@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         "the numbers of stored messages are not remembered",
         "proxy/services/producer_service.py",
-        old="self.stations.keyed.stored(call.judged, [positions[place]])",
+        old="self.stations.keyed.stored(call.judged, [staged.positions[place]])",
         new="pass",
         caught_by=(
             "tests/integration/proxy/services/test_deduplication_node.py::test_message_that_comes_again_gets_its_first_receipt",

@@ -99,12 +99,13 @@ MUTANTS = (
     Mutant(
         "publishes in progress at a stop are never answered",
         "proxy/services/publishing.py",
-        old="        run, publishing = self._run, self._publishing\n",
+        old="        publishing = self._publishing\n        if error is None:\n            publishing.count",
         new="""\
-        run, publishing = self._run, self._publishing
+        publishing = self._publishing
         if publishing._state() == "draining":
             return
-""",
+        if error is None:
+            publishing.count""",
         caught_by=(
             "tests/integration/proxy/node/test_ddmq_faults_node.py::test_sends_under_way_at_a_stop_or_a_reload_are_answered",
         ),
