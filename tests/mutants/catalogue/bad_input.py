@@ -150,8 +150,8 @@ MUTANTS = (
     Mutant(
         "results on a pull above the rate limit are discarded",
         "proxy/services/consumer_service.py",
-        old="            self._take(slot, request.results, partial(self._pull_over,",
-        new="            self._take(slot, [], partial(self._pull_over,",
+        old="            self._take(slot, request.results, reply, reply)",
+        new="            self._take(slot, [], reply, reply)",
         caught_by=(
             "tests/access/test_limits.py::test_results_of_a_pull_above_its_rate_are_taken_and_it_is_answered_empty",
             "tests/access/test_limits.py::test_long_chain_of_results_is_taken_above_a_rate_too",
