@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker.errors import StoreError
 from broker.format.java import queue_of_key, string_hash
 from broker.log.durability import AwaitedSteps
 from broker.log.put import LogPosition, Put, owned
 from broker.runtime.bundle import Runtime
+from broker.runtime.metrics import Metrics
 from broker.runtime.steps import StepRunner
 from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.recurring import metrics as counted
@@ -72,11 +73,9 @@ class _DelaySend(StationedSend):
         message: What was sent.
         said: The id that its refusal has: of a cancel the one that it was given (R106).
         key: Which add it is, once that is known.
-        occurrence: What a cancel is of.
     """
 
-    __slots__ = ("_service", "key", "message", "occurrence", "said")
-    occurrence: Occurrence
+    __slots__ = ("_service", "key", "message", "said")
 
     def __init__(
         self, service: DelayService, slot: ReplySlot, message: Mapping[str, Any], timeout_ms: int | None
@@ -103,9 +102,9 @@ class _DelaySend(StationedSend):
         service.check(self)
         if check_action(message) == CANCEL:
             self.said = message.get("uniqDelayMsgId", "")
-            self.occurrence = check_cancel(message)
+            occurrence = check_cancel(message)
             self.stations.checks.charge(self.ports[0])
-            service.cancel(self)
+            service.cancel(self, occurrence)
         else:
             occurrence = service.check_add(message)
             self.stations.checks.charge(self.ports[0])
@@ -132,28 +131,35 @@ class _DelaySend(StationedSend):
             self._service.not_added(self.key, refusal)
         return _refused(self.slot.call, refusal, self.said)
 
-    def cancelled_in_kafka(self, said: str) -> None:
-        """Answer a cancel by what the owner in Kafka says."""
-        self.cancelled(_KAFKA_OUTCOMES.get(said, CancelEffect.UNKNOWN))
 
-    def cancelled(self, outcome: CancelEffect) -> None:
-        """Answer a cancel that was decided."""
-        self._service.count_cancel(outcome)
-        if outcome is CancelEffect.CANCELLED:
-            end_pending(self.slot.connection, self.occurrence)
-        text, delay_id = _OUTCOME_TEXTS[outcome], self.occurrence.id
-        reply = encode_delay_result_reply(self.slot.call, ResultCode.OK, text, delay_id, _OUTCOMES[outcome])
-        self.slot.answer(reply)
+class _Cancelling(NamedTuple):
+    """A cancel under way."""
 
-    def cancelling(self, steps: AwaitedSteps[CancelEffect]) -> AwaitedSteps[None]:
+    send: _DelaySend
+    occurrence: Occurrence
+    metrics: Metrics
+
+    def ended_in_kafka(self, said: str) -> None:
+        """Answer by what the owner in Kafka says."""
+        self._ended(_KAFKA_OUTCOMES.get(said, CancelEffect.UNKNOWN))
+
+    def run(self, steps: AwaitedSteps[CancelEffect]) -> AwaitedSteps[None]:
         """Cancel step by step, then answer."""
         try:
             outcome = yield from steps
         except (StoreError, OSError) as error:
-            self.said = self.occurrence.id
-            self.refuse(Refusal(ResultCode.FAIL_UNKNOWN, str(error)))
+            self.send.said = self.occurrence.id
+            self.send.refuse(Refusal(ResultCode.FAIL_UNKNOWN, str(error)))
         else:
-            self.cancelled(outcome)
+            self._ended(outcome)
+
+    def _ended(self, outcome: CancelEffect) -> None:
+        self.metrics.counter(counted.CANCELS, outcome.value).add()
+        slot, occurrence = self.send.slot, self.occurrence
+        if outcome is CancelEffect.CANCELLED:
+            end_pending(slot.connection, occurrence)
+        text, number = _OUTCOME_TEXTS[outcome], _OUTCOMES[outcome]
+        slot.answer(encode_delay_result_reply(slot.call, ResultCode.OK, text, occurrence.id, number))
 
 
 class DelayService:
@@ -297,26 +303,22 @@ class DelayService:
         for slot in self._recent.pop(key, None) or ():
             slot.answer(_refused(slot.call, refusal))
 
-    def cancel(self, send: _DelaySend) -> None:
+    def cancel(self, send: _DelaySend, occurrence: Occurrence) -> None:
         """Begin to cancel; what arrived before is flushed and visible when the first step runs (D18)."""
-        slot, port, occurrence = send.slot, send.ports[0], send.occurrence
+        slot, port = send.slot, send.ports[0]
         try:
             self.stations.publishing.check_open()
         except Refusal:
             give_tokens_back([port])
             raise
         slot.wait()
-        owner = owner_of(slot.connection)
+        owner, cancelling = owner_of(slot.connection), _Cancelling(send, occurrence, self._metrics)
         if isinstance(port, KafkaPort):
             identity = Identity(port.topic.name, owner or "", occurrence.first.id)
-            port.waiting.requests.ask(identity, 0, (send.timeout_ms or CANCEL_MS) / 1000, send.cancelled_in_kafka)
+            port.waiting.requests.ask(identity, 0, (send.timeout_ms or CANCEL_MS) / 1000, cancelling.ended_in_kafka)
             return
         steps = cancelling_delay(self._timers, port.topic.name, occurrence, owner=owner)
-        self._scheduler.call_later(0, self._runner.run, send.cancelling(steps))
-
-    def count_cancel(self, outcome: CancelEffect) -> None:
-        """Count a cancel that was decided."""
-        self._metrics.counter(counted.CANCELS, outcome.value).add()
+        self._scheduler.call_later(0, self._runner.run, cancelling.run(steps))
 
     def _next_turn(self, step: Callable[[], object]) -> None:
         self._scheduler.call_later(0, step)

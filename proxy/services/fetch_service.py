@@ -49,13 +49,22 @@ class _MessageFetch(WaitingFetch):
     """
 
     __slots__ = ("_service", "_unlisten", "fetcher", "fetching", "order")
-    fetching: Fetching
-    fetcher: FetcherClient | None
-    order: FetchOrder
 
-    def __init__(self, service: FetchService, slot: ReplySlot, linger_ms: int | None) -> None:
+    def __init__(
+        self,
+        service: FetchService,
+        slot: ReplySlot,
+        linger_ms: int | None,
+        *,
+        fetching: Fetching,
+        fetcher: FetcherClient | None,
+        order: FetchOrder,
+    ) -> None:
         super().__init__(service.line, slot, linger_ms)
         self._service = service
+        self.fetching = fetching
+        self.fetcher = fetcher
+        self.order = order
 
     def read(self) -> Found | None:
         """Return messages, or why there can be none."""
@@ -169,22 +178,22 @@ class FetchService:
         consumer = _consumer(request["consumerId"])
         slot = connection.later(call.header())
         only_named = request.get("onlyNamed")
-        fetch = _MessageFetch(self, slot, request.get("maxLingerTime"))
         try:
-            fetch.fetching = self._serving(request["groupId"], request["cluster"])
-            fetch.order = FetchOrder(
+            fetching = self._serving(request["groupId"], request["cluster"])
+            order = FetchOrder(
                 consumer=consumer,
                 positions=request.get("fetchOffset") or {},
                 only_named=bool(only_named),
                 count_max=request.get("maxBatchSize"),
-                bytes_max=min(fetch.fetching.group.reply_bytes_max, REPLY_BYTES_MAX),
+                bytes_max=min(fetching.group.reply_bytes_max, REPLY_BYTES_MAX),
                 times=only_named is not None,
             )
-            fetch.fetcher = fetch.fetching.seen(fetch.order, connection.address)
+            fetcher = fetching.seen(order, connection.address)
         except FetchRefused as refused:
             slot.answer(self.refuse(slot, refused, request["groupId"]))
             return
-        fetch.serve()
+        linger_ms = request.get("maxLingerTime")
+        _MessageFetch(self, slot, linger_ms, fetching=fetching, fetcher=fetcher, order=order).serve()
 
     def _serving(self, name: str, cluster: str) -> Fetching:
         """Return who serves a group's fetches. Raises FetchRefused."""

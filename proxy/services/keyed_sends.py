@@ -21,7 +21,7 @@ from broker.scheduled.timer.names import TIMER_NAME
 from broker.store import Store
 from proxy.services.kafka.numbers import KafkaNumbers
 from proxy.services.message_rules import Refusal
-from proxy.services.send_call import Again, SendCall
+from proxy.services.send_call import Again, TakenSend
 from proxy.wire.values import Receipt
 from pyddmq.codes import Repeat, ResultCode
 
@@ -82,7 +82,7 @@ class KeyedSends:
         self._deduplication.stored(judged, [position.physical for position in positions])
         self.in_kafka.filled(judged, len(judged.places or positions))
 
-    def answer(self, send: SendCall) -> None:
+    def answer(self, send: TakenSend) -> None:
         """Answer a call whose messages are all stored, or about to be, when they are durable."""
         assert send.judged is not None, "it was judged"
         send.slot.wait()
@@ -91,7 +91,7 @@ class KeyedSends:
         else:
             self.repeated(send, None)
 
-    def repeated(self, send: SendCall, error: StoreError | None) -> None:
+    def repeated(self, send: TakenSend, error: StoreError | None) -> None:
         """Answer it now: they are durable, or the flush of one has failed."""
         assert send.judged is not None, "it was judged"
         places = send.judged.places or ()

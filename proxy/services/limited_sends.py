@@ -14,7 +14,7 @@ from broker.runtime.metrics import declare
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.services.message_rules import Limited, Refusal
-from proxy.services.send_call import SendCall
+from proxy.services.send_call import TakenSend
 from upstream.budget import Budget, Pressure
 
 SENDS_WAITED = declare("pyddmq_sends_waited_total", "Sends above a rate that were retried after a wait (R95)")
@@ -47,7 +47,7 @@ class LimitedSends:
         self._retried: ReplySlot | None = None
         """The send whose second try is under way."""
 
-    def wait(self, refusal: Refusal, send: SendCall) -> bool:
+    def wait(self, refusal: Refusal, send: TakenSend) -> bool:
         """Have a refused send tried again in a while; False when it is to be answered now.
 
         Only a rate is a reason to wait, and only once.
@@ -66,13 +66,13 @@ class LimitedSends:
         self._scheduler.call_later(wait_ms / 1000, self._retry, send)
         return True
 
-    def follow(self, send: SendCall) -> None:
+    def follow(self, send: TakenSend) -> None:
         """Have a send of a connection in `waiting` taken when those before it are answered."""
         self._enter(send)
         follower = _Follower(self, send)
         send.slot.start, send.slot.withdraw = follower.start, follower.withdraw
 
-    def _enter(self, send: SendCall) -> None:
+    def _enter(self, send: TakenSend) -> None:
         connection = send.slot.connection
         self.waiting[connection] = self.waiting.get(connection, 0) + 1
         send.park()
@@ -83,7 +83,7 @@ class LimitedSends:
         if left:
             self.waiting[connection] = left
 
-    def _retry(self, send: SendCall) -> None:
+    def _retry(self, send: TakenSend) -> None:
         self._count -= 1
         self.leave(send.slot.connection)
         self._retried = send.slot
@@ -97,7 +97,7 @@ class _Follower(NamedTuple):
     """A send behind those of its connection that wait."""
 
     limited: LimitedSends
-    send: SendCall
+    send: TakenSend
 
     def start(self) -> None:
         """Take it: those before it are answered."""

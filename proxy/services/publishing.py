@@ -14,7 +14,7 @@ from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.services.message_checks import give_tokens_back, store_refusal
 from proxy.services.message_rules import Refusal
-from proxy.services.send_call import SendCall
+from proxy.services.send_call import TakenSend
 from proxy.services.topic_port import TopicPort
 from proxy.wire.call import Call
 from proxy.wire.errors import MessageError
@@ -70,7 +70,7 @@ class SendRun:
         self.sends: list[ScannedSend] = []
         self.puts: list[Put] = []
         self.ports: list[TopicPort] = []
-        self.special: dict[int, SendCall] = {}
+        self.special: dict[int, TakenSend] = {}
         self.producers: set[bytes] = set()
 
 
@@ -129,7 +129,7 @@ class Publishing:
         self.limited_log = runtime.limited_log
         self._born_hosts: dict[str, bytes] = {}
 
-    def append(self, send: SendCall) -> list[LogPosition]:
+    def append(self, send: TakenSend) -> list[LogPosition]:
         """Stage a send; the reply follows the flush that makes it durable.
 
         Returns:
@@ -151,7 +151,7 @@ class Publishing:
         self.budget.stage(len(send.slot.call.frame))
         return positions
 
-    def flushed(self, send: SendCall, error: StoreError | None) -> None:
+    def flushed(self, send: TakenSend, error: StoreError | None) -> None:
         """Answer a send whose flush has ended."""
         if error is not None:
             send.refuse(Refusal(ResultCode.FAIL_UNKNOWN, str(error)), len(send.puts))

@@ -36,7 +36,7 @@ class Again(NamedTuple):
     in_kafka: tuple[str, int] | None = None
 
 
-class SendCall(ABC):
+class TakenSend(ABC):
     """A call with messages on its way through the stations.
 
     Attributes:

@@ -20,7 +20,7 @@ from proxy.services.limited_sends import LimitedSends
 from proxy.services.message_checks import MessageChecks
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing
-from proxy.services.send_call import SendCall
+from proxy.services.send_call import TakenSend
 from proxy.services.topic_port import TopicPort
 
 
@@ -44,7 +44,7 @@ class Stations(NamedTuple):
     guard: Guard
 
 
-class StationedSend(SendCall):
+class StationedSend(TakenSend):
     """A call that is taken station by station."""
 
     __slots__ = ("stations",)

@@ -32,7 +32,7 @@ from proxy.services.kafka.ports import BY_KEY, UNKNOWN_SECONDS, KafkaPort, refus
 from proxy.services.message_checks import give_tokens_back, store_refusal
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing
-from proxy.services.send_call import SendCall
+from proxy.services.send_call import TakenSend
 from proxy.services.topic_port import TopicPort
 from pyddmq.codes import ResultCode
 from upstream.kafka.headers import encode
@@ -80,7 +80,7 @@ class _Sending:
 
     __slots__ = ("_sends", "answered", "handed", "keys", "left", "outcomes", "send", "timer")
 
-    def __init__(self, sends: KafkaSends, send: SendCall, keys: list[bytes], scheduler: Scheduler) -> None:
+    def __init__(self, sends: KafkaSends, send: TakenSend, keys: list[bytes], scheduler: Scheduler) -> None:
         self._sends = sends
         self.send = send
         self.keys = keys
@@ -121,7 +121,7 @@ class _Repeated:
 
     __slots__ = ("_send", "_timer")
 
-    def __init__(self, send: SendCall, scheduler: Scheduler) -> None:
+    def __init__(self, send: TakenSend, scheduler: Scheduler) -> None:
         self._send = send
         self._timer = Later(scheduler, self._time_out)
         self._timer.after(_seconds(send.timeout_ms))
@@ -173,7 +173,7 @@ class KafkaSends:
         self._bytes: dict[str, int] = {}
         """Bytes under way by cluster."""
 
-    def append(self, send: SendCall) -> None:
+    def append(self, send: TakenSend) -> None:
         """Send messages on their ways; the reply follows when all are decided, or at the call's timeout.
 
         Its encoder is given the commit-log offset ELSEWHERE for what is in a partition.
@@ -206,7 +206,7 @@ class KafkaSends:
                     self.numbers.missing(key)
         sending.timer.after(_seconds(send.timeout_ms))
 
-    def wait(self, send: SendCall) -> bool:
+    def wait(self, send: TakenSend) -> bool:
         """Have a send whose messages are under way already taken again when these are decided; False: none is."""
         if not self.numbers.is_under_way(send.keys):
             return False

@@ -471,6 +471,35 @@ def test_repeat_of_what_is_under_way_waits_for_it() -> None:
     assert world.main.bodies("invoices") == [b"0"]
 
 
+def test_repeat_of_what_is_not_decided_is_answered_at_its_timeout() -> None:
+    """With code 12, since the first may be stored; what holds its frame is free again."""
+    world = World()
+    world.main.answer = lambda topic, body: Answer(seconds=None)
+    world.write("sendSync", message=numbered(0), timeout=5000)
+    world.run(0.1)
+    other = world.connect("producer")
+    world.run(0.1)
+    held = [each.held_bytes for _, each in world.node.connections()]
+    world.write("sendSync", other, message=numbered(0), timeout=500)
+    world.run(1)
+    assert [each.code for each in world.answers(other)] == [TIMEOUT]
+    assert [each.held_bytes for _, each in world.node.connections()] == held
+
+
+def test_adds_of_one_turn_that_cannot_be_stored_are_all_refused() -> None:
+    """The second has the id of the first, and waits for what becomes of it."""
+    disk = SimDisk()
+    world = World(disk=disk)
+    other = world.connect("producer")
+    due_s = world.node.parts.seams.clock.wall_ms() // 1000 + 60
+    late = producer_idl.DelayMessage(topic="orders", body=b"x", action=1, dmsgtype=2, uuid=UUID, timestamp=due_s)
+    disk.fail("sync", path_part="/commitlog/")
+    for client in (None, other):
+        world.write("sendDelaySync", client, delayMessage=late, timeout=1000)
+    world.run(0.5)
+    assert [each.code for each in world.answers() + world.answers(other)] == [ResultCode.FAIL_UNKNOWN] * 2
+
+
 def test_repeat_of_what_was_late_has_its_receipt() -> None:
     """Answered with code 12 at its timeout, and stored: what is sent again meanwhile waits, and learns of it."""
     world = World()
