@@ -17,7 +17,8 @@ stage     what goes to the log is staged at once, all or nothing for each call; 
 write     the replies of the turn leave with its end; those of sends after the flush that covers them
 ========= ===========================================================================================================
 
-The services have the stations from scan on (`proxy.services.producer_service`, `proxy.services.consumer_service`).
+The services have the stations from scan on (`proxy.services.producer_service`, `proxy.services.consumer_service`); what
+a call that is taken by itself shares with others is in `proxy.services.stations`.
 
 Other calls (`authenticate`, transactions, delays, fetches, statistics, long chains of results) are handled alone when
 they arrive: the pass is run before, so that effects on a connection keep their order. While a flush is under way, sends
