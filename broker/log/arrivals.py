@@ -25,11 +25,14 @@ class Arrivals:
 
     Args:
         clock: Its wall clock is what timestamps are compared with; its monotonic clock has the ages.
+
+    Attributes:
+        ends: Commit-log offsets of the marks; without one timestamps say when records were stored.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._ends: list[int] = []
+        self.ends: list[int] = []
         self._moments: list[float] = []
 
     def ahead_seconds(self, latest_ms: int) -> float:
@@ -44,7 +47,7 @@ class Arrivals:
             end: The end of the log.
             latest_ms: The latest store timestamp.
         """
-        ends, moments = self._ends, self._moments
+        ends, moments = self.ends, self._moments
         gone = bisect_right(ends, start)
         del ends[:gone], moments[:gone]
         if latest_ms <= self._clock.wall_ms() + AHEAD_MS or end <= start or (ends and ends[-1] >= end):
@@ -63,8 +66,8 @@ class Arrivals:
             stamp_ms: Its store timestamp.
         """
         now_ms = self._clock.wall_ms()
-        place = bisect_right(self._ends, physical) if self._ends else 0
+        place = bisect_right(self.ends, physical) if self.ends else 0
         # Behind the last mark it was stored since then: just now, to callers that ask each second.
-        if place < len(self._ends):
+        if place < len(self.ends):
             now_ms -= round((self._clock.monotonic() - self._moments[place]) * 1000)
         return stamp_ms if stamp_ms < now_ms else now_ms

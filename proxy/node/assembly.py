@@ -54,6 +54,7 @@ from proxy.services.publishing import Publishing
 from proxy.services.results.ack_syncs import AckSyncs
 from proxy.services.results.held_calls import HeldCalls
 from proxy.services.starting_service import StartingService
+from proxy.services.stations import Stations
 from proxy.services.transaction_service import TransactionService
 from proxy.services.write_service import WriteService
 from proxy.tls.ports import TlsPorts
@@ -281,36 +282,22 @@ def producer_handlers(parts: Parts, opened: Opened, *, state: Callable[[], str])
         runtime, budget=parts.memory.budget, waiting_max=lambda: in_force.config.node.limiter_failure_retry_queue_size
     )
     names = {"qid_prefix": f"{node.broker_cluster}_{node.broker_name}_", "broker_name": node.broker_name}
-    keyed = KeyedSends(opened.deduplication, store=store, publishing=publishing, **names)
+    keyed = KeyedSends(opened.deduplication, store=store, **names)
     kafka = kafka_sends(in_force.config, publishing, keyed.in_kafka, runtime, store.unique_keys.take)
     parts.kafka.sends = kafka
     writes = WriteService(WriteLedger(store, runtime, opened.deduplication.window), publishing, guard)
-    sends = ProducerService(checks, publishing, keyed, limited, kafka, writes=writes, guard=guard, **names)
+    stations = Stations(checks, publishing, keyed, limited, kafka, guard)
+    sends = ProducerService(stations, writes=writes, **names)
     transactions = TransactionService(
+        stations,
         opened.transactions,
-        checks,
-        publishing,
-        keyed,
-        limited,
-        halves=KafkaHalves(parts.kafka.waiting, runtime.clock),
-        kafka=kafka,
-        guard=guard,
+        KafkaHalves(parts.kafka.waiting, runtime.clock),
         runtime=runtime,
         state=state,
         settings=lambda: in_force.config.node,
     )
-    delays = DelayService(
-        checks,
-        publishing,
-        keyed,
-        limited,
-        guard,
-        opened.loops,
-        opened.timers,
-        kafka=kafka,
-        runtime=runtime,
-        interval_max=node.timer_max_delay_sec,
-    )
+    interval_max = node.timer_max_delay_sec
+    delays = DelayService(stations, opened.loops, opened.timers, runtime=runtime, interval_max=interval_max)
     sign_in = SignIn(guard.access, guard.denials, runtime.metrics)
     handlers = {**transactions.handlers(), **delays.handlers(), **sign_in.handlers()}
     check_handlers({**handlers, **dict.fromkeys(sends.line.methods)})

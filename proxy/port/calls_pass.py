@@ -17,7 +17,8 @@ stage     what goes to the log is staged at once, all or nothing for each call; 
 write     the replies of the turn leave with its end; those of sends after the flush that covers them
 ========= ===========================================================================================================
 
-The services have the stations from scan on (`proxy.services.producer_service`, `proxy.services.consumer_service`).
+The services have the stations from scan on (`proxy.services.producer_service`, `proxy.services.consumer_service`); what
+a call that is taken by itself shares with others is in `proxy.services.stations`.
 
 Other calls (`authenticate`, transactions, delays, fetches, statistics, long chains of results) are handled alone when
 they arrive: the pass is run before, so that effects on a connection keep their order. While a flush is under way, sends
@@ -50,9 +51,6 @@ GATHERED_CALLS = 16
 CALL_BYTES = 2048
 """So much of a pass' time is a call charged for besides its bytes."""
 
-Fail = Callable[[ReplySlot, Call, Exception], None]
-"""Answers a call with what went wrong: its own fault, or an internal error, which is logged."""
-
 
 class PassLine(NamedTuple):
     """How the calls of a pass are handled.
@@ -65,7 +63,7 @@ class PassLine(NamedTuple):
     """
 
     methods: Collection[str]
-    take: Callable[[list[ReplySlot], Fail], None]
+    take: Callable[[list[ReplySlot]], None]
     is_one_each: bool = False
     awaits_disk: bool = False
 
@@ -76,7 +74,6 @@ class CallsPass:
     def __init__(
         self,
         line: PassLine,
-        fail: Fail,
         abandon: Callable[[Connection, Exception], None],
         request_turn: Callable[[], None],
         shares: Shares,
@@ -87,14 +84,12 @@ class CallsPass:
 
         Args:
             line: Handles the calls.
-            fail: Answers one that failed.
             abandon: Ends a connection whose call was in a pass that broke: how far it came is unknown.
             request_turn: Has `run` called, after all that arrives in this turn.
             shares: Are charged with the time of a pass.
             disk_at_work: Whether a flush is under way; its end calls `run`.
         """
         self._line = line
-        self._fail = fail
         self._abandon = abandon
         self._request_turn = request_turn
         self._shares = shares
@@ -136,7 +131,7 @@ class CallsPass:
             charges = [(slot.connection.share, len(slot.call.frame) + CALL_BYTES) for slot in slots]
             began = self._shares.now()
             try:
-                self._line.take(slots, self._fail)
+                self._line.take(slots)
             except Exception as error:
                 # It guards each call by itself; what is left must not keep the turn from its end.
                 for slot in slots:

@@ -61,7 +61,7 @@ class Gate:
     Args:
         limiter: Knows who is counted.
         service: Which port.
-        make_room: Closes an idle connection of a quota's principal, where there is one.
+        make_room: Closes an idle connection of the principal of a limit (`over`), where there is one.
         now: Monotonic seconds.
     """
 
@@ -70,7 +70,7 @@ class Gate:
         limiter: Limiter,
         service: str,
         *,
-        make_room: Callable[[LimitExceeded], bool],
+        make_room: Callable[..., bool],
         now: Callable[[], float],
     ) -> None:
         self._limiter = limiter
@@ -85,7 +85,7 @@ class Gate:
         method = call.method
         if (quota.rights is not connection.rights or not quota.is_known) and method != "authenticate":
             over = self._limiter.identify(quota, connection.rights, self._service)
-            if over is not None and self._make_room(over):
+            if over is not None and self._make_room(over=over):
                 over = self._limiter.identify(quota, connection.rights, self._service)
             if over is not None:
                 if quota.surplus_since is None:

@@ -29,7 +29,7 @@ class Leased:
 
 
 SLOT_BYTES = 2 * 1024
-"""What a request takes that waits for its answer, as a parked pull does: the closures, the timer and its place."""
+"""What a request takes that waits for its answer, as a parked pull does: its object, the timer and its place."""
 
 
 NO_CALL = Call(COMPACT, "", 0, 0, b"")

@@ -142,7 +142,7 @@ class ThriftServer:
         self._limiter = limiter = commons.limiter or Limiter(
             LimitsConfig(), clock=runtime.clock, metrics=metrics, limited_log=runtime.limited_log
         )
-        self._gate = Gate(limiter, service, make_room=lambda over: self._make_room(over=over), now=self.now)
+        self._gate = Gate(limiter, service, make_room=self._make_room, now=self.now)
         self.admin_hint = commons.admin_hint
         self.budget = commons.budget or Budget()
         self.relieve = commons.relieve
@@ -196,12 +196,7 @@ class ThriftServer:
         known: dict[str, tuple[Handler, bool]] = {}
         if line is not None:
             self.calls_pass = CallsPass(
-                line,
-                self.fail_call,
-                self.step_failed,
-                self._request_turn,
-                self.shares,
-                disk_at_work=self._disk_at_work,
+                line, self.step_failed, self._request_turn, self.shares, disk_at_work=self._disk_at_work
             )
             known |= dict.fromkeys(line.methods, (self.calls_pass.add, True))
         known |= {name: (handler, False) for name, handler in handlers.items()}
@@ -213,7 +208,10 @@ class ThriftServer:
     async def listen(self, network: Network, host: str, port: int, *, backlog: int) -> None:
         """Start to accept connections. Raises ListenError."""
         self._network = network
-        self._plain = await network.listen(lambda: Connection(self), host, port, backlog=backlog)
+        self._plain = await network.listen(self._accepted, host, port, backlog=backlog)
+
+    def _accepted(self) -> Connection:
+        return Connection(self)
 
     async def listen_tls(self, network: Network, tls: TlsPort, host: str, port: int, *, backlog: int) -> None:
         """Start to accept connections by TLS, beside the others; they share the limits. Raises ListenError."""

@@ -7,19 +7,16 @@ its moment in the store is counted here, from the start on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import NoReturn
 
-from broker.log.put import LogPosition
 from broker.scheduled.recurring.occurrence import Occurrence
 from broker.transaction.transactions import Transactions
 from proxy.limits.meter import Meter
 from proxy.limits.quota import AFTER_MS, LimitExceeded, Quota
 from proxy.port.connection import Connection
-from proxy.services.encoders import Refused, Stored
 from proxy.services.kafka.halves import KafkaHalves
 from proxy.services.message_rules import Refusal
-from proxy.wire.call import Call
 from pyddmq.codes import ResultCode
 
 AFTER_MS_MAX = 2_000_000_000
@@ -53,15 +50,11 @@ def last_due_ms(occurrence: Occurrence) -> int:
     return (last or first).at_s * 1000
 
 
-def ending(connection: Connection, occurrence: Occurrence) -> Callable[[], None]:
-    """Return what counts one of a client's waiting messages no more, once it is cancelled."""
+def end_pending(connection: Connection, occurrence: Occurrence) -> None:
+    """Count one of a client's waiting messages no more: it is cancelled."""
     meter = _principal(connection)
-
-    def end() -> None:
-        if meter is not None and meter.pending_max is not None:
-            meter.pending.end(last_due_ms(occurrence))
-
-    return end
+    if meter is not None and meter.pending_max is not None:
+        meter.pending.end(last_due_ms(occurrence))
 
 
 class HalfCount:
@@ -86,24 +79,6 @@ class HalfCount:
         if self._meter is not None:
             self._meter.halves -= 1
             self._meter = None
-
-    def stored(self, encode: Stored) -> Stored:
-        """Return an encoder of the answer that ends the count."""
-
-        def reported(call: Call, positions: Sequence[LogPosition]) -> bytes:
-            self.end()
-            return encode(call, positions)
-
-        return reported
-
-    def refused(self, encode: Refused) -> Refused:
-        """Likewise of a refusal."""
-
-        def reported(call: Call, code: ResultCode, text: str, *, retry_after_ms: int | None = None) -> bytes:
-            self.end()
-            return encode(call, code, text, retry_after_ms=retry_after_ms)
-
-        return reported
 
 
 def _principal(connection: Connection) -> Meter | None:

@@ -13,17 +13,18 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from types import MappingProxyType
+from typing import NamedTuple
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from proxy.limits.quota import AFTER_MS, LimitExceeded
-from proxy.port.calls_pass import Fail, PassLine
+from proxy.port.calls_pass import PassLine
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import Leased, Lost, ReplySlot
 from proxy.port.server import Handler
 from proxy.services.access.guard import Guard
-from proxy.services.results.durable import not_durable, when_durable
-from proxy.services.results.held_calls import HeldCall, carries_results, leave_unanswered
+from proxy.services.results.durable import DurableWait, ReadyReply, Resumed, not_durable
+from proxy.services.results.held_calls import carries_results, leave_unanswered
 from proxy.services.results.partition_waits import PartitionWaits
 from proxy.services.results.result_steps import STEP_RESULTS, is_long, pieces
 from proxy.services.waiting_pulls import LINGER_MS_MIN, Lingers, WaitingPull
@@ -103,7 +104,7 @@ class ConsumerService:
         self._leaving = leaving
         self._awaits_durability = awaits_durability
         self._waits = PartitionWaits(groups, runtime, self.resume) if awaits_partitions else None
-        self._lingers = Lingers(clock=runtime.clock, scheduler=runtime.scheduler, send=self._send)
+        self._lingers = Lingers(clock=runtime.clock, scheduler=runtime.scheduler, start=self._start, send=self._send)
         self._runtime = runtime
         self._metrics = runtime.metrics
         self._acks_refused = acks_refused
@@ -118,7 +119,7 @@ class ConsumerService:
             **self._fetch_handlers,
         }
 
-    def take(self, slots: Sequence[ReplySlot], fail: Fail) -> None:
+    def take(self, slots: Sequence[ReplySlot]) -> None:
         """Handle the pulls and submits of a pass: the results of all count before any of them takes messages.
 
         Their messages are looked up in the log together.
@@ -132,18 +133,18 @@ class ConsumerService:
                 elif (pull := self._results_of(slot)) is not None:
                     pulls.append(pull)
             except Exception as error:
-                fail(slot, slot.call, error)
+                slot.connection.fail(slot, error)
         for slot, request, refused in pulls:
             try:
                 self._pull(slot, request, refused, taken)
             except Exception as error:
-                fail(slot, slot.call, error)
+                slot.connection.fail(slot, error)
         located = _located(taken) if len(taken) > 1 else None
         for slot, group, batch in taken:
             try:
                 self._send(slot, group, batch, located)
             except Exception as error:
-                fail(slot, slot.call, error)
+                slot.connection.fail(slot, error)
 
     def _results_of(self, slot: ReplySlot) -> _Pull | None:
         """Scan a pull, look at its rights and apply the results that ride on it; None: it is not to be served now."""
@@ -163,12 +164,13 @@ class ConsumerService:
                     break
         quota = connection.quota
         if quota is not None and quota.over is not None:
-            self._take(slot, request.results, partial(self._pull_over, call.header(), request, quota.over))
+            reply = self._over_reply(call, request, quota.over)
+            self._take(slot, request.results, reply, reply)
             return None
         refused = self._acks_refused()
         if request.results:
             if self._waits is not None and self._waits.needed(request.results):
-                self._waits.hold(slot, call, request.results)
+                self._waits.hold(slot, request.results)
                 return None
             if refused is not None and carries_results(request.results):
                 self._leave_unanswered(connection, refused)
@@ -176,38 +178,37 @@ class ConsumerService:
             # Each result and offset takes a byte at least.
             if refused is None and len(call.frame) > STEP_RESULTS and is_long(request.results):
                 slot.wait()
-                rest = request._replace(results=[])
-
-                def pull(_: bool) -> None:
-                    if not (self._awaits_durability and self._pull_later(slot, request)):
-                        self._pull(slot, rest, self._acks_refused())
-
-                connection.work(self._applying(request.results, slot, pull))
+                connection.work(self._pulling(slot, request))
                 return None
             self._apply(request.results, slot, refused)
             if self._awaits_durability and refused is None and self._pull_later(slot, request):
                 return None
         return slot, request, refused
 
-    def _pull_over(self, header: Call, request: PullRequest, over: LimitExceeded, counted: bool) -> bytes:
-        """Encode the answer to a pull of a client above its rate, whose results were taken.
+    def _over_reply(self, call: Call, request: PullRequest, over: LimitExceeded) -> bytes:
+        """Encode the answer to a pull of a client above its rate, whose results are taken.
 
         With results it is that of a pull that found nothing: libraries send them again and again while they get an
         exception.
         """
         if request.results:
-            return encode_empty_pull_reply(header)
+            return encode_empty_pull_reply(call)
         self._metrics.counter(PULLS_REFUSED, PullCode.LIMITED.name.lower()).add()
-        return encode_pull_exception(header, PullCode.LIMITED, over.text, retry_after_ms=over.after_ms)
+        return encode_pull_exception(call, PullCode.LIMITED, over.text, retry_after_ms=over.after_ms)
+
+    def _pulling(self, slot: ReplySlot, request: PullRequest) -> Generator[None, None, None]:
+        """Apply a long chain of results in steps, then serve the pull that carried it."""
+        counted = yield from self._applying(request.results, slot)
+        if counted is not None and not (self._awaits_durability and self._pull_later(slot, request)):
+            self._pull(slot, request._replace(results=[]), self._acks_refused())
 
     def _pull_later(self, slot: ReplySlot, request: PullRequest) -> bool:
         """Serve a pull once the results that it carried are durable; False: they are with this turn."""
         groups = not_durable(request.results, self._groups)
-        if not groups:
-            return False
-        connection, rest, header = slot.connection, request._replace(results=[]), slot.call.header()
-        when_durable(groups, connection, lambda slot: self._resume_pull(HeldCall(connection, slot, header), rest), slot)
-        return True
+        if groups:
+            slot.wait()
+            DurableWait(_LatePull(slot, request._replace(results=[]), self), groups)
+        return bool(groups)
 
     def _pull(
         self,
@@ -219,25 +220,18 @@ class ConsumerService:
         """Have a pull take messages, or wait for its turn or for them; its reply is left to who gives `taken`."""
         call, connection = slot.call, slot.connection
         group = self._groups.get(request.group)
-        if (
-            group is None
-            or group.is_low_level
-            or refused is not None
-            or self._budget.level >= _REFUSING
-            or not (group.consumes if request.topic is None else group.has_topic(request.topic))
-        ):
+        if group is None or refused is not None or self._budget.level >= _REFUSING or not self._serves(group, request):
             slot.answer(self._refuse(call, *self._refusal(request, group, refused), connection))
         elif connection.may_start(slot):
             self._start(slot, request, group, taken)
         else:
-            self._start_in_turn(slot, request, group)
+            WaitingPull(slot, request._replace(results=[]), group, self._lingers).wait_turn()
 
     def _submit(self, slot: ReplySlot) -> None:
         """Apply a chain of results; false only when it took nothing (D13)."""
         call, connection = slot.call, slot.connection
         results = scan_submit(call)
         holds_offsets = carries_results(results)
-        header = call.header()
         if connection.rights is not None:
             allowed = self._guard.submit(connection, results)
             if allowed is None:
@@ -251,81 +245,77 @@ class ConsumerService:
             text = _LOW_LEVEL.format(low_level[0])
             slot.answer(self._refuse(call, PullCode.LOW_LEVEL, text, connection))
         elif self._waits is not None and self._waits.needed(results):
-            self._waits.hold(slot, call, results)
+            self._waits.hold(slot, results)
         else:
-            self._take(slot, results, lambda counted: encode_bool_reply(header, counted or not holds_offsets))
+            taken = encode_bool_reply(call, True)
+            self._take(slot, results, taken, encode_bool_reply(call, False) if holds_offsets else taken)
 
-    def _take(self, slot: ReplySlot, results: list[ConsumeResult], encode: Callable[[bool], bytes]) -> None:
-        """Take results and answer; `encode` makes the answer, given whether any offset of them counted."""
+    def _take(self, slot: ReplySlot, results: list[ConsumeResult], taken: bytes, ignored: bytes) -> None:
+        """Take results and answer: `ignored` where no offset of them counted."""
         refused = self._acks_refused()
-        connection = slot.connection
-
-        def answer(counted: bool) -> None:
-            reply = encode(counted)
-            groups = not_durable(results, self._groups) if self._awaits_durability and counted else ()
-            if groups:
-                when_durable(groups, connection, lambda slot: slot.answer(reply), slot)
-            else:
-                slot.answer(reply)
-
         if refused is not None and carries_results(results):
-            self._leave_unanswered(connection, refused)
+            self._leave_unanswered(slot.connection, refused)
         elif refused is None and is_long(results):
             slot.wait()
-            connection.work(self._applying(results, slot, answer))
+            slot.connection.work(self._taking(slot, results, taken, ignored))
         else:
-            answer(self._apply(results, slot, refused))
+            counted = self._apply(results, slot, refused)
+            self._answer_durable(ReadyReply(slot, taken if counted else ignored), results, counted=counted)
 
-    def resume(self, held: Sequence[HeldCall]) -> None:
+    def _taking(
+        self, slot: ReplySlot, results: list[ConsumeResult], taken: bytes, ignored: bytes
+    ) -> Generator[None, None, None]:
+        """Take a long chain in steps, and answer."""
+        counted = yield from self._applying(results, slot)
+        if counted is not None:
+            self._answer_durable(ReadyReply(slot, taken if counted else ignored), results, counted=counted)
+
+    def _answer_durable(self, call: Resumed, results: list[ConsumeResult], *, counted: bool) -> None:
+        """Have a call continue when its results are durable, at once where nothing of them counted."""
+        if self._awaits_durability and counted and (groups := not_durable(results, self._groups)):
+            DurableWait(call, groups)
+        else:
+            call.go_on()
+
+    def resume(self, held: Sequence[ReplySlot]) -> None:
         """Take the results of all calls that were held, then answer those calls in order.
 
         They came while the node was starting, or before a group had its partitions: if that is still so, they wait on.
         """
         refused = self._acks_refused()
-        waiting: list[tuple[HeldCall, PullRequest | None, list[ConsumeResult], bool]] = []
-        for each in held:
-            pulls = each.call.method == "pull"
-            request = scan_pull(each.call) if pulls else None
-            results = scan_submit(each.call) if request is None else request.results
-            if each.connection.rights is not None:
+        waiting: list[tuple[ReplySlot, PullRequest | None, list[ConsumeResult], bool]] = []
+        for slot in held:
+            call, connection = slot.call, slot.connection
+            request = scan_pull(call) if call.method == "pull" else None
+            results = scan_submit(call) if request is None else request.results
+            if connection.rights is not None:
                 # Its group's right was looked at before it was held; those of its results may be others.
-                results = self._guard.results(each.connection, results, each.call.method)
+                results = self._guard.results(connection, results, call.method)
             if request is not None:
-                each.connection.note_client(request.version)
+                connection.note_client(request.version)
             if self._waits is not None and self._waits.needed(results):
-                self._waits.hold_again(each, results)
+                self._waits.hold_again(slot, results)
             elif refused is None:
-                waiting.append((each, request, results, self._apply(results, each.slot, None)))
-            elif not each.connection.closed:
-                self._leave_unanswered(each.connection, refused)
-        for each, request, results, counted in waiting:
-            groups = not_durable(results, self._groups) if self._awaits_durability and counted else ()
-            answer = partial(self._answer_held, each, request, counted=counted)
-            if groups:
-                when_durable(groups, each.connection, answer, each.slot)
+                waiting.append((slot, request, results, self._apply(results, slot, None)))
+            elif not connection.closed:
+                self._leave_unanswered(connection, refused)
+        for slot, request, results, counted in waiting:
+            slot.wait()
+            if request is None:
+                resumed: Resumed = ReadyReply(slot, encode_bool_reply(slot.call, counted))
             else:
-                answer(each.slot)
+                resumed = _LatePull(slot, request._replace(results=[]), self)
+            self._answer_durable(resumed, results, counted=counted)
 
-    def _answer_held(self, held: HeldCall, request: PullRequest | None, slot: ReplySlot, *, counted: bool) -> None:
-        if request is None:
-            slot.answer(encode_bool_reply(held.call, counted))
-        else:
-            self._resume_pull(held, request._replace(results=[]))
-
-    def _resume_pull(self, held: HeldCall, request: PullRequest) -> None:
-        connection, slot, call = held
-        group = self._groups.get(request.group)
+    def resume_pull(self, slot: ReplySlot, request: PullRequest) -> None:
+        """Serve a pull that was held, or waited for its results, in its turn."""
+        connection, group = slot.connection, self._groups.get(request.group)
         if connection.ended:
-            slot.answer(encode_empty_pull_reply(call))
-        elif (
-            group is None
-            or group.is_low_level
-            or not (group.consumes if request.topic is None else group.has_topic(request.topic))
-        ):
-            slot.answer(self._refuse(call, *self._refusal(request, group, None), connection))
+            slot.answer(encode_empty_pull_reply(slot.call))
+        elif group is None or not self._serves(group, request):
+            slot.answer(self._refuse(slot.call, *self._refusal(request, group, None), connection))
         else:
-            slot.call = call
-            self._start_in_turn(slot, request, group)
+            WaitingPull(slot, request, group, self._lingers).wait_turn()
             connection.advance()
 
     def get_consume_stats(self, connection: Connection, call: Call) -> None:
@@ -343,12 +333,10 @@ class ConsumerService:
         rows = [] if group is None else [(request.group, *each) for each in group.offsets(request.topic)]
         connection.answer(encode_stats_reply(call, rows))
 
-    def _applying(
-        self, results: list[ConsumeResult], slot: ReplySlot, then: Callable[[bool], None]
-    ) -> Generator[None, None, None]:
-        """Apply a long chain in steps, then continue with whether any offset of it counted.
+    def _applying(self, results: list[ConsumeResult], slot: ReplySlot) -> Generator[None, None, bool | None]:
+        """Apply a long chain in steps; returns whether any offset of it counted.
 
-        Where results cannot be recorded any more before the end, no client may be answered that they were: the
+        Where results cannot be recorded any more before the end (None), no client may be answered that they were: the
         connection ends (D5), and the client sends them again over another one.
         """
         counted = False
@@ -357,8 +345,8 @@ class ConsumerService:
             yield
             if (refused := self._acks_refused()) is not None:
                 self._leave_unanswered(slot.connection, refused)
-                return
-        then(counted)
+                return None
+        return counted
 
     def _apply(self, results: list[ConsumeResult], slot: ReplySlot, refused: ProgressFailed | None) -> bool:
         """Apply a flattened chain; returns whether any offset of it counted."""
@@ -432,11 +420,11 @@ class ConsumerService:
     def _leave_unanswered(self, connection: Connection, refused: ProgressFailed) -> None:
         leave_unanswered(connection, _code_of(refused), self._runtime)
 
-    def _start_in_turn(self, slot: ReplySlot, request: PullRequest, group: ConsumerGroup) -> None:
-        # A call that waits keeps neither its frame nor its results, which are as large as the client likes.
-        slot.wait()
-        slot.start = partial(self._start, slot, request._replace(results=[]), group)
-        slot.withdraw = partial(slot.answer, encode_empty_pull_reply(slot.call))
+    @staticmethod
+    def _serves(group: ConsumerGroup, request: PullRequest) -> bool:
+        """Whether pulls of a group are served, for its topic where it has one."""
+        is_there = group.consumes if request.topic is None else group.has_topic(request.topic)
+        return is_there and not group.is_low_level
 
     def _start(
         self, slot: ReplySlot, request: PullRequest, group: ConsumerGroup, taken: list[_Taken] | None = None
@@ -456,7 +444,6 @@ class ConsumerService:
 
     def _park(self, slot: ReplySlot, request: PullRequest, group: ConsumerGroup) -> None:
         """Wait for messages until the linger ends, the client goes, or a batch comes."""
-        slot.wait()
         call, connection = slot.call, slot.connection
         quota = connection.quota
         if quota is not None and (over := quota.full(group.name, group.parked_free)) is not None:
@@ -469,8 +456,7 @@ class ConsumerService:
             return
         linger_ms = min(max(request.linger_ms or 0, LINGER_MS_MIN), self.linger_ms_max)
         try:
-            pull = WaitingPull(slot, group, self._lingers)
-            pull.park(request.topic, request.count_max, linger_ms)
+            WaitingPull(slot, request, group, self._lingers).park(linger_ms)
         except ParkedFull as error:
             slot.answer(self._refuse(call, PullCode.OVERLOADED, f"{error}; use fewer connections", connection))
 
@@ -506,6 +492,18 @@ class ConsumerService:
             self._metrics.counter(RECORDS_LOST_AT_PULL, batch.topic).add(len(reply.unreadable))
         group.settle(reply)
         return reply.messages
+
+
+class _LatePull(NamedTuple):
+    """A pull that is served when the results that it carried are durable."""
+
+    slot: ReplySlot
+    request: PullRequest
+    service: ConsumerService
+
+    def go_on(self) -> None:
+        """Serve it."""
+        self.service.resume_pull(self.slot, self.request)
 
 
 def _located(taken: Sequence[_Taken]) -> _Located:

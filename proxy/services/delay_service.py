@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from broker.deduplication.deduplication import NumberedRun
 from broker.errors import StoreError
 from broker.format.java import queue_of_key, string_hash
 from broker.log.durability import AwaitedSteps
 from broker.log.put import LogPosition, Put, owned
 from broker.runtime.bundle import Runtime
+from broker.runtime.metrics import Metrics
 from broker.runtime.steps import StepRunner
 from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.recurring import metrics as counted
@@ -30,18 +29,16 @@ from broker.scheduled.timer.timers import Timers
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler
-from proxy.services.access.guard import Guard, owner_of
-from proxy.services.client_counts import check_pending, ending, last_due_ms, note_pending
+from proxy.services.access.guard import owner_of
+from proxy.services.client_counts import check_pending, end_pending, last_due_ms, note_pending
 from proxy.services.delay_rules import CANCEL, check_action, check_add, check_cancel
 from proxy.services.kafka.ports import KafkaPort, Until
-from proxy.services.kafka.sends import KafkaSends
-from proxy.services.keyed_sends import Again, KeyedSends, delay_id, keyed
-from proxy.services.limited_sends import LimitedSends
-from proxy.services.message_checks import MessageChecks, give_tokens_back, store_refusal
+from proxy.services.keyed_sends import delay_id, keyed
+from proxy.services.message_checks import give_tokens_back, store_refusal
 from proxy.services.message_rules import Refusal
-from proxy.services.publishing import Publishing
-from proxy.services.sinks import CheckedSend, Route
-from proxy.services.topic_port import TopicPort
+from proxy.services.publishing import illegal
+from proxy.services.send_call import Again
+from proxy.services.stations import StationedSend, Stations
 from proxy.wire.call import Call
 from proxy.wire.errors import TextError
 from proxy.wire.replies import encode_delay_result_reply
@@ -69,49 +66,125 @@ _OUTCOME_TEXTS = {
 }
 
 
+class _DelaySend(StationedSend):
+    """An add or a cancel on its way.
+
+    Attributes:
+        message: What was sent.
+        said: The id that its refusal has: of a cancel the one that it was given (R106).
+        key: Which add it is, once that is known.
+    """
+
+    __slots__ = ("_service", "key", "message", "said")
+
+    def __init__(
+        self, service: DelayService, slot: ReplySlot, message: Mapping[str, Any], timeout_ms: int | None
+    ) -> None:
+        super().__init__(service.stations, slot, timeout_ms)
+        self._service = service
+        self.message = message
+        self.said = ""
+        self.key: _Add | None = None
+        key = message.get("uniqKey")
+        if key is not None and message.get("action") != CANCEL:
+            self.keys = (key.encode(),)
+
+    def take(self) -> None:
+        """Authorize, judge and check; then an add goes to its sink, and a cancel begins. Raises Refusal."""
+        connection, message, service = self.slot.connection, self.message, self._service
+        if connection.rights is not None:
+            guard = self.stations.guard
+            guard.topic(connection, "sendDelaySync", message.get("topic", ""))
+            guard.numbers(connection, "sendDelaySync", self.keys[0] if self.keys else None)
+        if self.keys and self.is_decided():
+            return
+        self.puts, self.ports = [], []
+        service.check(self)
+        if check_action(message) == CANCEL:
+            self.said = message.get("uniqDelayMsgId", "")
+            occurrence = check_cancel(message)
+            self.stations.checks.charge(self.ports[0])
+            service.cancel(self, occurrence)
+        else:
+            occurrence = service.check_add(message)
+            self.stations.checks.charge(self.ports[0])
+            service.add(self, occurrence)
+
+    def stored(self, positions: Sequence[LogPosition]) -> bytes:
+        """Encode the reply of an add, and answer those that wait for the same."""
+        assert self.key is not None, "it was added"
+        self._service.added(self.key)
+        return _stored_reply(self.slot.call, self.key[1])
+
+    def stored_again(self, again: Sequence[Again], repeat: Repeat) -> bytes:
+        """Encode the reply of an add that was answered before, or should have been."""
+        said = delay_id(again[0])
+        if not said:
+            # Its record is gone; what it asked for says its id as well.
+            with contextlib.suppress(Refusal):
+                said = self._service.check_add(self.message).id
+        return encode_delay_result_reply(self.slot.call, ResultCode.OK, "OK", said, repeat=repeat)
+
+    def refused(self, refusal: Refusal) -> bytes:
+        """Encode a refusal; those that wait for the same add are refused with it."""
+        if self.key is not None:
+            self._service.not_added(self.key, refusal)
+        return _refused(self.slot.call, refusal, self.said)
+
+
+class _Cancelling(NamedTuple):
+    """A cancel under way."""
+
+    send: _DelaySend
+    occurrence: Occurrence
+    metrics: Metrics
+
+    def ended_in_kafka(self, said: str) -> None:
+        """Answer by what the owner in Kafka says."""
+        self._ended(_KAFKA_OUTCOMES.get(said, CancelEffect.UNKNOWN))
+
+    def run(self, steps: AwaitedSteps[CancelEffect]) -> AwaitedSteps[None]:
+        """Cancel step by step, then answer."""
+        try:
+            outcome = yield from steps
+        except (StoreError, OSError) as error:
+            self.send.said = self.occurrence.id
+            self.send.refuse(Refusal(ResultCode.FAIL_UNKNOWN, str(error)))
+        else:
+            self._ended(outcome)
+
+    def _ended(self, outcome: CancelEffect) -> None:
+        self.metrics.counter(counted.CANCELS, outcome.value).add()
+        slot, occurrence = self.send.slot, self.occurrence
+        if outcome is CancelEffect.CANCELLED:
+            end_pending(slot.connection, occurrence)
+        text, number = _OUTCOME_TEXTS[outcome], _OUTCOMES[outcome]
+        slot.answer(encode_delay_result_reply(slot.call, ResultCode.OK, text, occurrence.id, number))
+
+
 class DelayService:
     """The handler of sendDelaySync.
 
     Args:
-        checks: What messages are asked.
-        publishing: Stores and answers.
-        keyed_sends: Knows what was sent before.
-        limited: Sends above a rate that are tried again.
-        guard: Looks at rights, where there are rules.
+        stations: What all services of its port share.
         loops: Makes what waits.
         timers: What waits, where it is cancelled.
-        kafka: Takes what is for Kafka; None where there is no cluster.
         runtime: Wall clock; runs the steps of cancels; counts.
         interval_max: Longest interval of a loop, seconds.
     """
 
-    def __init__(  # noqa: PLR0917 - what all its calls share
-        self,
-        checks: MessageChecks,
-        publishing: Publishing,
-        keyed_sends: KeyedSends,
-        limited: LimitedSends,
-        guard: Guard,
-        loops: Loops,
-        timers: Timers,
-        *,
-        kafka: KafkaSends | None,
-        runtime: Runtime,
-        interval_max: int,
+    def __init__(
+        self, stations: Stations, loops: Loops, timers: Timers, *, runtime: Runtime, interval_max: int
     ) -> None:
-        self._checks = checks
-        self._publishing = publishing
-        self._keyed = keyed_sends
-        self._limited = limited
-        self._guard = guard
+        self.stations = stations
+        self._checks = stations.checks
         self._loops = loops
         self._timers = timers
-        self._route = Route(publishing, kafka, keyed_sends.stored)
         self._random = runtime.random
         metrics = self._metrics = runtime.metrics
         self._clock = runtime.clock
         self._scheduler = runtime.scheduler
-        self._runner = StepRunner(partial(runtime.scheduler.call_later, 0))
+        self._runner = StepRunner(self._next_turn)
         self._interval_max = interval_max
         self._recent: dict[_Add, list[ReplySlot] | None] = {}
         """Which add -> who else waits for its answer; None once it is stored."""
@@ -127,61 +200,18 @@ class DelayService:
         try:
             message, timeout_ms = scan_delay(call)
         except TextError as error:
-            self._publishing.refuse_text(slot, error, partial(_refused, ""))
+            refusal = illegal(error)
+            self.stations.publishing.refuse(slot, refusal, _refused(call, refusal), error.count)
             return
-        take = partial(self._take, slot, message, timeout_ms)
-        if connection in self._limited.waiting:
-            self._limited.follow(slot, take)
-        else:
-            take()
+        _DelaySend(self, slot, message, timeout_ms).begin()
 
-    def _take(self, slot: ReplySlot, message: Mapping[str, Any], timeout_ms: int | None) -> None:
-        """Do what a call asks, or have it tried again where it is above a rate."""
-        said, connection = "", slot.connection
-        try:
-            if connection.rights is not None:
-                self._guard.topic(connection, "sendDelaySync", message.get("topic", ""))
-                key = message.get("uniqKey") if message.get("action") != CANCEL else None
-                self._guard.numbers(connection, "sendDelaySync", None if key is None else key.encode())
-            judged = self._judge(message)
-            if judged is not None and judged.places:
-                encode = partial(self._stored_again, message)
-                self._keyed.answer(slot, [message["uniqKey"].encode()], judged, encode, partial(_refused, ""))
-                return
-            put, port = self._check(message)
-            if check_action(message) == CANCEL:
-                said = message.get("uniqDelayMsgId", "")
-                cancelled = check_cancel(message)
-                self._checks.charge(port)
-                self._cancel(slot, port, cancelled, timeout_ms)
-                return
-            now_s = self._clock.wall_ms() // 1000
-            occurrence = check_add(message, now_s=now_s, interval_max=self._interval_max)
-            self._checks.charge(port)
-            self._add(slot, put, port, occurrence, judged, timeout_ms)
-        except Refusal as refusal:
-            take = partial(self._take, slot, message, timeout_ms)
-            if not self._limited.wait(refusal, slot, timeout_ms, take):
-                self._publishing.refuse(slot, refusal, 1, partial(_refused, said))
+    def check_add(self, message: Mapping[str, Any]) -> Occurrence:
+        """Return what an add asks for. Raises Refusal."""
+        return check_add(message, now_s=self._clock.wall_ms() // 1000, interval_max=self._interval_max)
 
-    def _judge(self, message: Mapping[str, Any]) -> NumberedRun | None:
-        """Say what is known of an add that has a number of its producer's. Raises Refusal."""
-        key = message.get("uniqKey")
-        if key is None or message.get("action") == CANCEL:
-            return None
-        return self._keyed.judge([key.encode()])
-
-    def _stored_again(self, message: Mapping[str, Any], call: Call, again: Sequence[Again], repeat: Repeat) -> bytes:
-        """Answer an add that was answered before, or should have been."""
-        said = delay_id(again[0])
-        if not said:
-            # Its record is gone; what it asked for says its id as well.
-            with contextlib.suppress(Refusal):
-                said = check_add(message, now_s=self._clock.wall_ms() // 1000, interval_max=self._interval_max).id
-        return encode_delay_result_reply(call, ResultCode.OK, "OK", said, repeat=repeat)
-
-    def _check(self, message: Mapping[str, Any]) -> tuple[Put, TopicPort]:
+    def check(self, send: _DelaySend) -> None:
         """Ask what every message is asked, but for its rate, which is its topic's (R105). Raises Refusal."""
+        message = send.message
         # What consumers of DDMQ know a delayed message by, on every delivery of it.
         properties = {**message.get("properties", {}), MARK: "true"}
         topic = message.get("topic", "").encode()
@@ -201,27 +231,16 @@ class DelayService:
             deliver_at_ms=None,
             delay_ms=None,
         )
-        puts: list[Put] = []
-        ports: list[TopicPort] = []
-        self._checks.check([sent], puts, ports, charge=False)
-        return puts[0], ports[0]
+        self._checks.check([sent], send.puts, send.ports, charge=False)
 
-    def _add(  # noqa: PLR0917 - what was found out of one message
-        self,
-        slot: ReplySlot,
-        put: Put,
-        port: TopicPort,
-        occurrence: Occurrence,
-        judged: NumberedRun | None,
-        timeout_ms: int | None,
-    ) -> None:
+    def add(self, send: _DelaySend, occurrence: Occurrence) -> None:
         """Have a message or loop wait. Raises Refusal; its token is given back."""
-        connection = slot.connection
+        connection, [put], [port] = send.slot.connection, send.puts, send.ports
         owner = owner_of(connection)
         key = put.topic.name, occurrence.id, owner
         if key in self._recent:
             give_tokens_back([port])
-            self._repeat(slot, key)
+            self._repeat(send.slot, key)
             return
         try:
             if connection.quota is not None:
@@ -235,9 +254,9 @@ class DelayService:
         except (Refusal, StoreError) as error:
             give_tokens_back([port])
             raise store_refusal(error) if isinstance(error, StoreError) else error from error
-        put = put if judged is None else keyed(put, judged.key)
-        stored, refused = partial(self._stored, key), partial(self._not_stored, key)
-        self._route.append(CheckedSend(slot, [put], [port], stored, refused, judged, timeout_ms))
+        send.puts, send.ports = [put if send.judged is None else keyed(put, send.judged.key)], [port]
+        send.key = key
+        send.append()
         if connection.quota is not None:
             note_pending(connection, [last_due_ms(occurrence)])
         self._remember(key)
@@ -272,65 +291,37 @@ class DelayService:
             slot.wait()
             waiters.append(slot)
 
-    def _stored(self, key: _Add, call: Call, _: Sequence[LogPosition]) -> bytes:
+    def added(self, key: _Add) -> None:
+        """Answer those that wait for an add: it is stored."""
         for slot in self._recent.get(key) or ():
             slot.answer(_stored_reply(slot.call, key[1]))
         self._recent[key] = None
-        return _stored_reply(call, key[1])
 
-    def _not_stored(
-        self, key: _Add, call: Call, code: ResultCode, text: str, *, retry_after_ms: int | None = None
-    ) -> bytes:
+    def not_added(self, key: _Add, refusal: Refusal) -> None:
+        """Likewise: it is not."""
+        refusal = Refusal(refusal.code, refusal.text)
         for slot in self._recent.pop(key, None) or ():
-            slot.answer(_refused("", slot.call, code, text))
-        return _refused("", call, code, text, retry_after_ms=retry_after_ms)
+            slot.answer(_refused(slot.call, refusal))
 
-    def _cancel(self, slot: ReplySlot, port: TopicPort, occurrence: Occurrence, timeout_ms: int | None) -> None:
+    def cancel(self, send: _DelaySend, occurrence: Occurrence) -> None:
         """Begin to cancel; what arrived before is flushed and visible when the first step runs (D18)."""
+        slot, port = send.slot, send.ports[0]
         try:
-            self._publishing.check_open()
+            self.stations.publishing.check_open()
         except Refusal:
             give_tokens_back([port])
             raise
         slot.wait()
-        owner, ended = owner_of(slot.connection), ending(slot.connection, occurrence)
+        owner, cancelling = owner_of(slot.connection), _Cancelling(send, occurrence, self._metrics)
         if isinstance(port, KafkaPort):
-            answer = partial(self._cancelled_in_kafka, slot, occurrence, ended)
             identity = Identity(port.topic.name, owner or "", occurrence.first.id)
-            port.waiting.requests.ask(identity, 0, (timeout_ms or CANCEL_MS) / 1000, answer)
+            port.waiting.requests.ask(identity, 0, (send.timeout_ms or CANCEL_MS) / 1000, cancelling.ended_in_kafka)
             return
         steps = cancelling_delay(self._timers, port.topic.name, occurrence, owner=owner)
-        self._scheduler.call_later(0, self._runner.run, self._answering(steps, slot, occurrence, ended))
+        self._scheduler.call_later(0, self._runner.run, cancelling.run(steps))
 
-    def _cancelled_in_kafka(
-        self, slot: ReplySlot, occurrence: Occurrence, ended: Callable[[], None], said: str
-    ) -> None:
-        self._cancelled(slot, occurrence, ended, _KAFKA_OUTCOMES.get(said, CancelEffect.UNKNOWN))
-
-    def _cancelled(
-        self, slot: ReplySlot, occurrence: Occurrence, ended: Callable[[], None], outcome: CancelEffect
-    ) -> None:
-        """Answer a cancel that was decided."""
-        self._metrics.counter(counted.CANCELS, outcome.value).add()
-        if outcome is CancelEffect.CANCELLED:
-            ended()
-        text = _OUTCOME_TEXTS[outcome]
-        slot.answer(encode_delay_result_reply(slot.call, ResultCode.OK, text, occurrence.id, _OUTCOMES[outcome]))
-
-    def _answering(
-        self,
-        steps: AwaitedSteps[CancelEffect],
-        slot: ReplySlot,
-        occurrence: Occurrence,
-        ended: Callable[[], None],
-    ) -> AwaitedSteps[None]:
-        try:
-            outcome = yield from steps
-        except (StoreError, OSError) as error:
-            refusal = Refusal(ResultCode.FAIL_UNKNOWN, str(error))
-            self._publishing.refuse(slot, refusal, 1, partial(_refused, occurrence.id))
-        else:
-            self._cancelled(slot, occurrence, ended, outcome)
+    def _next_turn(self, step: Callable[[], object]) -> None:
+        self._scheduler.call_later(0, step)
 
 
 def _encoded(properties: Mapping[str, str]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
@@ -341,6 +332,5 @@ def _stored_reply(call: Call, delay_id: str) -> bytes:
     return encode_delay_result_reply(call, ResultCode.OK, "OK", delay_id)
 
 
-def _refused(delay_id: str, call: Call, code: ResultCode, text: str, *, retry_after_ms: int | None = None) -> bytes:
-    """Encode a refusal; that of a cancel has the id that it was given (R106)."""
-    return encode_delay_result_reply(call, code, text, delay_id, retry_after_ms=retry_after_ms)
+def _refused(call: Call, refusal: Refusal, delay_id: str = "") -> bytes:
+    return encode_delay_result_reply(call, refusal.code, refusal.text, delay_id, retry_after_ms=refusal.after_ms)

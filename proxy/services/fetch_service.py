@@ -8,6 +8,7 @@ What a fetch gets is `upstream.fetch`'s; this module has the wire's part: which 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
@@ -18,7 +19,7 @@ from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler
 from proxy.services.access.guard import Guard
 from proxy.services.results.ack_syncs import AckSyncs
-from proxy.services.waiting_fetches import FetchLine, Found
+from proxy.services.waiting_fetches import FetchLine, Found, WaitingFetch
 from proxy.wire.call import Call
 from proxy.wire.errors import ArgumentsError
 from proxy.wire.fetch_reply import QueueMessages, encode_fetch_refusal, encode_fetch_reply
@@ -38,37 +39,41 @@ CONSUMER_CHARS_MAX = 255
 """Of a consumerId."""
 
 
-class _MessageFetch:
+class _MessageFetch(WaitingFetch):
     """A fetch of messages.
 
-    Args:
-        service: Reads for it.
-        slot: Its place.
+    Attributes:
         fetching: Who serves its group.
         fetcher: Its client, as its group knows it.
         order: What it asks for.
     """
 
-    __slots__ = ("_fetcher", "_fetching", "_order", "_service", "_slot", "_unlisten")
+    __slots__ = ("_service", "_unlisten", "fetcher", "fetching", "order")
 
     def __init__(
         self,
         service: FetchService,
         slot: ReplySlot,
+        linger_ms: int | None,
+        *,
         fetching: Fetching,
         fetcher: FetcherClient | None,
         order: FetchOrder,
     ) -> None:
+        super().__init__(service.line, slot, linger_ms)
         self._service = service
-        self._slot = slot
-        self._fetching = fetching
-        self._fetcher = fetcher
-        self._order = order
+        self.fetching = fetching
+        self.fetcher = fetcher
+        self.order = order
 
     def read(self) -> Found | None:
         """Return messages, or why there can be none."""
         reply, is_news = self._fetched()
         return (reply, None) if is_news else None
+
+    def empty(self) -> bytes:
+        """Return a reply without messages."""
+        return encode_fetch_reply(self.slot.call, [])
 
     def last(self) -> Found:
         """Return the messages that have arrived, or an empty reply."""
@@ -77,35 +82,48 @@ class _MessageFetch:
     def _fetched(self) -> tuple[bytes, bool]:
         """Return the reply as of now, and whether it has messages or a refusal."""
         try:
-            fetched = self._fetching.fetch(self._order, self._fetcher)
+            fetched = self.fetching.fetch(self.order, self.fetcher)
         except FetchRefused as refused:
-            return self._service.refuse(self._slot, refused, self._fetching.group.name), True
+            return self._service.refuse(self.slot, refused, self.fetching.group.name), True
         rows = [QueueMessages(*row) for row in fetched.rows]
-        return encode_fetch_reply(self._slot.call, rows), fetched.is_news
+        return encode_fetch_reply(self.slot.call, rows), fetched.is_news
 
     def over(self, exceeded: LimitExceeded) -> bytes:
         """Refuse it."""
         refused = FetchRefused(PullCode.LIMITED, exceeded.text)
-        return self._service.refuse(self._slot, refused, self._fetching.group.name)
+        return self._service.refuse(self.slot, refused, self.fetching.group.name)
 
-    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
+    def listen(self) -> None:
         """Begin to wait."""
-        if self._fetcher is not None:
-            self._fetcher.waiting += 1
-        self._unlisten = self._fetching.listen(wake)
-        return self._leave
+        if self.fetcher is not None:
+            self.fetcher.waiting += 1
+        self._unlisten = self.fetching.listen(self.wake)
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Wait no longer."""
         self._unlisten()
-        if self._fetcher is not None:
-            self._fetcher.waiting -= 1
-            self._fetcher.seen = self._service.now()
+        if self.fetcher is not None:
+            self.fetcher.waiting -= 1
+            self.fetcher.seen = self._service.now()
+
+
+class _WaitingAck(NamedTuple):
+    """An ack until it is durable."""
+
+    slot: ReplySlot
+    counted: bool
+
+    def reported(self, is_durable: bool) -> None:
+        """Answer."""
+        if not self.slot.connection.closed:
+            self.slot.answer(encode_bool_reply(self.slot.call, is_durable and self.counted))
 
 
 class FetchService:
     """The handlers of fetch and ack.
 
     Attributes:
+        line: Fetches that wait.
         now: Monotonic seconds.
     """
 
@@ -141,7 +159,7 @@ class FetchService:
         self._acks_refused = acks_refused
         self._budget = budget
         self.now = runtime.clock.monotonic
-        self._line = FetchLine(FETCHES, runtime.scheduler, settings)
+        self.line = FetchLine(FETCHES, runtime.scheduler, settings)
         self._metrics = runtime.metrics
         self._limited_log = runtime.limited_log
         self._fetching: dict[str, Fetching] = {}
@@ -174,8 +192,8 @@ class FetchService:
         except FetchRefused as refused:
             slot.answer(self.refuse(slot, refused, request["groupId"]))
             return
-        fetch = _MessageFetch(self, slot, fetching, fetcher, order)
-        self._line.serve(slot, fetch, request.get("maxLingerTime"), encode_fetch_reply(slot.call, []))
+        linger_ms = request.get("maxLingerTime")
+        _MessageFetch(self, slot, linger_ms, fetching=fetching, fetcher=fetcher, order=order).serve()
 
     def _serving(self, name: str, cluster: str) -> Fetching:
         """Return who serves a group's fetches. Raises FetchRefused."""
@@ -194,8 +212,8 @@ class FetchService:
             raise FetchRefused(PullCode.NOT_LOW_LEVEL, text)
         if self._budget.level >= Pressure.REFUSING:
             raise FetchRefused(PullCode.OVERLOADED, "the node is short of memory (memoryMax); fetch again later")
-        if self._line.free <= 0:
-            raise FetchRefused(PullCode.OVERLOADED, f"{self._line.count} fetches already wait; use fewer connections")
+        if self.line.free <= 0:
+            raise FetchRefused(PullCode.OVERLOADED, f"{self.line.count} fetches already wait; use fewer connections")
         return self._fetching_of(group)
 
     def _fetching_of(self, group: ConsumerGroup) -> Fetching:
@@ -240,13 +258,7 @@ class FetchService:
             connection.answer(encode_bool_reply(call, False))
             return
         refused = self._fetching_of(group).ack(consumer, offsets)
-        slot, header = connection.later(), call.header()
-
-        def durable(is_durable: bool) -> None:
-            if not connection.closed:
-                slot.answer(encode_bool_reply(header, is_durable and not refused))
-
-        self._acks.add(durable)
+        self._acks.add(_WaitingAck(connection.later(call.header()), not refused).reported)
 
     def _acked_group(self, name: str, cluster: str) -> ConsumerGroup | str:
         """Return the group of an ack, or the reason why that cannot count at all."""

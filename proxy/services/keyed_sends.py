@@ -6,8 +6,7 @@ node is about to do. docs/deduplication.md has the rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from broker.deduplication.deduplication import Deduplication, NumberedRun
 from broker.errors import MessageRefused, StoreError
@@ -20,34 +19,13 @@ from broker.scheduled.delay.levels import SCHEDULE_NAME
 from broker.scheduled.timer.handle import RecallHandle
 from broker.scheduled.timer.names import TIMER_NAME
 from broker.store import Store
-from proxy.port.reply_slot import ReplySlot
-from proxy.services.encoders import Refused
 from proxy.services.kafka.numbers import KafkaNumbers
 from proxy.services.message_rules import Refusal
-from proxy.services.publishing import Publishing
-from proxy.wire.call import Call
+from proxy.services.send_call import Again, TakenSend
 from proxy.wire.values import Receipt
 from pyddmq.codes import Repeat, ResultCode
 
 _KEYS_NAME = b"KEYS"
-
-
-class Again(NamedTuple):
-    """A message that was stored before, or just now.
-
-    Attributes:
-        key: Its UNIQ_KEY.
-        entry: What its record says; None when that is not known any more, or it is in Kafka.
-        in_kafka: Its qid and offset there; None when it is not there, or that is not known any more.
-    """
-
-    key: bytes
-    entry: RecordSummary | None
-    in_kafka: tuple[str, int] | None = None
-
-
-Encoded = Callable[[Call, Sequence[Again], Repeat], bytes]
-"""Encodes the reply of a call whose messages are all stored."""
 
 
 class KeyedSends:
@@ -56,7 +34,6 @@ class KeyedSends:
     Args:
         deduplication: What is known.
         store: Where records are read.
-        publishing: Counts and logs refusals.
         qid_prefix: Text in front of the queue number in a qid.
         broker_name: Stands in the handles of timers.
 
@@ -69,14 +46,12 @@ class KeyedSends:
         deduplication: Deduplication,
         *,
         store: Store,
-        publishing: Publishing,
         qid_prefix: str,
         broker_name: str,
     ) -> None:
         self._deduplication = deduplication
         self.in_kafka = KafkaNumbers(deduplication)
         self._store = store
-        self._publishing = publishing
         self._qid_prefix = qid_prefix
         self._broker_name = broker_name
 
@@ -107,33 +82,34 @@ class KeyedSends:
         self._deduplication.stored(judged, [position.physical for position in positions])
         self.in_kafka.filled(judged, len(judged.places or positions))
 
-    def answer(
-        self, slot: ReplySlot, keys: Sequence[bytes], judged: NumberedRun, encode: Encoded, refused: Refused
-    ) -> None:
+    def answer(self, send: TakenSend) -> None:
         """Answer a call whose messages are all stored, or about to be, when they are durable."""
-        places = judged.places or ()
-        slot.wait()
-
-        def done(error: StoreError | None) -> None:
-            if error is None and max(places) >= self._store.end:
-                # What was staged when the store failed is not returned to later callers.
-                error = self._store.failed
-            if error is not None:
-                self._publishing.refuse(slot, Refusal(ResultCode.FAIL_UNKNOWN, str(error)), len(keys), refused)
-                return
-            slot.answer(encode(slot.call, *self.found(keys, places)))
-
-        if max(places) >= self._store.end:
-            self._store.commit.when_reported(done)
+        assert send.judged is not None, "it was judged"
+        send.slot.wait()
+        if max(send.judged.places or ()) >= self._store.end:
+            self._store.commit.when_reported(send.repeated)
         else:
-            done(None)
+            self.repeated(send, None)
 
-    def found(self, keys: Sequence[bytes], places: Sequence[int]) -> tuple[list[Again], Repeat]:
+    def repeated(self, send: TakenSend, error: StoreError | None) -> None:
+        """Answer it now: they are durable, or the flush of one has failed."""
+        assert send.judged is not None, "it was judged"
+        places = send.judged.places or ()
+        if error is None and max(places) >= self._store.end:
+            # What was staged when the store failed is not returned to later callers.
+            error = self._store.failed
+        if error is not None:
+            send.refuse(Refusal(ResultCode.FAIL_UNKNOWN, str(error)))
+        else:
+            send.slot.answer(send.stored_again(*self.found(send.keys, places)))
+
+    def found(self, keys: Sequence[bytes | None], places: Sequence[int]) -> tuple[list[Again], Repeat]:
         """Look up messages that are stored; whether all of them were found."""
         record_of = self._deduplication.record_of
         again = [
             Again(key, record_of(key, place), self.in_kafka.receipt(key, place))
             for key, place in zip(keys, places, strict=True)
+            if key is not None
         ]
         older = any(each.entry is None and each.in_kafka is None for each in again)
         return again, Repeat.OLDER if older else Repeat.FIRST_RECEIPT

@@ -7,13 +7,14 @@ A send that waits keeps its place among those of its connection: what its client
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.services.message_rules import Limited, Refusal
-from proxy.services.sinks import ParkedCall
+from proxy.services.send_call import TakenSend
 from upstream.budget import Budget, Pressure
 
 SENDS_WAITED = declare("pyddmq_sends_waited_total", "Sends above a rate that were retried after a wait (R95)")
@@ -46,63 +47,70 @@ class LimitedSends:
         self._retried: ReplySlot | None = None
         """The send whose second try is under way."""
 
-    def wait(self, refusal: Refusal, slot: ReplySlot, timeout_ms: int | None, take: Callable[[], None]) -> bool:
+    def wait(self, refusal: Refusal, send: TakenSend) -> bool:
         """Have a refused send tried again in a while; False when it is to be answered now.
 
-        Args:
-            refusal: Why it was refused; only a rate is a reason to wait, and only once.
-            slot: Its place among its connection's requests.
-            timeout_ms: How long its client waits, as sent; None without such a bound.
-            take: Tries it.
+        Only a rate is a reason to wait, and only once.
         """
-        wait_ms = _wait_ms(refusal, timeout_ms)
+        wait_ms = _wait_ms(refusal, send.timeout_ms)
         if (
             wait_ms <= 0
-            or slot is self._retried
+            or send.slot is self._retried
             or self._count >= self._waiting_max()
             or self._budget.level >= Pressure.EASED
         ):
             return False
         self._count += 1
         self._waited.add()
-        self._scheduler.call_later(wait_ms / 1000, self._retry, self._enter(slot, take))
+        self._enter(send)
+        self._scheduler.call_later(wait_ms / 1000, self._retry, send)
         return True
 
-    def follow(self, slot: ReplySlot, take: Callable[[], None]) -> None:
+    def follow(self, send: TakenSend) -> None:
         """Have a send of a connection in `waiting` taken when those before it are answered."""
-        parked = self._enter(slot, take)
+        self._enter(send)
+        follower = _Follower(self, send)
+        send.slot.start, send.slot.withdraw = follower.start, follower.withdraw
 
-        def start() -> None:
-            slot.withdraw = None
-            self._leave(slot)
-            parked.go_on()
-
-        def withdraw() -> None:
-            # The end of what a client sends changes nothing for what it sent.
-            if slot.connection.closed:
-                self._leave(slot)
-                parked.leave()
-
-        slot.start, slot.withdraw = start, withdraw
-
-    def _enter(self, slot: ReplySlot, take: Callable[[], None]) -> ParkedCall:
-        connection = slot.connection
+    def _enter(self, send: TakenSend) -> None:
+        connection = send.slot.connection
         self.waiting[connection] = self.waiting.get(connection, 0) + 1
-        return ParkedCall(slot, take)
+        send.park()
 
-    def _leave(self, slot: ReplySlot) -> None:
-        left = self.waiting.pop(slot.connection) - 1
+    def leave(self, connection: Connection) -> None:
+        """One of a connection's sends waits no longer."""
+        left = self.waiting.pop(connection) - 1
         if left:
-            self.waiting[slot.connection] = left
+            self.waiting[connection] = left
 
-    def _retry(self, parked: ParkedCall) -> None:
+    def _retry(self, send: TakenSend) -> None:
         self._count -= 1
-        self._leave(parked.slot)
-        self._retried = parked.slot
+        self.leave(send.slot.connection)
+        self._retried = send.slot
         try:
-            parked.go_on()
+            send.go_on()
         finally:
             self._retried = None
+
+
+class _Follower(NamedTuple):
+    """A send behind those of its connection that wait."""
+
+    limited: LimitedSends
+    send: TakenSend
+
+    def start(self) -> None:
+        """Take it: those before it are answered."""
+        slot = self.send.slot
+        slot.withdraw = None
+        self.limited.leave(slot.connection)
+        self.send.go_on()
+
+    def withdraw(self) -> None:
+        """Forget it where its client is gone; the end of what a client sends changes nothing for what it sent."""
+        if self.send.slot.connection.closed:
+            self.limited.leave(self.send.slot.connection)
+            self.send.unpark()
 
 
 def _wait_ms(refusal: Refusal, timeout_ms: int | None) -> int:

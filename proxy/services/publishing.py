@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from broker.deduplication.deduplication import NumberedRun
 from broker.errors import StoreError
 from broker.log.put import LogPosition, Put
 from broker.runtime.bundle import Runtime
@@ -12,13 +12,14 @@ from broker.runtime.metrics import declare, declare_histogram
 from broker.store import Store
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
-from proxy.services.encoders import Refused, Stored
 from proxy.services.message_checks import give_tokens_back, store_refusal
 from proxy.services.message_rules import Refusal
-from proxy.services.sinks import CheckedSend
+from proxy.services.send_call import TakenSend
 from proxy.services.topic_port import TopicPort
+from proxy.wire.call import Call
 from proxy.wire.errors import MessageError
 from proxy.wire.replies import encode_result_reply
+from proxy.wire.values import SendMessage
 from pyddmq.codes import ResultCode
 from upstream.budget import Budget, Pressure
 
@@ -36,85 +37,76 @@ _HOSTS_MAX = 65_536
 _REFUSING = Pressure.REFUSING
 
 
-EncodeRun = Callable[[Sequence[ReplySlot], Sequence[LogPosition]], list[bytes]]
-Special = tuple[Stored | None, NumberedRun | None]
-"""How a reply is encoded that is not as all, and what is known of a number."""
+class ScannedSend(NamedTuple):
+    """A send that was scanned.
+
+    Attributes:
+        slot: Its place.
+        messages: Its messages; none of a batch that is a declaration, or empty.
+        timeout_ms: How long its client waits, as sent; None without such a bound.
+        receipts: A batch: whether each message is to have its receipt. None: a single message.
+    """
+
+    slot: ReplySlot
+    messages: Sequence[SendMessage]
+    timeout_ms: int | None
+    receipts: bool | None
 
 
 class SendRun:
     """Single sends for the store that follow each other: they are staged together.
 
     Attributes:
-        slots: The calls.
+        sends: The calls.
         puts: The message of each.
         ports: Its port.
-        special: By place, what is not as with all.
+        special: By place, those with a number, or a reply that is not as all.
         producers: Names of producers whose numbers are among them.
     """
 
-    __slots__ = ("ports", "producers", "puts", "slots", "special")
+    __slots__ = ("ports", "producers", "puts", "sends", "special")
 
     def __init__(self) -> None:
-        self.slots: list[ReplySlot] = []
+        self.sends: list[ScannedSend] = []
         self.puts: list[Put] = []
         self.ports: list[TopicPort] = []
-        self.special: dict[int, Special] = {}
+        self.special: dict[int, TakenSend] = {}
         self.producers: set[bytes] = set()
 
-    def add(
-        self,
-        slot: ReplySlot,
-        put: Put,
-        port: TopicPort,
-        stored: Stored | None = None,
-        judged: NumberedRun | None = None,
-    ) -> None:
-        """Have a send join."""
-        if stored is not None or judged is not None:
-            self.special[len(self.puts)] = stored, judged
-        self.slots.append(slot)
-        self.puts.append(put)
-        self.ports.append(port)
 
-    def take(self) -> tuple[list[ReplySlot], list[Put], list[TopicPort], dict[int, Special]]:
-        """Return what has joined; nothing has from now on."""
-        taken = self.slots, self.puts, self.ports, self.special
-        self.slots, self.puts, self.ports, self.special = [], [], [], {}
-        self.producers.clear()
-        return taken
+class StagedRun:
+    """What has joined a run, which is empty then; called once the flush that covers it has ended (`Done`).
 
+    Attributes:
+        sends, puts, ports, special: As in the run.
+        positions: Where the messages are.
+    """
 
-class _Reported:
-    """What is done once a run is stored, or could not be: its `Done`."""
+    __slots__ = ("_encode", "_publishing", "ports", "positions", "puts", "sends", "special")
 
-    __slots__ = ("_encode", "_ports", "_publishing", "_puts", "_slots", "positions")
-
-    def __init__(
-        self,
-        publishing: Publishing,
-        slots: Sequence[ReplySlot],
-        puts: Sequence[Put],
-        ports: Sequence[TopicPort],
-        encode: EncodeRun,
-    ) -> None:
+    def __init__(self, publishing: Publishing, run: SendRun, encode: EncodeRun) -> None:
         self._publishing = publishing
-        self._slots = slots
-        self._puts = puts
-        self._ports = ports
         self._encode = encode
+        self.sends, self.puts, self.ports, self.special = run.sends, run.puts, run.ports, run.special
         self.positions: list[LogPosition] = []
+        run.sends, run.puts, run.ports, run.special = [], [], [], {}
+        run.producers.clear()
 
     def __call__(self, error: StoreError | None) -> None:
         """Answer the calls."""
-        slots = self._slots
+        publishing = self._publishing
         if error is None:
-            self._publishing.stored_run(slots, self._puts, self._ports)
-            for slot, reply in zip(slots, self._encode(slots, self.positions), strict=True):
-                slot.answer(reply)
+            publishing.count(self.sends[0].slot, self.puts, self.ports)
+            for send, reply in zip(self.sends, self._encode(self), strict=True):
+                send.slot.answer(reply)
             return
         refusal = Refusal(ResultCode.FAIL_UNKNOWN, str(error))
-        for slot in slots:
-            self._publishing.refuse(slot, refusal, 1)
+        for send in self.sends:
+            publishing.refuse(send.slot, refusal, encode_refusal(send.slot.call, refusal))
+
+
+EncodeRun = Callable[[StagedRun], list[bytes]]
+"""Encodes the replies of a run that is stored."""
 
 
 class Publishing:
@@ -137,7 +129,7 @@ class Publishing:
         self.limited_log = runtime.limited_log
         self._born_hosts: dict[str, bytes] = {}
 
-    def append(self, send: CheckedSend) -> list[LogPosition]:
+    def append(self, send: TakenSend) -> list[LogPosition]:
         """Stage a send; the reply follows the flush that makes it durable.
 
         Returns:
@@ -146,66 +138,57 @@ class Publishing:
         Raises:
             Refusal: Nothing was staged; rate tokens were given back.
         """
-        slot, puts, ports = send.slot, send.puts, send.ports
-
-        def done(error: StoreError | None) -> None:
-            if error is not None:
-                self.refuse(slot, Refusal(ResultCode.FAIL_UNKNOWN, str(error)), len(puts), send.refused)
-                return
-            if send.published:
-                self.stored_run([slot], puts, ports)
-            else:
-                self.took(slot.received_at, len(puts))
-            slot.answer(send.stored(slot.call, positions))
-
         try:
             self.check_open()
-            positions = self.stage(puts, slot.connection, done, atomic=send.atomic)
+            positions = self.stage(send.puts, send.slot.connection, send.flushed, atomic=send.atomic)
         except StoreError as error:
-            give_tokens_back(ports)
+            give_tokens_back(send.ports)
             raise store_refusal(error) from error
         except Refusal:
-            give_tokens_back(ports)
+            give_tokens_back(send.ports)
             raise
         # Puts are slices of the frame and keep all of it until they are written.
-        self.budget.stage(len(slot.call.frame))
+        self.budget.stage(len(send.slot.call.frame))
         return positions
 
-    def append_run(
-        self, slots: Sequence[ReplySlot], puts: Sequence[Put], ports: Sequence[TopicPort], encode: EncodeRun
-    ) -> list[LogPosition] | None:
+    def flushed(self, send: TakenSend, error: StoreError | None) -> None:
+        """Answer a send whose flush has ended."""
+        if error is not None:
+            send.refuse(Refusal(ResultCode.FAIL_UNKNOWN, str(error)), len(send.puts))
+            return
+        if send.published:
+            self.count(send.slot, send.puts, send.ports)
+        else:
+            self.took(send.slot.received_at, len(send.puts))
+        send.slot.answer(send.stored(send.positions))
+
+    def append_run(self, staged: StagedRun) -> bool:
         """Stage single sends together; their replies follow the flush that makes them durable.
 
-        Args:
-            slots: The calls.
-            puts: The message of each.
-            ports: Its port.
-            encode: Encodes the replies, given the calls and where their messages are.
-
         Returns:
-            Where each is staged; None: nothing was staged, and they are to be staged one by one, since not all are
-            taken, one of them meets a fault, or memory is looked at before each.
+            False: nothing was staged, and they are to be staged one by one, since not all are taken, one of them meets
+            a fault, or memory is looked at before each.
         """
         if self._state() == "draining" or self.budget.level:
-            return None
+            return False
         born_ms = self._clock.wall_ms()
+        slots = [send[0] for send in staged.sends]
         origins = [(born_ms, self.born_host(slot.connection.address)) for slot in slots]
         end = self._store.end
-        reported = _Reported(self, slots, puts, ports, encode)
         try:
-            reported.positions = self._store.append(
-                puts, born_ms=born_ms, born_host=origins[0][1], origins=origins, done=reported, is_tentative=True
+            staged.positions = self._store.append(
+                staged.puts, born_ms=born_ms, born_host=origins[0][1], origins=origins, done=staged, is_tentative=True
             )
         except Exception:
             if self._store.end != end:
                 raise
-            return None
+            return False
         self.budget.stage(sum([len(slot.call.frame) for slot in slots]))
-        return reported.positions
+        return True
 
-    def stored_run(self, slots: Sequence[ReplySlot], puts: Sequence[Put], ports: Sequence[TopicPort]) -> None:
-        """Count what was stored."""
-        self.took(slots[0].received_at, len(puts))
+    def count(self, first: ReplySlot, puts: Sequence[Put], ports: Sequence[TopicPort]) -> None:
+        """Count what was stored; the first of its calls is the one that has waited longest."""
+        self.took(first.received_at, len(puts))
         port = ports[0]
         if ports.count(port) == len(ports):
             port.messages.value += len(puts)
@@ -240,17 +223,10 @@ class Publishing:
             text = "the node is short of memory (memoryMax); send again later"
             raise Refusal(ResultCode.FAIL_REFUSED_BY_RATE_LIMITER, text)
 
-    def refuse(self, slot: ReplySlot, refusal: Refusal, count: int, refused: Refused = encode_result_reply) -> None:
+    def refuse(self, slot: ReplySlot, refusal: Refusal, reply: bytes, count: int = 1) -> None:
         """Answer a call of so many messages with why they are not taken, and count them."""
         self.log_refused(refusal.code, refusal.text, slot.connection.address, count)
-        slot.answer(refused(slot.call, refusal.code, refusal.text, retry_after_ms=refusal.after_ms))
-
-    def refuse_text(
-        self, slot: ReplySlot, error: MessageError, refused: Refused = encode_result_reply, *, text: str | None = None
-    ) -> None:
-        """Answer a call with a message that breaks a rule: code 11, which leaves the node in DDMQ's lists (S9)."""
-        refusal = Refusal(ResultCode.FAIL_ILLEGAL_MSG, str(error) if text is None else text)
-        self.refuse(slot, refusal, error.count, refused)
+        slot.answer(reply)
 
     def log_refused(self, code: ResultCode, text: str, client: str | None, count: int = 1) -> None:
         """Count messages that were not taken and log them, once a minute for each code (D25)."""
@@ -270,3 +246,13 @@ class Publishing:
             known = bytes(numbers) + (int(port) if port.isdigit() else 0).to_bytes(4, "big")
             self._born_hosts[address] = known
         return known
+
+
+def illegal(error: MessageError, text: str | None = None) -> Refusal:
+    """Return the refusal of a message that breaks a rule: code 11, which leaves the node in DDMQ's lists (S9)."""
+    return Refusal(ResultCode.FAIL_ILLEGAL_MSG, str(error) if text is None else text)
+
+
+def encode_refusal(call: Call, refusal: Refusal) -> bytes:
+    """Encode the answer to a send that is refused."""
+    return encode_result_reply(call, refusal.code, refusal.text, retry_after_ms=refusal.after_ms)

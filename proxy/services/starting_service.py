@@ -7,25 +7,23 @@ results away when they get an exception for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 
 from broker.runtime.bundle import Runtime
 from proxy.port.connection import Connection
 from proxy.port.server import Handler
 from proxy.services.access.guard import Guard
 from proxy.services.consumer_service import PULLS_REFUSED
-from proxy.services.encoders import Refused
 from proxy.services.fetch_service import FETCHES_REFUSED as LOW_LEVEL_FETCHES_REFUSED
 from proxy.services.message_rules import Refusal
-from proxy.services.publishing import SENDS_REFUSED
+from proxy.services.publishing import SENDS_REFUSED, encode_refusal
 from proxy.services.results.held_calls import HeldCalls, carries_results
 from proxy.services.transaction_service import FETCHES_REFUSED
 from proxy.wire.call import Call
-from proxy.wire.errors import APPLICATION_INTERNAL_ERROR, MessageError, TextError
+from proxy.wire.errors import APPLICATION_INTERNAL_ERROR, MessageError
 from proxy.wire.fetch_reply import encode_fetch_refusal
 from proxy.wire.generic.calls import encode_application_exception
-from proxy.wire.replies import encode_bool_reply, encode_delay_result_reply, encode_pull_exception, encode_result_reply
+from proxy.wire.replies import encode_bool_reply, encode_delay_result_reply, encode_pull_exception
 from proxy.wire.scanning.scan import (
     scan_ack,
     scan_delay,
@@ -37,9 +35,11 @@ from proxy.wire.scanning.scan import (
     scan_submit,
 )
 from proxy.wire.transactions import encode_half_reply, scan_end, scan_fetch_checks, scan_half
-from proxy.wire.values import SendMessage
 from pyddmq.codes import PullCode, ResultCode
 from upstream.fetch.fetching import ACKS_REFUSED
+
+_Looked = tuple[int, Refusal | None]
+_Look = Callable[[Connection, Call], _Looked]
 
 _PULL_TEXT = "the node is starting; pull again later"
 _SEND_TEXT = "the node is starting; send to another node, or again later"
@@ -80,7 +80,7 @@ class StartingService:
         return {
             "sendSync": self._send,
             "sendAsync": self._send,
-            "sendBatchSync": self._send_batch,
+            "sendBatchSync": self._send,
             "sendDelaySync": self._send_delay,
             "sendHalfSync": self._half,
             "endTransaction": self._end,
@@ -92,7 +92,7 @@ class StartingService:
         if connection.rights is not None and not self._guard.pull(connection, call, request):
             return
         if carries_results(request.results):
-            self.held.hold(connection, call)
+            self.held.hold(connection.later(call))
             return
         self._pulls.add()
         connection.answer(encode_pull_exception(call, PullCode.STARTING, _PULL_TEXT))
@@ -102,7 +102,7 @@ class StartingService:
         if connection.rights is not None and self._guard.submit(connection, results) is None:
             connection.answer(encode_bool_reply(call, False))
         elif carries_results(results):
-            self.held.hold(connection, call)
+            self.held.hold(connection.later(call))
         else:
             connection.answer(encode_bool_reply(call, True))
 
@@ -128,60 +128,40 @@ class StartingService:
         connection.answer(encode_bool_reply(call, False))
 
     def _send(self, connection: Connection, call: Call) -> None:
-        self._refuse(connection, call, _denial(lambda: self._look(connection, call, (scan_send(call).message,))))
-
-    def _send_batch(self, connection: Connection, call: Call) -> None:
-        refusal = None
-        try:
-            messages = scan_send_batch(call).messages
-            count = len(messages)
-            refusal = _denial(lambda: self._look(connection, call, messages))
-        except MessageError as error:
-            count = error.count
-        self._refuse(connection, call, refusal, count=count)
-
-    def _look(self, connection: Connection, call: Call, messages: Sequence[SendMessage]) -> None:
-        """Look whether messages may be sent, whether the node is ready or not. Raises Refusal."""
-        if connection.rights is not None:
-            self._guard.produce(connection, call.method, messages)
-
-    def _refuse(
-        self,
-        connection: Connection,
-        call: Call,
-        refusal: Refusal | None,
-        encode: Refused = encode_result_reply,
-        *,
-        count: int = 1,
-    ) -> None:
-        """Answer a call of so many messages, and count them."""
-        code, text = _reported(refusal, _SEND_TEXT)
-        self._metrics.counter(SENDS_REFUSED, str(int(code))).add(count)
-        connection.answer(encode(call, code, text))
+        self._refuse(connection, call, self._look_send, encode_refusal)
 
     def _send_delay(self, connection: Connection, call: Call) -> None:
-        def look() -> None:
-            message = scan_delay(call).message
-            if connection.rights is not None:
-                self._guard.topic(connection, call.method, message.get("topic", ""))
-
-        self._refuse(connection, call, _denial(look), partial(encode_delay_result_reply, uniq_delay_msg_id=""))
+        self._refuse(connection, call, self._look_delay, _delay_refusal)
 
     def _half(self, connection: Connection, call: Call) -> None:
-        def look() -> None:
-            request = scan_half(call)
-            if connection.rights is not None:
-                self._guard.half(connection, request)
-
-        self._refuse(connection, call, _denial(look), encode_half_reply)
+        self._refuse(connection, call, self._look_half, _half_refusal)
 
     def _end(self, connection: Connection, call: Call) -> None:
-        def look() -> None:
-            request = scan_end(call)
-            if connection.rights is not None:
-                self._guard.transact(connection, call.method, request.group)
+        connection.answer(encode_refusal(call, _reported(self._look_end, connection, call, _END_TEXT)[1]))
 
-        connection.answer(encode_result_reply(call, *_reported(_denial(look), _END_TEXT)))
+    def _refuse(
+        self, connection: Connection, call: Call, look: _Look, encode: Callable[[Call, Refusal], bytes]
+    ) -> None:
+        """Answer a call with messages, and count these."""
+        count, refusal = _reported(look, connection, call, _SEND_TEXT)
+        self._metrics.counter(SENDS_REFUSED, str(int(refusal.code))).add(count)
+        connection.answer(encode(call, refusal))
+
+    # Messages of a call, and why it is denied, whether the node is ready or not.
+
+    def _look_send(self, connection: Connection, call: Call) -> _Looked:
+        messages = scan_send_batch(call).messages if call.method == "sendBatchSync" else (scan_send(call).message,)
+        return len(messages), _denial(self._guard.produce, connection, call.method, messages)
+
+    def _look_delay(self, connection: Connection, call: Call) -> _Looked:
+        topic = scan_delay(call).message.get("topic", "")
+        return 1, _denial(self._guard.topic, connection, call.method, topic)
+
+    def _look_half(self, connection: Connection, call: Call) -> _Looked:
+        return 1, _denial(self._guard.half, connection, scan_half(call))
+
+    def _look_end(self, connection: Connection, call: Call) -> _Looked:
+        return 1, _denial(self._guard.transact, connection, call.method, scan_end(call).group)
 
     def _fetch_checks(self, connection: Connection, call: Call) -> None:
         request = scan_fetch_checks(call)
@@ -191,17 +171,28 @@ class StartingService:
         connection.answer(encode_application_exception(call, APPLICATION_INTERNAL_ERROR, _FETCH_TEXT))
 
 
-def _reported(refusal: Refusal | None, text: str) -> tuple[ResultCode, str]:
-    """Return code and text of an answer: that of a denial, or that the node is starting."""
-    return (ResultCode.FAIL_SERVER_SHUTDOWN, text) if refusal is None else (refusal.code, refusal.text)
-
-
-def _denial(look: Callable[[], None]) -> Refusal | None:
-    """Return what a look raises: why a call is denied, whether the node is ready or not; None where it is not."""
+def _reported(look: _Look, connection: Connection, call: Call, text: str) -> tuple[int, Refusal]:
+    """Return the messages of a call, and its answer: that it is denied, or that the node is starting."""
     try:
-        look()
-    except TextError:
-        pass
-    except Refusal as refusal:
-        return refusal
+        count, denial = look(connection, call)
+    except MessageError as error:
+        count, denial = error.count, None
+    return count, denial or Refusal(ResultCode.FAIL_SERVER_SHUTDOWN, text)
+
+
+def _denial(look: Callable[..., None], connection: Connection, *arguments: object) -> Refusal | None:
+    """Return why a guard denies a call; None where it does not."""
+    if connection.rights is not None:
+        try:
+            look(connection, *arguments)
+        except Refusal as refusal:
+            return refusal
     return None
+
+
+def _delay_refusal(call: Call, refusal: Refusal) -> bytes:
+    return encode_delay_result_reply(call, refusal.code, refusal.text, "")
+
+
+def _half_refusal(call: Call, refusal: Refusal) -> bytes:
+    return encode_half_reply(call, refusal.code, refusal.text)

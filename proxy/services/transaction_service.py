@@ -8,37 +8,33 @@ its connection's turn like a pull (D18); a check whose reply never left our buff
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from functools import partial
 
 from broker.errors import StoreError
 from broker.format.properties import is_system_property, parse_properties
-from broker.log.put import LogPosition, Put
+from broker.log.put import LogPosition
 from broker.runtime.bundle import Runtime
-from broker.runtime.metrics import declare
+from broker.runtime.metrics import Metrics, declare
 from broker.transaction import metrics as counted
 from broker.transaction.checker import HalfCheck
 from broker.transaction.names import HALF_NAME, State
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.transactions import Transactions
 from conf import NodeConfig
-from proxy.limits.quota import CHECKS, LimitExceeded
+from proxy.limits.quota import CHECKS
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler
-from proxy.services.access.guard import Guard, owner_of
+from proxy.services.access.guard import owner_of
 from proxy.services.client_counts import HalfCount
-from proxy.services.encoders import Stored
-from proxy.services.kafka.halves import KafkaHalves
+from proxy.services.kafka.halves import DueCheck, KafkaHalves
 from proxy.services.kafka.ports import KafkaPort
-from proxy.services.kafka.sends import KafkaSends
-from proxy.services.keyed_sends import Again, KeyedSends
-from proxy.services.limited_sends import LimitedSends
-from proxy.services.message_checks import MessageChecks, give_tokens_back, store_refusal
+from proxy.services.message_checks import give_tokens_back, store_refusal
 from proxy.services.message_rules import Refusal
-from proxy.services.publishing import Publishing
-from proxy.services.sinks import CheckedSend, Route
-from proxy.services.topic_port import BYTES_SENT, MESSAGES_SENT, TopicPort
-from proxy.services.waiting_fetches import FetchLine, Found
+from proxy.services.publishing import illegal
+from proxy.services.send_call import Again
+from proxy.services.stations import StationedSend, Stations
+from proxy.services.topic_port import BYTES_SENT, MESSAGES_SENT
+from proxy.services.waiting_fetches import FetchLine, Found, WaitingFetch
 from proxy.wire.call import Call
 from proxy.wire.errors import APPLICATION_INTERNAL_ERROR, TextError
 from proxy.wire.generic.calls import encode_application_exception
@@ -54,10 +50,9 @@ from proxy.wire.transactions import (
     scan_fetch_checks,
     scan_half,
 )
-from proxy.wire.values import SendMessage
 from pyddmq.codes import Repeat, ResultCode
 from upstream.budget import Pressure
-from upstream.kafka.waiting.records import WaitingHalf
+from upstream.kafka.waiting.records import WaitingHalf, half_outcome
 
 FETCHES_REFUSED = declare(
     "pyddmq_check_fetches_refused_total",
@@ -88,71 +83,175 @@ _CODES = {
 }
 _STATES = {int(state): state for state in State}
 
-_Check = tuple[CheckRow, Callable[[], None], int]
-"""A check as its producer gets it, what gives it back, and its size in bytes."""
 
+class _CheckFetch(WaitingFetch):
+    """A fetch of checks."""
 
-class _CheckFetch:
-    """A fetch of checks.
-
-    Args:
-        service: Has them.
-        slot: Its place.
-        request: What it asks for.
-    """
-
-    __slots__ = ("_request", "_service", "_slot", "_unlisten")
+    __slots__ = ("_given", "_request", "_service", "_unlisten")
 
     def __init__(self, service: TransactionService, slot: ReplySlot, request: CheckCall) -> None:
+        super().__init__(service.line, slot, request.linger_ms)
         self._service = service
-        self._slot = slot
         self._request = request
+        self._given: list[DueCheck] = []
 
     def read(self) -> Found | None:
         """Return what is due; it is given back where the reply is lost."""
-        checks = self._service.due(self._request, self._slot.connection)
-        if not checks:
+        self._given = self._service.due(self._request, self.slot.connection)
+        if not self._given:
             return None
-        call = self._slot.call
-        return encode_checks_reply(call, [row for row, _, _ in checks]), partial(_give_back, checks, call)
+        return encode_checks_reply(self.slot.call, [each.row for each in self._given]), self._give_back
 
-    def last(self) -> Found:
-        """Return that there is none."""
-        return encode_checks_reply(self._slot.call, []), None
+    def _give_back(self) -> bytes:
+        for each in self._given:
+            each.give_back(each.check)
+        return self.empty()
 
-    def over(self, exceeded: LimitExceeded) -> bytes:
-        """Answer that there is none."""
-        return encode_checks_reply(self._slot.call, [])
+    def empty(self) -> bytes:
+        """Return a reply without checks."""
+        return encode_checks_reply(self.slot.call, [])
 
-    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
+    def listen(self) -> None:
         """Begin to wait."""
-        self._unlisten = self._service.on_checks(self._request.group, wake)
-        return self._leave
+        self._unlisten = self._service.on_checks(self._request.group, self.wake)
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Wait no longer."""
         for each in self._unlisten:
             each()
 
 
-def _give_back(checks: Sequence[_Check], call: Call) -> bytes:
-    """Give checks back that reached no client; returns the reply without them."""
-    for _, give, _ in checks:
-        give()
-    return encode_checks_reply(call, [])
+class _HalfSend(StationedSend):
+    """A half on its way.
+
+    Attributes:
+        request: What was sent.
+    """
+
+    __slots__ = ("_count", "_service", "request")
+    published = False
+
+    def __init__(self, service: TransactionService, slot: ReplySlot, request: HalfCall) -> None:
+        super().__init__(service.stations, slot, request.timeout_ms)
+        self._service = service
+        self._count: HalfCount | None = None
+        self.request = request
+        key = request.message.unique_key
+        self.keys = () if key is None else (key,)
+
+    def take(self) -> None:
+        """Authorize, judge and check; then it goes to its sink. Raises Refusal."""
+        connection, request, service = self.slot.connection, self.request, self._service
+        if connection.rights is not None:
+            guard = self.stations.guard
+            guard.half(connection, request)
+            guard.numbers(connection, "sendHalfSync", request.message.unique_key)
+        _check_group(request.group)
+        if self.keys and self.is_decided():
+            return
+        self.puts, self.ports = [], []
+        self.stations.checks.check(
+            [request.message], self.puts, self.ports, transactional=True, keyed=self.judged is not None
+        )
+        try:
+            service.make_half(self)
+            if connection.quota is not None:
+                # Where its client may have one more.
+                self._count = HalfCount(connection, service.transactions, service.halves)
+        except Refusal:
+            give_tokens_back(self.ports)
+            raise
+        self.append()
+
+    @property
+    def _key(self) -> str | None:
+        key = self.request.message.key
+        return key.decode() if key else None
+
+    def stored(self, positions: Sequence[LogPosition]) -> bytes:
+        """Encode the reply; without an offset where it waits in Kafka: that is of no use to a producer."""
+        self._end_count()
+        position, port, service = positions[0], self.ports[0], self._service
+        transaction_id, offset = position.unique_key.decode(), None
+        service.count_half(port.topic.name)
+        if isinstance(port, KafkaPort):
+            owner = owner_of(self.slot.connection)
+            handle = service.halves.handle(port.cluster, port.topic.name, owner, transaction_id)
+        else:
+            handle, offset = service.transactions.handle_of(position), position.offset
+        return encode_half_reply(
+            self.slot.call,
+            ResultCode.OK,
+            "OK",
+            key=self._key,
+            transaction_id=transaction_id,
+            handle=handle,
+            offset=offset,
+        )
+
+    def stored_again(self, again: Sequence[Again], repeat: Repeat) -> bytes:
+        """Encode the reply of a half that was answered before, or should have been."""
+        [(unique_key, entry, _)] = again
+        handle = offset = None
+        topic, service = self.request.message.topic, self._service
+        cluster = self.stations.checks.cluster_of(topic)
+        if entry is not None and entry.topic == HALF_NAME:
+            offset = entry.queue_offset
+            handle = service.transactions.handle_of(LogPosition(entry.queue_id, offset, entry.physical, unique_key))
+        elif cluster is not None:
+            owner = owner_of(self.slot.connection)
+            handle = service.halves.handle(cluster, topic.decode(), owner, unique_key.decode())
+        return encode_half_reply(
+            self.slot.call,
+            ResultCode.OK,
+            "OK",
+            key=self._key,
+            transaction_id=unique_key.decode(),
+            handle=handle,
+            offset=offset,
+            repeat=repeat,
+        )
+
+    def refused(self, refusal: Refusal) -> bytes:
+        """Encode the reply of one that is not stored."""
+        self._end_count()
+        return _half_refusal(self.slot.call, refusal)
+
+    def _end_count(self) -> None:
+        if self._count is not None:
+            self._count.end()
+
+
+class _Ending:
+    """A decision until its outcome is known; with a slot, it is answered then."""
+
+    __slots__ = ("_metrics", "_slot")
+
+    def __init__(self, slot: ReplySlot | None, metrics: Metrics) -> None:
+        self._slot = slot
+        self._metrics = metrics
+
+    def decided(self, outcome: EndOutcome) -> None:
+        """Answer."""
+        if self._slot is not None:
+            code = _CODES[outcome.end]
+            self._slot.answer(encode_result_reply(self._slot.call, code, outcome.text or code.text))
+
+    def decided_in_kafka(self, text: str) -> None:
+        """Answer; one that was refused is counted, as the broker does of its own."""
+        outcome = half_outcome(text)
+        if not outcome.resolved:
+            self._metrics.counter(counted.REFUSED, outcome.end.value).add()
+        self.decided(outcome)
 
 
 class TransactionService:
     """The handlers of the producer port that have to do with transactions.
 
     Args:
+        stations: What all services of its port share.
         transactions: The broker's.
-        checks: What messages are asked.
-        publishing: Stores and answers.
-        keyed: Knows what was sent before.
-        limited: The sends that wait for a second try.
         halves: Those of Kafka's topics.
-        kafka: Takes these; None where the configuration has no cluster.
-        guard: Looks at rights, where there are rules.
         runtime: Runs what is later, as the end of a linger; counts.
         state: The node's state: "ready", "draining" or "failed".
         settings: The configuration in force: maxLingerTime, maxRecvMsgsLength and maxParkedPulls hold for fetches too.
@@ -163,32 +262,23 @@ class TransactionService:
 
     def __init__(
         self,
+        stations: Stations,
         transactions: Transactions,
-        checks: MessageChecks,
-        publishing: Publishing,
-        keyed: KeyedSends,
-        limited: LimitedSends,
-        *,
         halves: KafkaHalves,
-        kafka: KafkaSends | None = None,
-        guard: Guard,
+        *,
         runtime: Runtime,
         state: Callable[[], str],
         settings: Callable[[], NodeConfig],
     ) -> None:
-        self._transactions = transactions
-        self._checks = checks
-        self._publishing = publishing
-        self._keyed = keyed
-        self._limited = limited
-        self._halves = halves
-        self._kafka = kafka
-        self._route = Route(publishing, kafka, keyed.stored)
-        self._guard = guard
+        self.stations = stations
+        self.transactions = transactions
+        self.halves = halves
+        self._publishing = stations.publishing
+        self._guard = stations.guard
         self.line = FetchLine(CHECKS, runtime.scheduler, settings)
         self._metrics = runtime.metrics
         self._state = state
-        self._budget = publishing.budget
+        self._budget = stations.publishing.budget
         self._settings = settings
         transactions.on_committed(self._committed)
 
@@ -204,147 +294,31 @@ class TransactionService:
         try:
             request = scan_half(call)
         except TextError as error:
-            self._publishing.refuse_text(slot, error, encode_half_reply)
+            refusal = illegal(error)
+            self._publishing.refuse(slot, refusal, _half_refusal(call, refusal), error.count)
             return
-        take = partial(self._half, slot, request)
-        if connection in self._limited.waiting:
-            self._limited.follow(slot, take)
-        else:
-            take()
+        _HalfSend(self, slot, request).begin()
 
-    def _half(self, slot: ReplySlot, request: HalfCall) -> None:
-        """Take a half, or have it tried again where it is above a rate."""
-        take = partial(self._half, slot, request)
-        try:
-            send = self._checked(slot, request, take)
-            if send is not None:
-                self._append(send)
-        except Refusal as refusal:
-            if not self._limited.wait(refusal, slot, request.timeout_ms, take):
-                self._publishing.refuse(slot, refusal, 1, encode_half_reply)
-
-    def _checked(self, slot: ReplySlot, request: HalfCall, take: Callable[[], None]) -> CheckedSend | None:
-        """Judge and check a half; None: it is answered, or waits. Raises Refusal."""
-        puts: list[Put] = []
-        ports: list[TopicPort] = []
-        connection, message, judged = slot.connection, request.message, None
-        key, owner = message.unique_key, owner_of(connection)
-        if connection.rights is not None:
-            self._guard.half(connection, request)
-            self._guard.numbers(connection, "sendHalfSync", key)
-        _check_group(request.group)
-        if key is not None:
-            if self._kafka is not None and self._kafka.wait([key], slot, request.timeout_ms, take):
-                return None
-            judged = self._keyed.judge([key])
-            if judged.places:
-                self._keyed.answer(slot, [key], judged, partial(self._stored_again, message, owner), encode_half_reply)
-                return None
-        self._checks.check([message], puts, ports, transactional=True, keyed=judged is not None)
-        stored: Stored
-        try:
-            if isinstance(ports[0], KafkaPort):
-                stored = partial(self._stored_in_kafka, message.key, ports[0], owner)
-                puts[0], ports[0] = self._kafka_half(puts[0], ports[0], request, owner)
-            else:
-                self._make_half(puts, request, owner)
-                stored = partial(self._stored, message.key, ports[0].topic.name)
-        except Refusal:
-            give_tokens_back(ports)
-            raise
-        return CheckedSend(slot, puts, ports, stored, encode_half_reply, judged, request.timeout_ms, published=False)
-
-    def _append(self, send: CheckedSend) -> None:
-        """Hand a half to its sink, where its client may have one more. Raises Refusal; its token is given back."""
-        connection = send.slot.connection
-        if connection.quota is None:
-            self._route.append(send)
-            return
-        try:
-            count = HalfCount(connection, self._transactions, self._halves)
-        except Refusal:
-            give_tokens_back(send.ports)
-            raise
-        try:
-            self._route.append(send._replace(stored=count.stored(send.stored), refused=count.refused(send.refused)))
-        except Refusal:
-            count.end()
-            raise
-
-    def _kafka_half(self, put: Put, port: KafkaPort, request: HalfCall, owner: str | None) -> tuple[Put, KafkaPort]:
-        """Return what has a half wait in Kafka. Raises Refusal."""
-        message = request.message
-        deliver_at_ms, delay_ms = self._checks.half_delay(
-            message.delay_level or 0, message.deliver_at_ms or 0, message.delay_ms or 0
-        )
-        half = WaitingHalf(request.group, deliver_at_ms=deliver_at_ms, delay_ms=delay_ms)
-        return self._halves.half(put, port, half, owner)
-
-    def _make_half(self, puts: list[Put], request: HalfCall, owner: str | None) -> None:
+    def make_half(self, send: _HalfSend) -> None:
         """Turn the put into a half's, whose delay begins with the commit. Raises Refusal."""
+        request, put, port, owner = send.request, send.puts[0], send.ports[0], owner_of(send.slot.connection)
         message = request.message
+        level, at_ms, delay_ms = message.delay_level or 0, message.deliver_at_ms or 0, message.delay_ms or 0
+        if isinstance(port, KafkaPort):
+            deliver_at_ms, delay_ms = self.stations.checks.half_delay(level, at_ms, delay_ms)
+            half = WaitingHalf(request.group, deliver_at_ms=deliver_at_ms, delay_ms=delay_ms)
+            send.puts[0], send.ports[0] = self.halves.half(put, port, half, owner)
+            return
         try:
-            puts[0] = self._transactions.half(
-                puts[0],
-                group=request.group,
-                delay_level=message.delay_level or 0,
-                deliver_at_ms=message.deliver_at_ms or 0,
-                delay_ms=message.delay_ms or 0,
-                owner=owner,
+            send.puts[0] = self.transactions.half(
+                put, group=request.group, delay_level=level, deliver_at_ms=at_ms, delay_ms=delay_ms, owner=owner
             )
         except StoreError as error:
             raise store_refusal(error) from error
 
-    def _stored(self, key: bytes | None, topic: str, call: Call, positions: Sequence[LogPosition]) -> bytes:
-        position = positions[0]
+    def count_half(self, topic: str) -> None:
+        """Count a half that was stored."""
         self._metrics.counter(HALVES, topic).add()
-        return encode_half_reply(
-            call,
-            ResultCode.OK,
-            "OK",
-            key=key.decode() if key else None,
-            transaction_id=position.unique_key.decode(),
-            handle=self._transactions.handle_of(position),
-            offset=position.offset,
-        )
-
-    def _stored_in_kafka(
-        self, key: bytes | None, port: KafkaPort, owner: str | None, call: Call, positions: Sequence[LogPosition]
-    ) -> bytes:
-        """Without an offset: where it waits is of no use to a producer."""
-        topic, transaction_id = port.topic.name, positions[0].unique_key.decode()
-        self._metrics.counter(HALVES, topic).add()
-        return encode_half_reply(
-            call,
-            ResultCode.OK,
-            "OK",
-            key=key.decode() if key else None,
-            transaction_id=transaction_id,
-            handle=self._halves.handle(port.cluster, topic, owner, transaction_id),
-        )
-
-    def _stored_again(
-        self, message: SendMessage, owner: str | None, call: Call, again: Sequence[Again], repeat: Repeat
-    ) -> bytes:
-        """Answer a half that was answered before, or should have been."""
-        [(unique_key, entry, _)] = again
-        handle = offset = None
-        key, cluster = message.key, self._checks.cluster_of(message.topic)
-        if entry is not None and entry.topic == HALF_NAME:
-            offset = entry.queue_offset
-            handle = self._transactions.handle_of(LogPosition(entry.queue_id, offset, entry.physical, unique_key))
-        elif cluster is not None:
-            handle = self._halves.handle(cluster, message.topic.decode(), owner, unique_key.decode())
-        return encode_half_reply(
-            call,
-            ResultCode.OK,
-            "OK",
-            key=key.decode() if key else None,
-            transaction_id=unique_key.decode(),
-            handle=handle,
-            offset=offset,
-            repeat=repeat,
-        )
 
     def _committed(self, topic: str, body_bytes: int) -> None:
         self._metrics.counter(MESSAGES_SENT, topic).add()
@@ -368,38 +342,24 @@ class TransactionService:
             self._metrics.counter(counted.REFUSED, refusal.code.name.lower()).add()
             connection.answer(encode_result_reply(call, refusal.code, refusal.text))
             return
-        slot, header = connection.later(), call.header()
+        ending = _Ending(connection.later(call.header()), self._metrics)
+        self._end(request, request.group, state, owner_of(connection), ending)
 
-        def done(outcome: EndOutcome) -> None:
-            code = _CODES[outcome.end]
-            slot.answer(encode_result_reply(header, code, outcome.text or code.text))
-
-        self._end(request, request.group, state, owner_of(connection), done)
-
-    def _end(
-        self, request: EndRequest, group: str, state: State, owner: str | None, done: Callable[[EndOutcome], None]
-    ) -> None:
-        named = self._halves.named(request.handle)
+    def _end(self, request: EndRequest, group: str, state: State, owner: str | None, ending: _Ending) -> None:
+        from_check, named = request.from_check, self.halves.named(request.handle)
         if named is not None:
-            self._halves.end(
-                named, state, group=group, owner=owner, from_check=request.from_check, done=partial(self._count, done)
-            )
+            done = ending.decided_in_kafka
+            self.halves.end(named, state, group=group, owner=owner, from_check=from_check, done=done)
             return
-        self._transactions.end(
+        self.transactions.end(
             request.handle,
             group=group,
             state=state,
             owner=owner,
-            from_check=request.from_check,
+            from_check=from_check,
             remark=request.remark,
-            done=done,
+            done=ending.decided,
         )
-
-    def _count(self, done: Callable[[EndOutcome], None], outcome: EndOutcome) -> None:
-        """Count a decision that was refused, as the broker does of its own."""
-        if not outcome.resolved:
-            self._metrics.counter(counted.REFUSED, outcome.end.value).add()
-        done(outcome)
 
     def _take(self, answer: EndRequest, group: str, owner: str | None) -> None:
         """Take an answer that rides on a fetch; one that cannot count is counted and fails nothing (as D13)."""
@@ -410,7 +370,7 @@ class TransactionService:
             self._metrics.counter(counted.REFUSED, refusal.code.name.lower()).add()
             return
         # The broker counts what it refuses; a half whose decision could not be kept is checked again.
-        self._end(answer, group, state, owner, lambda _: None)
+        self._end(answer, group, state, owner, _Ending(None, self._metrics))
 
     # Checks
 
@@ -441,10 +401,9 @@ class TransactionService:
 
     def _fetch(self, connection: Connection, call: Call, request: CheckCall) -> None:
         quota = connection.quota
-        empty = encode_checks_reply(call, [])
         if quota is not None and quota.over is not None:
             # Its answers are taken; most often there is no check.
-            connection.answer(empty)
+            connection.answer(encode_checks_reply(call, []))
             return
         problem = self._problem(request)
         if problem is not None:
@@ -453,8 +412,7 @@ class TransactionService:
             self._publishing.limited_log.note("check_fetch_refused", kind=reason, client=connection.address, text=text)
             connection.answer(encode_application_exception(call, APPLICATION_INTERNAL_ERROR, text))
             return
-        slot = connection.later(call)
-        self.line.serve(slot, _CheckFetch(self, slot, request), request.linger_ms, empty)
+        _CheckFetch(self, connection.later(call), request).serve()
 
     def _problem(self, request: CheckCall) -> tuple[str, str] | None:
         """Why a fetch is refused: (reason for the counter, sentence); None when it is not."""
@@ -470,27 +428,25 @@ class TransactionService:
 
     def on_checks(self, group: str, wake: Callable[[], None]) -> list[Callable[[], None]]:
         """Have `wake` called when checks of a producer group become due; returns what ends that."""
-        return [each.on_checks(group, wake) for each in (self._transactions, self._halves)]
+        return [each.on_checks(group, wake) for each in (self.transactions, self.halves)]
 
-    def due(self, request: CheckCall, connection: Connection) -> list[_Check]:
+    def due(self, request: CheckCall, connection: Connection) -> list[DueCheck]:
         """Return checks for a fetch; none while the node drains."""
         if self._state() == "draining":
             return []
         owner = owner_of(connection)
         count_max = min(request.count_max or CHECKS_MAX, CHECKS_MAX)
-        found: list[_Check] = []
+        found: list[DueCheck] = []
         room = self._settings().max_recv_msgs_length
         while len(found) < (count_max if count_max > 0 else CHECKS_MAX) and room > 0:
-            checks = self._halves.fetch_checks(request.group, 1, owner)
-            if not checks:
-                checks = [
-                    (_row(check), partial(self._transactions.give_back, check), len(check.body) + len(check.properties))
-                    for check in self._transactions.fetch_checks(request.group, 1, owner=owner)
-                ]
+            checks = self.halves.fetch_checks(request.group, 1, owner) or [
+                DueCheck(_row(check), check, self.transactions.give_back, len(check.body) + len(check.properties))
+                for check in self.transactions.fetch_checks(request.group, 1, owner=owner)
+            ]
             if not checks:
                 break
             found += checks
-            room -= sum(size for _, _, size in checks)
+            room -= sum(each.size for each in checks)
         return found
 
 
@@ -527,3 +483,7 @@ def _checked_ending(request: EndRequest, group: str) -> State:
         text = f"invalid state {request.state}; use 8 to commit, 12 to roll back, 0 if it is not known yet"
         raise Refusal(ResultCode.FAIL_ILLEGAL_TRANSACTION_STATE, text)
     return state
+
+
+def _half_refusal(call: Call, refusal: Refusal) -> bytes:
+    return encode_half_reply(call, refusal.code, refusal.text, retry_after_ms=refusal.after_ms)

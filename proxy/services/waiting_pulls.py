@@ -9,6 +9,7 @@ from proxy.limits.meter import Meter
 from proxy.limits.quota import unpark
 from proxy.port.reply_slot import ReplySlot
 from proxy.wire.replies import encode_empty_pull_reply
+from proxy.wire.values import PullRequest
 from upstream.delivery.group import ConsumerGroup, Parked, PulledBatch
 
 LINGER_MS_MIN = 20
@@ -16,17 +17,18 @@ LINGER_MS_MIN = 20
 _EARLY_SECONDS = 5e-4
 """Loops round their timers to milliseconds; what ends within this ends now, so that a call never spins for the rest."""
 
-Send = Callable[[ReplySlot, ConsumerGroup, PulledBatch], None]
-"""Assembles a batch's reply, and answers with it."""
-
 
 class WaitingPull:
-    """One parked pull; it ends once, by `wake` or by `withdraw`."""
+    """A pull that waits: for its turn on its connection, then for messages; it is answered once."""
 
-    __slots__ = ("_counted", "_group", "_lingers", "_parked", "_slot", "deadline", "linger_ms")
+    __slots__ = ("_counted", "_group", "_lingers", "_parked", "_request", "_slot", "deadline", "linger_ms")
 
-    def __init__(self, slot: ReplySlot, group: ConsumerGroup, lingers: Lingers) -> None:
+    def __init__(self, slot: ReplySlot, request: PullRequest, group: ConsumerGroup, lingers: Lingers) -> None:
+        """Set up; `request` has no results any more, which are as large as the client likes."""
+        # Nor does it keep its frame.
+        slot.wait()
         self._slot = slot
+        self._request = request
         self._group = group
         self._lingers = lingers
         self._parked: Parked | None = None
@@ -35,10 +37,22 @@ class WaitingPull:
         self.deadline = 0.0
         """Monotonic seconds at which its linger ends."""
 
-    def park(self, topic: str | None, count_max: int | None, linger_ms: int) -> None:
-        """Begin to wait, so many milliseconds at most. Raises ParkedFull; nothing has happened then."""
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for messages."""
+        return self._parked is not None
+
+    def wait_turn(self) -> None:
+        """Wait until those before it on its connection are answered (D18)."""
+        self._slot.start, self._slot.withdraw = self._start, self.withdraw
+
+    def _start(self) -> None:
+        self._lingers.start(self._slot, self._request, self._group)
+
+    def park(self, linger_ms: int) -> None:
+        """Wait for messages, so many milliseconds at most. Raises ParkedFull; nothing has happened then."""
         connection = self._slot.connection
-        self._parked = self._group.park(topic, count_max, connection, self.wake)
+        self._parked = self._group.park(self._request.topic, self._request.count_max, connection, self.wake)
         self._slot.withdraw = self.withdraw
         quota = connection.quota
         if quota is not None:
@@ -57,15 +71,14 @@ class WaitingPull:
         lingers.send(slot, self._group, batch)
 
     def withdraw(self) -> None:
-        """Wait no longer: answer empty, where there is still a client to answer; harmless once it is answered."""
+        """Wait no longer: answer empty, where there is still a client to answer."""
         parked, slot = self._parked, self._slot
-        if parked is None:
-            return
         slot.withdraw = self._parked = None
-        if self._counted:
-            unpark(self._counted, self._group.name)
-        self._lingers.remove(self)
-        self._group.unpark(parked)
+        if parked is not None:
+            if self._counted:
+                unpark(self._counted, self._group.name)
+            self._lingers.remove(self)
+            self._group.unpark(parked)
         if not slot.connection.closed:
             slot.answer(encode_empty_pull_reply(slot.call))
 
@@ -77,10 +90,19 @@ class Lingers:
     again for the first that waits then, so a client that is answered every millisecond costs a call per linger.
 
     Attributes:
-        send: Assembles the reply for a batch.
+        start: Serves a pull whose turn has come.
+        send: Assembles a batch's reply, and answers with it.
     """
 
-    def __init__(self, *, clock: Clock, scheduler: Scheduler, send: Send) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        scheduler: Scheduler,
+        start: Callable[[ReplySlot, PullRequest, ConsumerGroup], None],
+        send: Callable[[ReplySlot, ConsumerGroup, PulledBatch], None],
+    ) -> None:
+        self.start = start
         self.send = send
         self._clock = clock
         self._scheduler = scheduler

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from broker.deduplication.numbers import first_number, parse_key
 from broker.deduplication.writes import PARTITIONS_MAX, Declaration, WriteLedger, WriteVerdict
 from proxy.port.reply_slot import ReplySlot
 from proxy.services.access.guard import Guard
 from proxy.services.message_rules import Refusal
-from proxy.services.publishing import Publishing
+from proxy.services.publishing import Publishing, encode_refusal, illegal
 from proxy.wire.errors import MessageError
 from proxy.wire.generic.calls import decode_arguments
 from proxy.wire.replies import encode_result_reply
@@ -46,21 +47,26 @@ class WriteService:
                 for each in (declaration.name.encode(), declaration.producer):
                     self._guard.numbers(connection, call.method, b"%b%012X" % (each, first_number(each)))
             self._publishing.check_open()
-        except MessageError as error:
-            self._publishing.refuse_text(slot, error)
-            return True
-        except Refusal as refusal:
-            self._publishing.refuse(slot, refusal, 1)
+        except (MessageError, Refusal) as error:
+            refusal, count = (illegal(error), error.count) if isinstance(error, MessageError) else (error, 1)
+            self._publishing.refuse(slot, refusal, encode_refusal(call, refusal), count)
             return True
         slot.wait()
-        name = declaration.producer.decode()
-
-        def done(verdict: WriteVerdict, text: str) -> None:
-            repeat = Repeat.FIRST_RECEIPT if verdict is WriteVerdict.SKIP else None
-            slot.answer(encode_result_reply(slot.call, _CODES[verdict], text, msg_id=name, repeat=repeat))
-
-        self._ledger.declare(declaration, done)
+        self._ledger.declare(declaration, _Declared(slot, declaration.producer.decode()).decided)
         return True
+
+
+class _Declared(NamedTuple):
+    """A declaration that waits for its verdict."""
+
+    slot: ReplySlot
+    name: str
+
+    def decided(self, verdict: WriteVerdict, text: str) -> None:
+        """Answer."""
+        repeat = Repeat.FIRST_RECEIPT if verdict is WriteVerdict.SKIP else None
+        slot = self.slot
+        slot.answer(encode_result_reply(slot.call, _CODES[verdict], text, msg_id=self.name, repeat=repeat))
 
 
 def _declaration(fields: dict[str, object]) -> Declaration:

@@ -12,7 +12,6 @@ from broker.format.record import split
 from broker.log.encoder import Encoder
 from broker.log.put import Put
 from broker.runtime.store_metrics import REFUSED
-from proxy.port.calls_pass import Fail
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.services.message_checks import MessageChecks
@@ -351,9 +350,9 @@ def test_pass_is_cut_by_calls_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None
     lengths: list[tuple[int, int]] = []
     take = ProducerService.take
 
-    def noted(service: ProducerService, slots: Sequence[ReplySlot], fail: Fail) -> None:
+    def noted(service: ProducerService, slots: Sequence[ReplySlot]) -> None:
         lengths.append((len(slots), sum(len(slot.call.frame) for slot in slots)))
-        take(service, slots, fail)
+        take(service, slots)
 
     monkeypatch.setattr(ProducerService, "take", noted)
     monkeypatch.setattr("proxy.port.calls_pass.CALLS_MAX", 16)

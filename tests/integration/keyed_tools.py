@@ -9,7 +9,6 @@ from broker.runtime.seams import Clock, Disk
 from broker.runtime.steps import run_now
 from broker.store import Store
 from proxy.services.keyed_sends import KeyedSends
-from proxy.services.publishing import Publishing
 from pyddmq.testing import ManualClock
 
 START = 0x1234
@@ -43,12 +42,11 @@ def memory(
     )
 
 
-def keyed_sends(store: Store, publishing: Publishing, *, disk: Disk, metrics: Metrics) -> KeyedSends:
+def keyed_sends(store: Store, *, disk: Disk, metrics: Metrics) -> KeyedSends:
     """Make what answers repeats."""
     return KeyedSends(
         memory(store, disk, metrics=metrics),
         store=store,
-        publishing=publishing,
         qid_prefix="pyddmq_broker-0_",
         broker_name="broker-0",
     )

@@ -17,6 +17,7 @@ from broker.format.java import tags_code
 from broker.format.locating import message_keys
 from broker.format.properties import find_property, is_system_property, parse_properties
 from broker.format.record import Located, born_timestamp, locate, split, store_timestamp
+from broker.log.stored_time import usual_stored_ms
 from broker.queues.consume_queue import FILLER, FILLER_SIZE, ConsumeQueue
 from broker.runtime.bundle import Runtime
 from broker.store import Store
@@ -65,6 +66,7 @@ class EmbeddedSource:
         self._subscription = subscription
         self._group_queues = list(group_queues)
         self._store = store
+        self._log, self._arrivals = store.index.log, store.arrivals
         self._clock = runtime.clock
         self._read = store.read
         self._body_bytes_max = body_limit(store.options.message_bytes_max)
@@ -405,6 +407,11 @@ class EmbeddedSource:
         try:
             record = job.record
             if record is None:
+                if not self._arrivals.ends:
+                    # There is a look for each batch that is handed out: here without further calls.
+                    stamp_ms = usual_stored_ms(self._log, job.physical, job.size)
+                    if stamp_ms is not None:
+                        return stamp_ms
                 return self._store.stored_ms(job.physical, job.size)
             return self._store.arrivals.stored_ms(job.physical, store_timestamp(record))
         except (DamagedRecord, RecordGone):

@@ -7,8 +7,7 @@ that it owns (D66). See `upstream.kafka.waiting`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broker.format.numbers import whole_number
 from broker.format.properties import find_property
@@ -17,7 +16,6 @@ from broker.runtime.seams import Clock
 from broker.scheduled.release import without
 from broker.transaction.half import IMMUNITY_SECONDS_MAX, PRIVATE
 from broker.transaction.names import IMMUNITY, State
-from broker.transaction.outcomes import EndOutcome
 from proxy.services.kafka.ports import KafkaPort, Until
 from proxy.wire.transactions import CheckRow
 from upstream.kafka.headers import decode
@@ -28,7 +26,6 @@ from upstream.kafka.waiting.records import (
     Identity,
     WaitingHalf,
     half_handle,
-    half_outcome,
     parse_half_handle,
 )
 
@@ -42,6 +39,22 @@ class NamedHalf(NamedTuple):
 
     waiting: KafkaWaiting
     identity: Identity
+
+
+class DueCheck(NamedTuple):
+    """A check for its producer.
+
+    Attributes:
+        row: As its producer gets it.
+        check: As its owner knows it.
+        give_back: Takes `check` back, if it reached no client.
+        size: Its bytes.
+    """
+
+    row: CheckRow
+    check: Any
+    give_back: Callable[[Any], None]
+    size: int
 
 
 class KafkaHalves:
@@ -93,22 +106,19 @@ class KafkaHalves:
         group: str,
         owner: str | None,
         from_check: bool,
-        done: Callable[[EndOutcome], None],
+        done: Callable[[str], None],
     ) -> None:
-        """Have a half decided by its owner; `done` is called with the outcome, or that the owner has not responded."""
+        """Have a half decided by its owner; `done` is called with its outcome's text (`half_outcome`)."""
         wanted = HalfDecision("", _WORDS[state], group, owner or "", from_check)
-        half.waiting.requests.decide(half.identity, wanted, _ANSWER_SECONDS, lambda text: done(half_outcome(text)))
+        half.waiting.requests.decide(half.identity, wanted, _ANSWER_SECONDS, done)
 
-    def fetch_checks(
-        self, group: str, count_max: int, owner: str | None
-    ) -> list[tuple[CheckRow, Callable[[], None], int]]:
-        """Return due checks of a producer group: a row, what gives it back, and its size in bytes."""
-        found: list[tuple[CheckRow, Callable[[], None], int]] = []
+    def fetch_checks(self, group: str, count_max: int, owner: str | None) -> list[DueCheck]:
+        """Return due checks of a producer group."""
+        found: list[DueCheck] = []
         for cluster, waiting in self._waiting.items():
             for check in waiting.fetch_checks(group, count_max - len(found), owner or ""):
-                row = _row(cluster, check)
                 size = len(check.message.body) + sum(len(value or b"") for _, value in check.message.headers)
-                found.append((row, partial(waiting.give_back, check), size))
+                found.append(DueCheck(_row(cluster, check), check, waiting.give_back, size))
         return found
 
     def on_checks(self, group: str, callback: Callable[[], None]) -> Callable[[], None]:

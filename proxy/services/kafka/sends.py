@@ -16,7 +16,7 @@ store, nor from another cluster.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass
 
 from broker.deduplication.deduplication import ELSEWHERE, MISSING
 from broker.errors import StoreError
@@ -25,18 +25,18 @@ from broker.log.put import LogPosition, Put
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
 from broker.runtime.metrics import declare
-from proxy.port.reply_slot import ReplySlot
+from broker.runtime.seams import Scheduler
 from proxy.services.kafka.codes import is_unknown_topic, refusal_of
 from proxy.services.kafka.numbers import KafkaNumbers
 from proxy.services.kafka.ports import BY_KEY, UNKNOWN_SECONDS, KafkaPort, refusal_to_wait
 from proxy.services.message_checks import give_tokens_back, store_refusal
 from proxy.services.message_rules import Refusal
 from proxy.services.publishing import Publishing
-from proxy.services.sinks import CheckedSend, ParkedCall
+from proxy.services.send_call import TakenSend
 from proxy.services.topic_port import TopicPort
 from pyddmq.codes import ResultCode
 from upstream.kafka.headers import encode
-from upstream.kafka.link import NOT_SENT, KafkaFailure, KafkaProducer, OutgoingRecord, Produced
+from upstream.kafka.link import NOT_SENT, KafkaFailure, KafkaProducer, OutgoingRecord
 from upstream.kafka.waiting.cluster import WaitingRefused
 from upstream.kafka.waiting.records import Identity, WaitingRecord
 
@@ -72,27 +72,71 @@ class _Sending:
         send: What it sends.
         keys: UNIQ_KEY of each message.
         outcomes: Of each where it is, or why it is not; None while that is not known.
-        handed: Each record that went to a producer: its number, that producer, and what it calls at the end.
+        handed: The records that went to a producer.
         left: How many are not known.
         answered: Its timeout has passed.
         timer: Brings that about.
     """
 
-    __slots__ = ("answered", "handed", "keys", "left", "outcomes", "send", "timer")
+    __slots__ = ("_sends", "answered", "handed", "keys", "left", "outcomes", "send", "timer")
 
-    def __init__(self, send: CheckedSend, keys: list[bytes], timer: Callable[[_Sending], Later]) -> None:
+    def __init__(self, sends: KafkaSends, send: TakenSend, keys: list[bytes], scheduler: Scheduler) -> None:
+        self._sends = sends
         self.send = send
         self.keys = keys
         self.outcomes: list[LogPosition | Refusal | None] = [None] * len(keys)
-        self.handed: list[tuple[int, KafkaProducer, Produced]] = []
+        self.handed: list[_Handed] = []
         self.left = len(keys)
         self.answered = False
-        self.timer = timer(self)
+        self.timer = Later(scheduler, self._time_out)
 
     @property
     def numbered(self) -> bool:
         """Whether its messages have numbers."""
         return self.send.judged is not None
+
+    def _time_out(self) -> None:
+        self._sends.time_out(self)
+
+
+@dataclass(slots=True, eq=False)
+class _Handed:
+    """A record that went to a producer; called at its end (`upstream.kafka.link.Produced`)."""
+
+    sends: KafkaSends
+    sending: _Sending
+    at: int
+    port: KafkaPort
+    producer: KafkaProducer
+    body_bytes: int
+    size: int
+
+    def __call__(self, failure: KafkaFailure | None, partition: int, offset: int) -> None:
+        """Take its end."""
+        self.sends.reported(self, failure, partition, offset)
+
+
+class _Repeated:
+    """A send whose messages are under way already: it is taken again when these are decided, or times out."""
+
+    __slots__ = ("_send", "_timer")
+
+    def __init__(self, send: TakenSend, scheduler: Scheduler) -> None:
+        self._send = send
+        self._timer = Later(scheduler, self._time_out)
+        self._timer.after(_seconds(send.timeout_ms))
+        send.park()
+
+    def ended(self) -> None:
+        """They are decided."""
+        if self._send.slot.data is None:
+            self._timer.cancel()
+            self._send.go_on()
+
+    def _time_out(self) -> None:
+        self._send.unpark()
+        text = "the message was sent before, and its Kafka cluster has not responded; it may be stored"
+        self._send.refuse(Refusal(ResultCode.FAIL_TIMEOUT, text))
 
 
 class KafkaSends:
@@ -129,7 +173,7 @@ class KafkaSends:
         self._bytes: dict[str, int] = {}
         """Bytes under way by cluster."""
 
-    def append(self, send: CheckedSend) -> Sequence[LogPosition]:
+    def append(self, send: TakenSend) -> None:
         """Send messages on their ways; the reply follows when all are decided, or at the call's timeout.
 
         Its encoder is given the commit-log offset ELSEWHERE for what is in a partition.
@@ -146,7 +190,7 @@ class KafkaSends:
             raise
         now_ms = self._clock.wall_ms()
         keys = [put.unique_key or self._new_keys(1, now_ms)[0] for put in puts]
-        sending = _Sending(send, keys, self._timer)
+        sending = _Sending(self, send, keys, self._scheduler)
         places = [MISSING] * len(puts)
         in_store = [at for at, port in enumerate(ports) if not port.in_kafka]
         if self._produce(sending) is None and in_store:
@@ -161,33 +205,13 @@ class KafkaSends:
                 if isinstance(outcome, Refusal):
                     self.numbers.missing(key)
         sending.timer.after(_seconds(send.timeout_ms))
-        return ()
 
-    def wait(
-        self, keys: Sequence[bytes | None], slot: ReplySlot, timeout_ms: int | None, take: Callable[[], None]
-    ) -> bool:
+    def wait(self, send: TakenSend) -> bool:
         """Have a send whose messages are under way already taken again when these are decided; False: none is."""
-        if not self.numbers.is_under_way(keys):
+        if not self.numbers.is_under_way(send.keys):
             return False
-        parked = ParkedCall(slot, take)
-
-        def time_out() -> None:
-            parked.leave()
-            text = "the message was sent before, and its Kafka cluster has not responded; it may be stored"
-            self._publishing.refuse(slot, Refusal(ResultCode.FAIL_TIMEOUT, text), len(keys))
-
-        def ended() -> None:
-            if slot.data is None:
-                timer.cancel()
-                parked.go_on()
-
-        timer = Later(self._scheduler, time_out)
-        timer.after(_seconds(timeout_ms))
-        self.numbers.when_ended(keys, ended)
+        self.numbers.when_ended(send.keys, _Repeated(send, self._scheduler).ended)
         return True
-
-    def _timer(self, sending: _Sending) -> Later:
-        return Later(self._scheduler, partial(self._time_out, sending))
 
     # Sending
 
@@ -239,13 +263,13 @@ class KafkaSends:
             elif self._clock.monotonic() < port.unknown_until:
                 raise refusal_of(KafkaFailure("UNKNOWN_TOPIC_OR_PART", "found so before"), port.cluster, topic)
         size = _size(put)
-        done = partial(self._reported, sending, at, port, len(put.body), size)
+        handed = _Handed(self, sending, at, port, producer, len(put.body), size)
         record = record_of(put, port, sending.keys[at])
         try:
-            producer.produce(*record, done)
+            producer.produce(*record, handed)
         except KafkaFailure as failure:
             raise self._failed(port, failure) from failure
-        sending.handed.append((at, producer, done))
+        sending.handed.append(handed)
         self._bytes[port.cluster] = self._bytes.get(port.cluster, 0) + size
         self._publishing.budget.add(size)
         self._metrics.counter(KAFKA_WAITING, port.cluster).add()
@@ -276,18 +300,9 @@ class KafkaSends:
 
     # What becomes of it
 
-    def _reported(  # noqa: PLR0917 - the producer calls it with the last three
-        self,
-        sending: _Sending,
-        at: int,
-        port: KafkaPort,
-        body_bytes: int,
-        size: int,
-        failure: KafkaFailure | None,
-        partition: int,
-        offset: int,
-    ) -> None:
-        """Take the end of a record (`upstream.kafka.link.Produced`)."""
+    def reported(self, handed: _Handed, failure: KafkaFailure | None, partition: int, offset: int) -> None:
+        """Take the end of a record."""
+        sending, at, port, size = handed.sending, handed.at, handed.port, handed.size
         self._bytes[port.cluster] -= size
         self._publishing.budget.add(-size)
         self._metrics.counter(KAFKA_WAITING, port.cluster).add(-1)
@@ -295,7 +310,7 @@ class KafkaSends:
             self._metrics.counter(KAFKA_LATE, port.cluster, "stored" if failure is None else "failed").add()
         key = sending.keys[at]
         if failure is None:
-            _count(port, body_bytes)
+            _count(port, handed.body_bytes)
             if sending.numbered:
                 # What waits has no place that a consumer would know.
                 waits = port.waits is not None
@@ -336,10 +351,9 @@ class KafkaSends:
         count = len(outcomes)
         if len(positions) == count:
             self._publishing.took(slot.received_at, count)
-            slot.answer(send.stored(slot.call, positions))
+            slot.answer(send.stored(positions))
             return
-        refusal = Refusal(*self._verdict(sending, len(positions)))
-        self._publishing.refuse(slot, refusal, count - len(positions), send.refused)
+        send.refuse(Refusal(*self._verdict(sending, len(positions))), count - len(positions))
 
     def _verdict(self, sending: _Sending, stored: int) -> tuple[ResultCode, str]:
         """Return the code of a call that failed, and the sentence: of the first message that was refused for itself."""
@@ -356,11 +370,11 @@ class KafkaSends:
             code = ResultCode.FAIL_TIMEOUT
         return code, text
 
-    def _time_out(self, sending: _Sending) -> None:
+    def time_out(self, sending: _Sending) -> None:
         """Answer a call whose client is about to give it up; records that have not left the node are withdrawn."""
-        for at, producer, done in sending.handed:
-            if sending.outcomes[at] is None and producer.withdraw(done):
-                done(KafkaFailure(NOT_SENT, "its cluster did not respond within the timeout of the send"), -1, -1)
+        for each in sending.handed:
+            if sending.outcomes[each.at] is None and each.producer.withdraw(each):
+                each(KafkaFailure(NOT_SENT, "its cluster did not respond within the timeout of the send"), -1, -1)
         if not sending.left:
             return
         sending.answered = True
@@ -368,8 +382,7 @@ class KafkaSends:
         text = "Kafka has not acknowledged it within the timeout of the send; it may still be stored"
         if len(sending.outcomes) > 1:
             text = f"{known} of {len(sending.outcomes)} messages are known to be stored; {text}"
-        send, count = sending.send, len(sending.outcomes) - known
-        self._publishing.refuse(send.slot, Refusal(ResultCode.FAIL_TIMEOUT, text), count, send.refused)
+        sending.send.refuse(Refusal(ResultCode.FAIL_TIMEOUT, text), len(sending.outcomes) - known)
 
 
 def _seconds(timeout_ms: int | None) -> float:

@@ -9,8 +9,8 @@ taken: the connection ends without an answer, as where the journal fails (D5), a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple, Protocol
 
-from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.wire.values import ConsumeResult
 from upstream.delivery.group import ConsumerGroup
@@ -26,33 +26,55 @@ def not_durable(results: Collection[ConsumeResult], groups: Mapping[str, Consume
     return [wait for each in found if (wait := each.node.when_durable) is not None]
 
 
-def when_durable(
-    waits: Collection[WhenDurable],
-    connection: Connection,
-    go_on: Callable[[ReplySlot], None],
-    slot: ReplySlot | None = None,
-) -> None:
-    """Keep the place of a request, and continue with it once what was taken is durable.
+class Resumed(Protocol):
+    """A call that answers when what it carried is durable.
+
+    Attributes:
+        slot: Its place.
+    """
+
+    @property
+    def slot(self) -> ReplySlot: ...
+
+    def go_on(self) -> None:
+        """Answer."""
+        ...
+
+
+class ReadyReply(NamedTuple):
+    """A call whose answer is known."""
+
+    slot: ReplySlot
+    reply: bytes
+
+    def go_on(self) -> None:
+        """Answer."""
+        self.slot.answer(self.reply)
+
+
+class DurableWait:
+    """A call that waits until what it carried is durable.
 
     Args:
+        call: Continues then.
         waits: Of the groups of its results.
-        connection: Where it came from.
-        go_on: Answers in its place.
-        slot: Its place; None: it is the request being handled.
     """
-    slot = slot or connection.later()
-    left = len(waits)
 
-    def reported(durable: bool) -> None:
-        nonlocal left
+    __slots__ = ("_call", "_left")
+
+    def __init__(self, call: Resumed, waits: Collection[WhenDurable]) -> None:
+        self._call = call
+        self._left = len(waits)
+        for wait in waits:
+            wait(self._reported)
+
+    def _reported(self, durable: bool) -> None:
+        connection = self._call.slot.connection
         if connection.closed:
             return
         if not durable:
             connection.leave_unanswered()
             return
-        left -= 1
-        if not left:
-            go_on(slot)
-
-    for wait in waits:
-        wait(reported)
+        self._left -= 1
+        if not self._left:
+            self._call.go_on()

@@ -7,13 +7,11 @@ come again. A call that is not answered they send again, over a new connection w
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
-from proxy.wire.call import Call
 from proxy.wire.values import ConsumeResult
 from pyddmq.codes import PullCode
 
@@ -30,16 +28,8 @@ BYTES_MAX = 8 * 1024 * 1024
 """Bounds of what is held over all connections; a result of a usual batch takes some hundred bytes."""
 
 
-class HeldCall(NamedTuple):
-    """A call whose answer waits, with its place in its connection's order of replies."""
-
-    connection: Connection
-    slot: ReplySlot
-    call: Call
-
-
 class HeldCalls:
-    """The calls that are held, in order of arrival.
+    """The calls that are held, in order of arrival, each by its place.
 
     Args:
         runtime: The node's; it logs connections that are closed because too much is held.
@@ -48,61 +38,54 @@ class HeldCalls:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._shown = runtime.metrics.counter(HELD_CALLS)
-        self._calls: list[HeldCall] = []
+        self._slots: list[ReplySlot] = []
         self._bytes = 0
 
-    def hold(self, connection: Connection, call: Call, slot: ReplySlot | None = None) -> HeldCall | None:
-        """Keep a call unanswered; beyond the bounds its connection ends (None), unless others have gone meanwhile.
-
-        Args:
-            connection: Whose.
-            call: The call.
-            slot: Its place; None: it is the request being handled.
-        """
-        size = len(call.frame)
+    def hold(self, slot: ReplySlot) -> bool:
+        """Keep a call unanswered; beyond the bounds its connection ends (False), unless others have gone meanwhile."""
+        size = len(slot.call.frame)
         if self._full(size):
             # Who has gone sends what is unanswered again, and may have done so here.
-            for each in self._calls:
+            for each in self._slots:
                 if each.connection.closed or each.connection.ended:
                     each.connection.hold(-len(each.call.frame))
                     each.connection.abort()
-            self._keep([each for each in self._calls if not (each.connection.closed or each.connection.ended)])
+            self._keep([each for each in self._slots if not (each.connection.closed or each.connection.ended)])
         if self._full(size):
-            leave_unanswered(connection, PullCode.STARTING, self._runtime)
-            return None
-        held = HeldCall(connection, connection.later() if slot is None else slot, call)
-        self.take(held)
-        return held
+            leave_unanswered(slot.connection, PullCode.STARTING, self._runtime)
+            return False
+        self.take(slot)
+        return True
 
-    def take(self, held: HeldCall) -> None:
-        """Keep a call that has its place."""
-        size = len(held.call.frame)
-        held.connection.hold(size)
-        self._calls.append(held)
+    def take(self, slot: ReplySlot) -> None:
+        """Keep a call, whatever the bounds."""
+        size = len(slot.call.frame)
+        slot.connection.hold(size)
+        self._slots.append(slot)
         self._bytes += size
-        self._shown.value = len(self._calls)
+        self._shown.value = len(self._slots)
 
-    def let_go(self, calls: Collection[HeldCall]) -> None:
+    def let_go(self, slots: Collection[ReplySlot]) -> None:
         """Hold these no longer."""
-        self._keep([each for each in self._calls if each not in calls])
-        for each in calls:
+        self._keep([each for each in self._slots if each not in slots])
+        for each in slots:
             each.connection.hold(-len(each.call.frame))
 
-    def release(self) -> list[HeldCall]:
+    def release(self) -> list[ReplySlot]:
         """Return what was held; nothing is held any more."""
-        calls = self._calls
+        slots = self._slots
         self._keep([])
-        for each in calls:
+        for each in slots:
             each.connection.hold(-len(each.call.frame))
-        return calls
+        return slots
 
     def _full(self, size: int) -> bool:
-        return len(self._calls) >= CALLS_MAX or self._bytes + size > BYTES_MAX
+        return len(self._slots) >= CALLS_MAX or self._bytes + size > BYTES_MAX
 
-    def _keep(self, calls: list[HeldCall]) -> None:
-        self._calls = calls
-        self._bytes = sum(len(each.call.frame) for each in calls)
-        self._shown.value = len(calls)
+    def _keep(self, slots: list[ReplySlot]) -> None:
+        self._slots = slots
+        self._bytes = sum(len(each.call.frame) for each in slots)
+        self._shown.value = len(slots)
 
 
 def carries_results(results: Iterable[ConsumeResult]) -> bool:

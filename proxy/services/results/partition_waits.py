@@ -12,8 +12,7 @@ from typing import NamedTuple
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
 from proxy.port.reply_slot import ReplySlot
-from proxy.services.results.held_calls import HeldCall, HeldCalls
-from proxy.wire.call import Call
+from proxy.services.results.held_calls import HeldCalls
 from proxy.wire.values import ConsumeResult
 from upstream.delivery.group import ConsumerGroup
 
@@ -21,7 +20,7 @@ LOOK_SECONDS = 0.05
 
 
 class _Waiting(NamedTuple):
-    held: HeldCall
+    slot: ReplySlot
     results: Sequence[ConsumeResult]
 
 
@@ -29,7 +28,7 @@ class PartitionWaits:
     """The calls of one node that wait for partitions."""
 
     def __init__(
-        self, groups: Mapping[str, ConsumerGroup], runtime: Runtime, resume: Callable[[list[HeldCall]], None]
+        self, groups: Mapping[str, ConsumerGroup], runtime: Runtime, resume: Callable[[list[ReplySlot]], None]
     ) -> None:
         """Set up; `resume` takes the calls whose wait has ended."""
         self._groups = groups
@@ -51,23 +50,23 @@ class PartitionWaits:
                 needed = True
         return needed
 
-    def hold(self, slot: ReplySlot, call: Call, results: Sequence[ConsumeResult]) -> None:
+    def hold(self, slot: ReplySlot, results: Sequence[ConsumeResult]) -> None:
         """Keep a call unanswered."""
-        if (held := self._calls.hold(slot.connection, call, slot)) is not None:
-            self._add(held, results)
+        if self._calls.hold(slot):
+            self._add(slot, results)
 
-    def hold_again(self, held: HeldCall, results: Sequence[ConsumeResult]) -> None:
-        """Likewise one that has its place already."""
-        self._calls.take(held)
-        self._add(held, results)
+    def hold_again(self, slot: ReplySlot, results: Sequence[ConsumeResult]) -> None:
+        """Likewise one that was held before."""
+        self._calls.take(slot)
+        self._add(slot, results)
 
-    def _add(self, held: HeldCall, results: Sequence[ConsumeResult]) -> None:
-        self._waiting.append(_Waiting(held, results))
+    def _add(self, slot: ReplySlot, results: Sequence[ConsumeResult]) -> None:
+        self._waiting.append(_Waiting(slot, results))
         self._looks.unless_due(LOOK_SECONDS)
 
     def _look(self) -> None:
         still = [each for each in self._waiting if self.needed(each.results)]
-        ready = [each.held for each in self._waiting if each not in still]
+        ready = [each.slot for each in self._waiting if each not in still]
         self._waiting = still
         if ready:
             self._calls.let_go(ready)

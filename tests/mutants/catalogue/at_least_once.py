@@ -116,8 +116,8 @@ MUTANTS = (
     Mutant(
         "submit returns true for results that it ignored",
         "proxy/services/consumer_service.py",
-        old="lambda counted: encode_bool_reply(header, counted or not holds_offsets)",
-        new="lambda _: encode_bool_reply(header, True)",
+        old="encode_bool_reply(call, False) if holds_offsets else taken",
+        new="taken",
         caught_by=(
             "tests/integration/proxy/services/test_ddmq_faults_wire.py::test_submit_is_false_for_what_it_did_not_take",
         ),

@@ -38,13 +38,12 @@ MUTANTS = (
         "proxy/services/producer_service.py",
         old="""\
         except Refusal as refusal:
-            give_tokens_back(ports)
+            give_tokens_back(self.ports)
             refusal.text""",
         new="""\
         except Refusal as refusal:
-            waiting = _NONE_WAITS
-            if puts:
-                return self._route.append(CheckedSend(send.slot, puts, ports, _stored_unreported))
+            if self.puts:
+                return self.append()
             refusal.text""",
         caught_by=(
             "tests/integration/proxy/node/test_ddmq_faults_node.py::test_batch_is_checked_like_single_messages_and_stored_whole",
@@ -151,8 +150,8 @@ MUTANTS = (
     Mutant(
         "results on a pull above the rate limit are discarded",
         "proxy/services/consumer_service.py",
-        old="            self._take(slot, request.results, partial(self._pull_over,",
-        new="            self._take(slot, [], partial(self._pull_over,",
+        old="            self._take(slot, request.results, reply, reply)",
+        new="            self._take(slot, [], reply, reply)",
         caught_by=(
             "tests/access/test_limits.py::test_results_of_a_pull_above_its_rate_are_taken_and_it_is_answered_empty",
             "tests/access/test_limits.py::test_long_chain_of_results_is_taken_above_a_rate_too",

@@ -38,12 +38,12 @@ MUTANTS = (
         "a repeat is answered before the first copy is durable",
         "proxy/services/keyed_sends.py",
         old="""\
-        if max(places) >= self._store.end:
-            self._store.commit.when_reported(done)
+        if max(send.judged.places or ()) >= self._store.end:
+            self._store.commit.when_reported(send.repeated)
 """,
         new="""\
-        if not places:
-            self._store.commit.when_reported(done)
+        if not send.judged.places:
+            self._store.commit.when_reported(send.repeated)
 """,
         caught_by=(
             "tests/integration/broker/features/test_deduplication.py::test_repeat_of_what_is_not_durable_yet_is_answered_when_it_is",
@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         "the numbers of stored messages are not remembered",
         "proxy/services/producer_service.py",
-        old="self._keyed.stored(judged, [positions[place]])",
+        old="self.stations.keyed.stored(call.judged, [staged.positions[place]])",
         new="pass",
         caught_by=(
             "tests/integration/proxy/services/test_deduplication_node.py::test_message_that_comes_again_gets_its_first_receipt",

@@ -89,8 +89,8 @@ MUTANTS = (
     Mutant(
         "a publish whose write failed is answered with code 0",
         "proxy/services/publishing.py",
-        old="                self.refuse(slot, Refusal(ResultCode.FAIL_UNKNOWN, str(error)), len(puts), send.refused)\n",
-        new="                slot.answer(send.stored(slot.call, positions))\n",
+        old="            send.refuse(Refusal(ResultCode.FAIL_UNKNOWN, str(error)), len(send.puts))\n",
+        new="            send.slot.answer(send.stored(send.positions))\n",
         caught_by=(
             "tests/integration/proxy/node/test_ddmq_faults_node.py::test_failed_write_is_answered_and_never_reported_as_stored",
         ),
@@ -99,12 +99,13 @@ MUTANTS = (
     Mutant(
         "publishes in progress at a stop are never answered",
         "proxy/services/publishing.py",
-        old="        def done(error: StoreError | None) -> None:\n",
+        old="        publishing = self._publishing\n        if error is None:\n            publishing.count",
         new="""\
-        def done(error: StoreError | None) -> None:
-            if self._state() == "draining":
-                return
-""",
+        publishing = self._publishing
+        if publishing._state() == "draining":
+            return
+        if error is None:
+            publishing.count""",
         caught_by=(
             "tests/integration/proxy/node/test_ddmq_faults_node.py::test_sends_under_way_at_a_stop_or_a_reload_are_answered",
         ),

@@ -82,8 +82,8 @@ MUTANTS = (
     Mutant(
         "ackFlush: sync answers before the commit",
         "proxy/services/results/durable.py",
-        old="        wait(reported)\n",
-        new="        reported(True)\n",
+        old="            wait(self._reported)\n",
+        new="            self._reported(True)\n",
         caught_by=(
             "tests/integration/proxy/node/test_kafka_node.py::test_answer_waits_for_the_commit_where_acks_are_sync",
             "tests/integration/proxy/node/test_kafka_node.py::test_result_that_cannot_be_committed_any_more_is_not_answered",

@@ -140,9 +140,9 @@ MUTANTS = (
     ),
     Mutant(
         "a send overtakes an earlier one of its connection that waits for its rate",
-        "proxy/services/producer_service.py",
-        old="        self._limited.follow(send.slot, partial(self._take_again, send, fail))",
-        new="        self._take_again(send, fail)",
+        "proxy/services/stations.py",
+        old="            limited.follow(self)",
+        new="            self.run()",
         caught_by=(
             "tests/integration/proxy/services/test_limited_sends.py::test_messages_behind_one_that_waits_keep_their_order",
         ),

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tests.unit.project.test_house_rules import ROOT, product_files
 
-TWICE = {"Connection", "Refused"}
-"""Public names of the client that `proxy/port` and `proxy/services` have too."""
+TWICE = {"Connection"}
+"""Public names of the client that `proxy/port` has too."""
 
 
 def _places(files: Iterable[Path], root: Path) -> dict[str, list[str]]:

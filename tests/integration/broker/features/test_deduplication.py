@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from broker.deduplication.deduplication import Deduplication
+from broker.errors import StoreError
 from broker.log.put import LogPosition, Put
 from broker.store import Store
-from proxy.services.keyed_sends import Again, KeyedSends
+from proxy.services.keyed_sends import KeyedSends
 from proxy.services.message_rules import Refusal
-from proxy.wire.call import Call
-from pyddmq.codes import Repeat, ResultCode
+from proxy.services.send_call import Again
+from pyddmq.codes import Repeat
 from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.keyed_tools import NAME, key, memory
 from tests.integration.store_tools import HOST, ROOT, open_store
@@ -87,27 +88,39 @@ def test_checkpoint_that_says_more_than_the_log_is_not_believed() -> None:
     store.close()
 
 
-class AskedSlot:
-    """The place of a call; it takes an answer."""
+class RepeatedSend:
+    """A call whose messages are all known; it notes its answers."""
 
-    def __init__(self) -> None:
-        self.call = Call(0x80, "sendSync", 1, 0, b"")
-        self.answers: list[Any] = []
+    def __init__(self, sends: KeyedSends, number: int) -> None:
+        self.keys = [key(number)]
+        self.judged = sends.judge(self.keys)
+        self.slot = self
+        self.answers: list[bytes] = []
+        self._sends = sends
 
     def wait(self) -> None:
         """Its frame is short."""
 
-    def answer(self, frame: Any) -> None:
+    def answer(self, frame: bytes) -> None:
         """Note it."""
         self.answers.append(frame)
 
+    def ask(self) -> None:
+        """Have it answered."""
+        self._sends.answer(self)  # type: ignore[arg-type]
 
-class Reported:
-    """Takes refusals."""
+    def repeated(self, error: StoreError | None) -> None:
+        """Go on after the flush."""
+        self._sends.repeated(self, error)  # type: ignore[arg-type]
 
-    def refuse(self, slot: AskedSlot, refusal: Refusal, _: int, refused: Any) -> None:
+    def stored_again(self, again: Sequence[Again], repeat: Repeat) -> bytes:
+        """Encode what is known."""
+        entry = again[0].entry
+        return b"stored %d at %d" % (repeat, entry.queue_offset if entry else -1)
+
+    def refuse(self, refusal: Refusal) -> None:
         """Answer as the port does, and count nothing."""
-        slot.answer(refused(slot.call, refusal.code, refusal.text))
+        self.answer(b"refused %d" % refusal.code)
 
 
 def test_repeat_of_what_a_failed_sync_left_undecided_is_refused_as_that_is() -> None:
@@ -116,27 +129,15 @@ def test_repeat_of_what_a_failed_sync_left_undecided_is_refused_as_that_is() -> 
     store = open_store(disk)
     store.create_topic("t", 1)
     known = memory(store, disk)
-    sends = KeyedSends(known, store=store, publishing=Reported(), qid_prefix="q_", broker_name="b")  # type: ignore[arg-type]
-    slots: list[AskedSlot] = []
-
-    def encode(_: Call, again: Sequence[Again], repeat: Repeat) -> bytes:
-        return b"stored %d" % repeat
-
-    def refused(_: Call, code: ResultCode, text: str, **__: Any) -> bytes:
-        return b"refused %d" % code
-
-    def ask() -> None:
-        slots.append(AskedSlot())
-        sends.answer(slots[-1], [key(0)], sends.judge([key(0)]), encode, refused)  # type: ignore[arg-type]
-
-    judged = sends.judge([key(0)])
-    known.stored(judged, [append(store, 0).physical])
-    ask()
-    assert slots[0].answers == []
+    sends = KeyedSends(known, store=store, qid_prefix="q_", broker_name="b")
+    known.stored(sends.judge([key(0)]), [append(store, 0).physical])
+    first, second = RepeatedSend(sends, 0), RepeatedSend(sends, 0)
+    first.ask()
+    assert first.answers == []
     disk.fail("sync", path_part="/commitlog/")
     store.flush()
-    ask()
-    assert [slot.answers for slot in slots] == [[b"refused 10"], [b"refused 10"]]
+    second.ask()
+    assert [first.answers, second.answers] == [[b"refused 10"], [b"refused 10"]]
     store.abandon()
 
 
@@ -146,19 +147,13 @@ def test_repeat_of_what_is_not_durable_yet_is_answered_when_it_is() -> None:
     store = open_store(disk)
     store.create_topic("t", 1)
     known = memory(store, disk)
-    sends = KeyedSends(known, store=store, publishing=Reported(), qid_prefix="q_", broker_name="b")  # type: ignore[arg-type]
-    slot = AskedSlot()
+    sends = KeyedSends(known, store=store, qid_prefix="q_", broker_name="b")
     known.stored(sends.judge([key(0)]), [append(store, 0).physical])
-    sends.answer(
-        slot,  # type: ignore[arg-type]
-        [key(0)],
-        sends.judge([key(0)]),
-        lambda _, again, repeat: b"stored %d at %d" % (repeat, again[0].entry.queue_offset if again[0].entry else -1),
-        lambda *_, **__: b"refused",
-    )
-    assert slot.answers == []
+    send = RepeatedSend(sends, 0)
+    send.ask()
+    assert send.answers == []
     store.flush()
-    assert slot.answers == [b"stored 1 at 0"]
+    assert send.answers == [b"stored 1 at 0"]
     store.close()
 
 

@@ -16,6 +16,7 @@ from proxy.services.kafka.halves import KafkaHalves
 from proxy.services.limited_sends import LimitedSends
 from proxy.services.message_checks import MessageChecks
 from proxy.services.publishing import Publishing
+from proxy.services.stations import Stations
 from proxy.services.transaction_service import TransactionService
 from proxy.wire.call import COMPACT
 from tests.fakes.access import open_guard
@@ -70,16 +71,20 @@ def port(settings: NodeConfig = SETTINGS) -> Port:
     runtime = runtime_of(found.disk, found.clock, metrics=metrics, scheduler=found.scheduler, random=random.Random(1))
     checks = MessageChecks({}, store=found.store, runtime=runtime, body_bytes_max=1000, auto_create=lambda _: None)
     publishing = Publishing(store=found.store, runtime=runtime, state=lambda: made.state, budget=budget)
-    service = TransactionService(
-        found.transactions,
+    stations = Stations(
         checks,
         publishing,
-        keyed_sends(found.store, publishing, disk=found.disk, metrics=metrics),
+        keyed_sends(found.store, disk=found.disk, metrics=metrics),
         LimitedSends(runtime, budget=budget, waiting_max=lambda: 1),
-        halves=KafkaHalves({}, runtime.clock),
+        None,
+        open_guard(runtime),
+    )
+    service = TransactionService(
+        stations,
+        found.transactions,
+        KafkaHalves({}, runtime.clock),
         state=lambda: made.state,
         settings=lambda: settings,
-        guard=open_guard(runtime),
         runtime=runtime,
     )
     server = ThriftServer(

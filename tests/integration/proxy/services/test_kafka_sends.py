@@ -454,6 +454,18 @@ def test_repeat_has_the_first_receipt_and_is_not_sent_again() -> None:
     assert world.stored() + world.stored(1) == 1
 
 
+def test_new_messages_of_a_batch_that_was_stored_in_part_have_their_receipts() -> None:
+    """Each has where it is, beside the first receipts of the others."""
+    world = World()
+    first = world.send(numbered(0, "orders"))
+    result = world.batch([numbered(0, "orders"), numbered(1, "orders")])
+    assert (result.code, result.repeat) == (OK, Repeat.FIRST_RECEIPT)
+    old, new = result.receipts
+    assert (old.msgId, old.qid, old.offset) == (first.msgId, first.qid, first.offset)
+    assert new.offset == world.stored(int(new.qid[-1])) - 1
+    assert world.stored() + world.stored(1) == 2
+
+
 def test_repeat_of_what_is_under_way_waits_for_it() -> None:
     """On another connection, as after a lost one; the record is sent once."""
     world = World()
@@ -469,6 +481,34 @@ def test_repeat_of_what_is_under_way_waits_for_it() -> None:
     [first], [again] = world.answers(), world.answers(other)
     assert (again.code, again.repeat, again.offset) == (OK, Repeat.FIRST_RECEIPT, first.offset)
     assert world.main.bodies("invoices") == [b"0"]
+
+
+def test_repeat_of_what_is_not_decided_is_answered_at_its_timeout() -> None:
+    """With code 12, since the first may be stored; what holds its frame is free again."""
+    world = World()
+    world.main.answer = lambda topic, body: Answer(seconds=None)
+    world.write("sendSync", message=numbered(0), timeout=5000)
+    world.run(0.1)
+    other = world.connect("producer")
+    world.run(0.1)
+    held = [each.held_bytes for _, each in world.node.connections()]
+    world.write("sendSync", other, message=numbered(0), timeout=500)
+    world.run(1)
+    assert [each.code for each in world.answers(other)] == [TIMEOUT]
+    assert [each.held_bytes for _, each in world.node.connections()] == held
+
+
+def test_adds_of_one_turn_that_cannot_be_stored_are_all_refused() -> None:
+    """The second has the id of the first, and waits for what becomes of it."""
+    disk = SimDisk()
+    world = World(disk=disk)
+    due_s = world.node.parts.seams.clock.wall_ms() // 1000 + 60
+    late = producer_idl.DelayMessage(topic="orders", body=b"x", action=1, dmsgtype=2, uuid=UUID, timestamp=due_s)
+    disk.fail("sync", path_part="/commitlog/")
+    for _ in range(2):
+        world.write("sendDelaySync", delayMessage=late, timeout=1000)
+    world.run(0.5)
+    assert [each.code for each in world.answers()] == [ResultCode.FAIL_UNKNOWN] * 2
 
 
 def test_repeat_of_what_was_late_has_its_receipt() -> None:

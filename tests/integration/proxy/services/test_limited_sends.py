@@ -125,6 +125,22 @@ def test_messages_behind_one_that_waits_keep_their_order() -> None:
     assert stored(here) == [b"0", b"1", b"2"]
 
 
+def test_send_of_a_later_turn_follows_one_that_waits() -> None:
+    """It is not part of the turn in which it arrived any more when it is taken."""
+    here = world(topic=", limiterFailureRetryInterval: 250")
+    client, other = here.connect("producer"), here.connect("producer")
+    spend(here, client)
+    client.transport.write(send(client, b"one"))
+    here.run(0.05)
+    other.transport.write(send(other, b"other", topic="notes"))
+    client.transport.write(send(client, b"two"))
+    here.run(0.01)
+    assert (codes(client), codes(other)) == ([], [0])
+    here.run(1.5)
+    assert codes(client) == [0, 0]
+    assert stored(here) == [b"one", b"two"]
+
+
 def test_client_that_has_gone_stores_nothing_later() -> None:
     """It sends again elsewhere, so a message of its that waits would be a second copy."""
     here = world()
