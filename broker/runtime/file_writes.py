@@ -2,7 +2,8 @@
 
 A file write is a generator that changes files and yields what has to be durable before it continues: an open file, the
 path of a folder whose entries changed, or a list of both, which are synced side by side; or `TURN`, between pieces of
-work that would delay everything else. `FileWrites` runs one after the other, in the order in which they came, each sync beside the loop; so no two ever change the same file at once.
+work that would delay everything else. `FileWrites` runs one after the other, in the order in which they came, each sync
+beside the loop; so no two ever change the same file at once.
 `at_once` runs one through. Both ways make the same changes in the same order. A file write takes what it writes in
 its first step and keeps to it: what changes meanwhile is for the next one.
 

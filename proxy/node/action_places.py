@@ -30,7 +30,7 @@ def unmakeable(
 def finding_unmakeable(
     registry: Registry, config: Config, group: str, *, running: GroupConfig | None = None
 ) -> Generator[None, None, ReloadRefusal | None]:
-    """In steps make the actions of a group's subscriptions, which makes its own later; return why the first failure came.
+    """In steps make the actions of a group's topics, which makes its own later; return why the first failure came.
 
     Those that the group in `running` has, too, are not tried.
     """

@@ -16,6 +16,7 @@ from broker.query import Searchable
 from broker.queues.topics import Topic, kind_of
 from broker.retry.redrive import Redrives
 from broker.runtime.seams import Clock
+from broker.runtime.steps import run_now
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
@@ -152,8 +153,8 @@ def _client(meter: Meter, opened: Opened | None, now_ms: int, in_kafka: int) -> 
     )
 
 
-GROUPS_AT_ONCE = 16
-"""Groups that are looked at in one step."""
+GROUPS_AT_ONCE, TOPICS_AT_ONCE = 16, 256
+"""Groups, and topics, that are looked at in one step."""
 _STATES: dict[str, State] = {"starting": "starting", "recovering": "recovering", "ready": "ready", "failed": "failed"}
 
 
@@ -242,7 +243,16 @@ class LiveNode:
 
     def topics(self) -> Sequence[TopicView]:
         """Every topic of the store, the system's too."""
-        return [_topic_view(topic) for topic in self._topics.values()]
+        return run_now(self.topics_in_steps())
+
+    def topics_in_steps(self) -> Generator[None, None, list[TopicView]]:
+        """`topics`, some at a time."""
+        views = []
+        for number, topic in enumerate(list(self._topics.values()), start=1):
+            views.append(_topic_view(topic))
+            if number % TOPICS_AT_ONCE == 0:
+                yield
+        return views
 
     def topic_names(self) -> Sequence[str]:
         """Names of all topics of the store, the system's too."""

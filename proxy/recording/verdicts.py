@@ -109,7 +109,7 @@ class NodeVerdicts:
         steps = windows.judging(
             time_ms, lambda group, topic: limits_of_config(self._in_force.config_of(group), topic, rules)
         )
-        self.verdicts.recall((yield from steps), time_ms, self._wanted)
+        yield from self.verdicts.recall((yield from steps), time_ms, self._wanted)
 
     def _wanted(self, group: str, topic: str) -> bool:
         return is_alarmed(self._in_force.config_of(group), topic)
