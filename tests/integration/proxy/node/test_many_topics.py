@@ -87,7 +87,7 @@ def test_ports_of_many_topics_change_at_once_after_steps(tmp_path: Path) -> None
             wanted = loads(yaml(3_000)).config
             run_now(ports.making(wanted))
             steps = ports.publishing(wanted)
-            for _ in range(4):
+            for _ in range(8):
                 assert next(steps) is None
             before = len(ports.by_name)
             run_now(store.topic_changes.deleting("t5"))

@@ -327,11 +327,12 @@ def test_topics_opened_one_by_one_cost_a_line_each() -> None:
 
 
 @pytest.mark.parametrize("torn", [False, True])
-def test_opened_topics_survive_a_power_loss_with_their_queues(torn: bool) -> None:
+@pytest.mark.parametrize("seed", range(4))
+def test_opened_topics_survive_a_power_loss_with_their_queues(seed: int, torn: bool) -> None:
     """Not only the queue that has a record; a line that was being appended says nothing."""
     disk = SimDisk()
     opened_one_by_one(disk, 2)
-    disk.crash(Random(1))
+    disk.crash(Random(seed), modes=("none",))
     if torn:
         file = disk.open(OPENED)
         file.write(file.size(), [b'{"crc32":"00000000","data":{"ba'])
