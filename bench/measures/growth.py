@@ -163,7 +163,7 @@ class GrownNode:
             for name, path in PAGES.items():
                 self._cost(node, name, partial(get, node, path))
             if self._what in ("topics", "groups"):
-                more = self._shape._replace(**{self._what: self._count + max(1, self._count // 10)})
+                more = shape_of(self._what, self._count + max(1, self._count // 10))
                 self._cost(node, "reload", lambda: self.facts.update(publish_ms=reload(node, more)))
             node.process.kill()
             node = self._started("killed")

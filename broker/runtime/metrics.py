@@ -43,7 +43,7 @@ class Counter:
 
 SPECS: dict[str, Spec] = {}
 
-_WINDOWS_AT_ONCE = 2048
+_WINDOWS_AT_ONCE = 1024
 """Histograms of which one step begins a window, a few milliseconds."""
 OPEN_SERIES_MAX = 100
 """Series of a metric whose label's values peers choose."""

@@ -359,7 +359,10 @@ class Reloader:
                     # The next start does the rest.
                     return
         node.recording.recorder.notes.add(EventKind.RELOAD, detail="; ".join(changes.sentences()))
-        node.recording.configure()
+        for _ in node.recording.configuring():
+            yield None
+            if self._opened() is None:
+                return
         if "limits" in changes.sections:
             parts.limiter.configure(config.limits)
             for server in parts.servers:

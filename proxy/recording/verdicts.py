@@ -101,6 +101,7 @@ class NodeVerdicts:
                 break
             yield
         self._judge_at = clock.monotonic() + busy / SHARE
+        yield
         self._report(self.verdicts.take_all(made.result, time_ms))
 
     def recall(self, windows: NodeWindows, time_ms: int) -> Generator[None, None, None]:

@@ -83,6 +83,7 @@ def verdicts(
             yield
     idle = GroupVerdict(status="OK", since_ms=time_ms)
     found = {name: idle for name in made.lag.empty if is_wanted(name, "")}
+    yield
     for number, (name, queues) in enumerate(by_group.items(), start=1):
         found[name] = _of_queues(queues, time_ms)
         if number % _ROWS_AT_ONCE == 0:
