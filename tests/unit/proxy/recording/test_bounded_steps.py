@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from broker.runtime.bundle import runtime_of
 from broker.queues.queue_locks import RENEWAL_SECONDS
+from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from conf import loads
 from lag.rules.limits import LagLimits
