@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -14,7 +14,7 @@ import pytest
 from tests.simulation.facts import PromiseBroken
 from tests.simulation.kafka import world
 from tests.simulation.kafka.faults import FAULTS
-from tests.simulation.kafka.plan import run_seed, way_of
+from tests.simulation.kafka.plan import run_seed, shrink, way_of
 from tests.simulation.kafka.world import Report
 from upstream.kafka.commits.commits import OffsetCommitter
 from upstream.kafka.commits.metadata import CommitMetadata
@@ -39,6 +39,25 @@ HAPPENINGS = (
 """What must have been done, refused or seen at least once over all seeds."""
 RARE = ("publish_code_20",)
 """Likewise over the seeds of `make simulate`; of ten seeds one has it."""
+
+
+def test_faults_that_a_failure_does_not_need_are_left_out() -> None:
+    """Of eight two are left, in whose presence alone the run fails in the same way."""
+    tried = []
+
+    def run(kept: Collection[int]) -> Report:
+        tried.append(kept)
+        if {2, 5} <= set(kept):
+            raise PromiseBroken(3, f"key {len(kept)} is out of order")
+        if 7 in kept:
+            raise ValueError("another failure")
+        return Report()
+
+    left, error = shrink(run)
+    assert left == [2, 5]
+    assert str(error) == str(PromiseBroken(3, "key 2 is out of order"))
+    assert len(tried) < 30
+    assert sum(run_seed(2, faults=3, kept=[1]).faults.values()) == 1
 
 
 def _attempt(seed: int) -> Report | str:
