@@ -1,6 +1,6 @@
 """`python -m tests.simulation.kafka --seed N` replays one seed; `--seeds COUNT` runs that many from it on.
 
-`--waiting`: runs with timers, delays, loops, cancels and transactions. `--shrink`: leaves out faults as long as one seed
+`--waiting`: runs with timers, delays, loops, cancels and transactions. `--shrink`: leaves faults out as long as a seed
 fails in the same way; `--faults 1,4` makes only these again.
 """
 
