@@ -26,6 +26,7 @@ from broker.runtime.names import check_stored, is_number, queue_folder
 from broker.runtime.sealed_file import read_whole, sealed, sealed_lines
 from broker.runtime.seams import Clock, Disk
 from broker.runtime.state_file import StateFile, data_version, next_version
+from broker.runtime.steps import run_now
 
 GROUP_BYTES_MAX = 120
 QUEUES_MAX = 1024
@@ -207,8 +208,7 @@ class Topics:
 
     def load(self) -> None:
         """`loading` at once. Raises the same."""
-        for _ in self.loading():
-            pass
+        run_now(self.loading())
 
     def loading(self) -> Generator[None, None, None]:
         """Read the files and make the topics' queues, still empty, in steps.

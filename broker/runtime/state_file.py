@@ -122,7 +122,8 @@ class StateFile:
         text = yield from encoding(data, ensure_ascii=False)
         body = text.encode("utf-8", "surrogatepass")
         crc = sum_text(body)
-        yield from self._twin.writing({"crc32": crc, "previous": self.written, "text": text})
+        twin = {"crc32": crc, "previous": self.written, "text": text}
+        yield from self._twin.writing(twin)
         yield from writing_whole(self._disk, self.path, body, backup=self._backup)
         self.written = crc
 
