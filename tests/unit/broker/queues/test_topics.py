@@ -327,7 +327,7 @@ def test_topics_opened_one_by_one_cost_a_line_each() -> None:
 
 
 @pytest.mark.parametrize("torn", [False, True])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(8))
 def test_opened_topics_survive_a_power_loss_with_their_queues(seed: int, torn: bool) -> None:
     """Not only the queue that has a record; a line that was being appended says nothing."""
     disk = SimDisk()
