@@ -45,7 +45,7 @@ BATCHES = (1, 8, 32)
 class Plan(NamedTuple):
     """How much is measured: messages by batch size, latency at a rate, and how often that; memory and timers, once.
 
-    `growth`: how many topics, groups, queues and, times 100, keys.
+    `growth`: how many topics, groups, queues, partitions and, times 100, keys.
     """
 
     messages: dict[int, int]

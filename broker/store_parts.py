@@ -144,7 +144,8 @@ class StoreParts:
             OSError: A file cannot be read or written.
         """
         older = open_log(self._root, self._options, log=self.log, disk=self._disk, given=self._given)
-        self.topics.load()
+        for _ in self.topics.loading():
+            yield RecoveryProgress(0, 0)
         yield RecoveryProgress(0, 0)
         facts = yield from recovered(
             self._root,

@@ -15,7 +15,7 @@ from broker.opening.checkpointer import Checkpointer
 from broker.queues.topic_lives import NO_LIFE
 from broker.queues.topics import Topic, Topics, check_wanted, is_system
 from broker.runtime.bundle import Runtime
-from broker.runtime.file_writes import FileWrite, at_once
+from broker.runtime.file_writes import AT_ONCE, FileWrite, at_once
 from broker.runtime.steps import run_now
 from broker.runtime.store_metrics import REFUSED
 
@@ -109,7 +109,7 @@ class TopicChanges:
         return topic
 
     def open(self, name: str, queues: int) -> Topic:
-        """`create` for a topic that is about to get a record: the topic file is written before the log is.
+        """`create` for a topic that is about to get a record: it is appended to the topics before the log is written.
 
         So those that are opened in one turn share a write. A full disk postpones it: recovery finds the topic in the
         log, with as many queues as have records.
@@ -131,14 +131,14 @@ class TopicChanges:
         return topic
 
     def write_opened(self) -> None:
-        """Write the topic file where `open` has made topics since. Raises OSError, unless the disk is full."""
+        """Make durable which topics `open` has made since. Raises OSError, unless the disk is full."""
         topics = self._topics
         if not topics.unsaved:
             return
-        if self._is_writing:
+        if self._is_writing or topics.is_writing:
             self._writes.file_writes.finish()
         try:
-            topics.save()
+            topics.append_opened()
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
@@ -159,7 +159,9 @@ class TopicChanges:
         topics = self._topics
         self._check_whole()
         grown = {}
-        for name, queues in wanted.items():
+        for number, (name, queues) in enumerate(wanted.items(), start=1):
+            if number % AT_ONCE == 0:
+                yield None
             check_wanted(name, queues)
             known = topics.by_name.get(name)
             if known is None:
@@ -356,7 +358,7 @@ class TopicChanges:
         return topic.queues[queue_id].max_offset == topic.queues[queue_id].base_offset
 
     def _check_whole(self) -> None:
-        if self._is_writing:
+        if self._is_writing or self._topics.is_writing:
             # Its files are written in steps, and the rest of them are made now.
             self._writes.file_writes.finish()
         if self._writes.failed is not None:

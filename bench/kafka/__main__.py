@@ -21,32 +21,17 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from bench.kafka.costs import Cost, Load
 from bench.kafka.nodes import measure_embedded, measure_nodes
 from bench.kafka.rivals import WARM_MESSAGES, compiled, measure_parallel, measure_plain
 from bench.progress import say
-from bench.servers.kafka import JARS, KafkaProcess, free_ports
+from bench.servers.kafka import running_kafka
 from bench.servers.maven import JarsMissing, Programs
 
 BUSY_MAX = 0.6
 """Beyond it a rate is too high for what is asked of it."""
-
-
-@contextmanager
-def kafka(folder: Path) -> Iterator[str]:
-    """Give the address of a Kafka."""
-    if given := os.environ.get("PYDDMQ_KAFKA"):
-        yield given
-        return
-    server = KafkaProcess(folder / "kafka", JARS.fetch(), ports=free_ports())
-    try:
-        server.start()
-        yield server.address
-    finally:
-        server.kill()
 
 
 def parallel(folder: Path) -> Programs | None:
@@ -106,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--nodes-only", action="store_true", help="leave out what stands beside them")
     asked = parser.parse_args(arguments)
     found: dict[str, list[Cost]] = {}
-    with tempfile.TemporaryDirectory(prefix="pyddmq-bench-") as scratch, kafka(Path(scratch)) as address:
+    with tempfile.TemporaryDirectory(prefix="pyddmq-bench-") as scratch, running_kafka(Path(scratch)) as address:
         programs = None if asked.nodes_only else parallel(Path(scratch))
         for number in range(asked.repeat):
             say(f"turn {number + 1} of {asked.repeat}, load {os.getloadavg()[0]:.1f}")

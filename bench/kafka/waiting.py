@@ -16,10 +16,9 @@ from pathlib import Path
 
 from confluent_kafka import Consumer as KafkaConsumer
 
-from bench.kafka.__main__ import kafka
 from bench.kafka.takeover import measure
 from bench.progress import say
-from bench.servers.kafka import make_topic
+from bench.servers.kafka import make_topic, running_kafka
 from bench.servers.processes import Node, process_cpu_seconds
 from pyddmq import OutgoingMessage, Producer, SendRefused
 from upstream.kafka.waiting.topics import ANSWER_SETTINGS, TOPIC_SETTINGS
@@ -146,7 +145,7 @@ def main() -> None:
     parser.add_argument("--pending", type=int, default=0, help="messages that wait in a takeover (%(default)s)")
     parser.add_argument("--fired", type=int, default=0, help="messages that were fired before it (%(default)s)")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="bench-waiting-") as name, kafka(Path(name)) as address:
+    with tempfile.TemporaryDirectory(prefix="bench-waiting-") as name, running_kafka(Path(name)) as address:
         make_topic(address, "timers", 4)
         make_topic(address, "plain", 4)
         make_topic(address, "__pyddmq_waiting", asked.partitions, TOPIC_SETTINGS)

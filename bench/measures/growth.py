@@ -1,4 +1,4 @@
-"""What a node costs as topics, groups, queues and keys grow: processor time, longest step, memory, open files."""
+"""What a node costs as topics, groups, queues, partitions and keys grow: processor time, steps, memory, open files."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from typing import NamedTuple
 
 from bench.measures.runs import Figures
 from bench.progress import say
+from bench.servers.kafka import make_topic, running_kafka
+from bench.servers.maven import JarsMissing
 from bench.servers.processes import Cores, Node, wait_for
 from pyddmq import OutgoingMessage, Producer
 
-GROWING = ("topics", "groups", "queues", "keys")
-"""What grows: topics and queues with a message each that one group reads, groups on one topic, keys of one topic."""
+GROWING = ("topics", "groups", "queues", "partitions", "keys")
+"""What grows: topics, queues and partitions in Kafka with a message each that one group reads, groups on one topic,
+keys of one topic."""
 PAGES = {"metrics": "/metrics", "overview": "/", "groups_page": "/groups", "topics_page": "/topics"}
 STEP_LEAST_MS = 2.0
 """Shorter steps of the loop are not noted."""
@@ -39,34 +42,47 @@ node:
   logLevel: warning
   flush: async
   queueFileUnits: {units}
-topics:
+{kafka}topics:
   beside: {{queues: 1}}
+"""
+_KAFKA = """\
+kafka:
+  main: {{bootstrapServers: "{address}", sessionTimeout: 6000, membership: always}}
 """
 
 
 class Shape(NamedTuple):
-    """Topics with their queues, groups, and messages with keys of their own."""
+    """Topics with their queues, groups, and messages with keys of their own; `kafka` and `prefix`: topics are there."""
 
     topics: int = 1
     queues: int = 1
     groups: int = 1
     messages: int = 0
+    kafka: str = ""
+    prefix: str = "t"
 
     def yaml(self) -> str:
         """Return the configuration; groups share the topics, and all read the same one where there are more groups."""
-        lines = [f"  t{number}: {{queues: {self.queues}}}" for number in range(self.topics)]
+        settings = "brokerCluster: main" if self.kafka else f"queues: {self.queues}"
+        lines = [f"  {self.prefix}{number}: {{{settings}}}" for number in range(self.topics)]
         lines.append("groups:")
         for group in range(self.groups):
             own = range(group % self.topics, self.topics, self.groups)
-            read = ", ".join(f"{{topic: t{topic}, orderKey: KEY, maxPullBatchSize: 32}}" for topic in own)
+            read = ", ".join(f"{{topic: {self.prefix}{topic}, orderKey: KEY, maxPullBatchSize: 32}}" for topic in own)
             lines.append(f"  - {{group: g{group}, topics: [{read}]}}")
         # Of thousands of queues, each with a message, files of the usual size would fill the disk.
         units = 100 if self.topics * self.queues > 1 else 30_000
-        return _HEAD.format(units=units) + "\n".join(lines) + "\n"
+        kafka = _KAFKA.format(address=self.kafka) if self.kafka else ""
+        return _HEAD.format(units=units, kafka=kafka) + "\n".join(lines) + "\n"
+
+    def make_topics(self) -> None:
+        """Make those that are in Kafka."""
+        for number in range(self.topics if self.kafka else 0):
+            make_topic(self.kafka, f"{self.prefix}{number}", self.queues)
 
 
-def shape_of(what: str, count: int) -> Shape:
-    """Return what is grown to `count`."""
+def shape_of(what: str, count: int, kafka: str = "") -> Shape:
+    """Return what is grown to `count`; `kafka`: address of the Kafka that has the partitions."""
     match what:
         case "topics":
             return Shape(topics=count, messages=count)
@@ -74,17 +90,34 @@ def shape_of(what: str, count: int) -> Shape:
             return Shape(groups=count)
         case "queues":
             return Shape(topics=-(-count // _QUEUES_OF_TOPIC), queues=min(count, _QUEUES_OF_TOPIC), messages=count)
+        case "partitions":
+            return shape_of("queues", count)._replace(kafka=kafka, prefix=f"of{count}-{time.time_ns()}-")
         case _:
             return Shape(messages=count)
 
 
 def growth(folder: Path, where: Cores, what: str, counts: Sequence[int], *, seconds: float) -> list[Figures]:
     """Measure a node at each count of what grows; `seconds`: how long it is left idle."""
+    if what != "partitions":
+        return _growth(folder, where, what, counts, seconds=seconds)
+    try:
+        with tempfile.TemporaryDirectory(dir=folder, prefix="growth-") as own, running_kafka(Path(own)) as address:
+            return _growth(folder, where, what, counts, seconds=seconds, kafka=address)
+    except JarsMissing as error:
+        say(f"{error}: partitions are not measured")
+        return []
+
+
+def _growth(
+    folder: Path, where: Cores, what: str, counts: Sequence[int], *, seconds: float, kafka: str = ""
+) -> list[Figures]:
     found = []
     for count in counts:
         say(f"{count:,} {what}")
         with tempfile.TemporaryDirectory(dir=folder, prefix="growth-") as own:
-            grown = GrownNode(Path(own), where, what, count)
+            shape = shape_of(what, count, kafka)
+            shape.make_topics()
+            grown = GrownNode(Path(own), where, what, count, shape)
             grown.measure(seconds)
         found.append(
             Figures(
@@ -107,12 +140,12 @@ class GrownNode:
         memory: Its own bytes while it is idle: of the first process, and of the one that follows a kill.
     """
 
-    def __init__(self, folder: Path, where: Cores, what: str, count: int) -> None:
+    def __init__(self, folder: Path, where: Cores, what: str, count: int, shape: Shape) -> None:
         self.facts: dict[str, float] = {}
         self.memory: dict[str, int] = {}
         self._folder, self._core = folder, where.server
         self._what, self._count = what, count
-        self._shape = shape_of(what, count)
+        self._shape = shape
         self._file = folder / "steps.json"
         self._seen = 0
 
@@ -130,7 +163,7 @@ class GrownNode:
             for name, path in PAGES.items():
                 self._cost(node, name, partial(get, node, path))
             if self._what in ("topics", "groups"):
-                more = self._shape._replace(**{self._what: self._count + max(1, self._count // 10)})
+                more = shape_of(self._what, self._count + max(1, self._count // 10))
                 self._cost(node, "reload", lambda: self.facts.update(publish_ms=reload(node, more)))
             node.process.kill()
             node = self._started("killed")
@@ -182,7 +215,10 @@ def fill(node: Node, shape: Shape) -> None:
         for at in range(0, shape.messages, _BATCH):
             numbers = range(at, min(at + _BATCH, shape.messages))
             producer.send_batch(
-                [OutgoingMessage(topic=f"t{n % shape.topics}", body=b"{}", key=f"key-{n}") for n in numbers]
+                [
+                    OutgoingMessage(topic=f"{shape.prefix}{n % shape.topics}", body=b"{}", key=f"key-{n}")
+                    for n in numbers
+                ]
             )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from bench.servers.processes import BenchError
 
 VERSION = "4.1.1"
 JARS = Jars(f"Kafka {VERSION}", Path(__file__).with_suffix(".xml"), f"kafka-{VERSION}")
-JVM = ("-Xmx256m", "-Xms64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true")
+JVM = ("-Xmx1g", "-Xms64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true")
 CLUSTER_ID = "bXlkZG1xLXRlc3RzLTAwMQ"
 START_SECONDS_MAX = 240.0
 _POLL_SECONDS = 0.05
@@ -48,6 +50,20 @@ def make_topic(address: str, name: str, partitions: int, settings: Mapping[str, 
         if time.monotonic() > deadline:
             raise BenchError(f"partitions of topic {name} have no leader after {TOPIC_SECONDS_MAX:.0f} s")
         time.sleep(_POLL_SECONDS)
+
+
+@contextmanager
+def running_kafka(folder: Path) -> Iterator[str]:
+    """Give the address of a Kafka: that of PYDDMQ_KAFKA, or of one that is started in the folder."""
+    if given := os.environ.get("PYDDMQ_KAFKA"):
+        yield given
+        return
+    server = KafkaProcess(folder / "kafka", JARS.fetch(), ports=free_ports())
+    try:
+        server.start()
+        yield server.address
+    finally:
+        server.kill()
 
 
 class KafkaProcess:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from broker.errors import REPAIR_ADVICE, StoreUnreadable
-from broker.runtime.file_writes import FileWrite, Steps, at_once
+from broker.runtime.file_writes import AT_ONCE, TURN, FileWrite, Steps, at_once
 from broker.runtime.metrics import Metrics
 from broker.runtime.names import is_stored
 from broker.runtime.seams import Clock, Disk
@@ -105,7 +105,7 @@ class ConsumerOffsets:
         self._lmq_rest = _rest_of(lmq)
         if self._lmq_file.foreign:
             self._adopting = [self._file, self._lmq_file] if lmq_wins else [self._lmq_file, self._file]
-            self._adopted = self._as_table()
+            self._adopted = at_once(self._disk, self._as_table())
             self._dirty = True
 
     def _take(self, content: dict[str, Any]) -> None:
@@ -157,9 +157,9 @@ class ConsumerOffsets:
         elif not self._dirty:
             return False
         version = next_version(self._version, self._clock.wall_ms())
-        table = self._as_table()
         self._dirty = False
         try:
+            table = yield from self._as_table()
             # A file of RocketMQ's that differs wins at a start. So both get what was taken, the winner last, before
             # one of them gets more: whenever this is stopped, an older state does not win.
             for file in self._adopting:
@@ -173,11 +173,13 @@ class ConsumerOffsets:
         self._version = version
         return True
 
-    def _as_table(self) -> dict[str, Any]:
-        return self._strange | {
-            f"{topic}@{group}": {str(queue): offset for queue, offset in sorted(queues.items())}
-            for (group, topic), queues in self._table.items()
-        }
+    def _as_table(self) -> Steps[dict[str, Any]]:
+        table = dict(self._strange)
+        for number, ((group, topic), queues) in enumerate(list(self._table.items()), start=1):
+            if number % AT_ONCE == 0:
+                yield TURN
+            table[f"{topic}@{group}"] = {str(queue): offset for queue, offset in sorted(queues.items())}
+        return table
 
     def _writing(self, file: StateFile, version: dict[str, Any], table: dict[str, Any]) -> FileWrite:
         rest = self._rest if file is self._file else self._lmq_rest

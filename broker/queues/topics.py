@@ -1,12 +1,16 @@
 """Topics and `config/topics.json`, the truth about them (D6): queue counts only rise, nothing is deleted.
 
-The file has RocketMQ's shape; fields that this program does not use are kept as they were read.
+The file has RocketMQ's shape; fields that this program does not use are kept as they were read. Topics that are made
+for their first message are appended to `pyddmq/topics_opened.json`, a sealed line for those of one write of the log, so
+that each costs the same however many there are. A line holds on top of the version of the file that it names, and the
+next write of the file, at a checkpoint or a stop, has them all.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
 from itertools import chain
 from typing import Any
 
@@ -17,10 +21,12 @@ from broker.queues.consume_queue import Checker, ConsumeQueue
 from broker.queues.open_files import OPEN_FILES_MAX, OpenFiles
 from broker.queues.topic_lives import TopicLives
 from broker.runtime.disks.unreadable import Unreadable, ignored
-from broker.runtime.file_writes import FileWrite, at_once
+from broker.runtime.file_writes import AT_ONCE, TURN, FileWrite, at_once
 from broker.runtime.names import check_stored, is_number, queue_folder
+from broker.runtime.sealed_file import read_whole, sealed, sealed_lines
 from broker.runtime.seams import Clock, Disk
 from broker.runtime.state_file import StateFile, data_version, next_version
+from broker.runtime.steps import run_now
 
 GROUP_BYTES_MAX = 120
 QUEUES_MAX = 1024
@@ -43,6 +49,8 @@ SYSTEM_PREFIX = "rmq_sys_"
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _PERM_READ_WRITE = 6
+_LOADED_AT_ONCE = 128
+"""Topics that a step of `loading` makes: a few milliseconds with a few queues each."""
 
 
 def is_system(name: str) -> bool:
@@ -138,7 +146,9 @@ class Topics:
     Attributes:
         admit: Called with the name before a topic is made in memory; raises StoreError when the store cannot have it.
         planned: Queues, by name, that the file has and memory is about to get (`broker.topic_changes`).
-        unsaved: Names of topics of which memory has more queues than the file.
+        unsaved: Names of topics of which memory has more queues than the files.
+        opened_bytes: Size of what was appended since the file was written.
+        is_writing: A write of the file is under way.
 
     Args:
         root: The store.
@@ -164,6 +174,9 @@ class Topics:
         self.by_name: dict[str, Topic] = {}
         self.planned: dict[str, int] = {}
         self.unsaved: set[str] = set()
+        self.opened_bytes = 0
+        self.is_writing = False
+        self._opened_path = f"{root}/pyddmq/topics_opened.json"
         self._root = root
         self._disk = disk
         self._clock = clock
@@ -194,7 +207,11 @@ class Topics:
         return self._file.damaged
 
     def load(self) -> None:
-        """Read the file and make the topics' queues, still empty.
+        """`loading` at once. Raises the same."""
+        run_now(self.loading())
+
+    def loading(self) -> Generator[None, None, None]:
+        """Read the files and make the topics' queues, still empty, in steps.
 
         Raises:
             StoreUnreadable: The file and its copies are damaged, or `pyddmq/topic_lives.json` is; or one has a shape of
@@ -202,17 +219,18 @@ class Topics:
         """
         self.lives.load()
         content = self._file.load()
-        if content is None:
-            return
         try:
-            self._take(content)
-        except (AttributeError, TypeError, ValueError, OverflowError) as error:
+            yield from self._taking({} if content is None else content)
+            self._take_opened()
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise StoreUnreadable(f"{self._file.path} is not a table of topics ({error}); {REPAIR_ADVICE}") from error
 
-    def _take(self, content: dict[str, Any]) -> None:
+    def _taking(self, content: dict[str, Any]) -> Generator[None, None, None]:
         self._rest = {name: value for name, value in content.items() if name not in ("topicConfigTable", "dataVersion")}
         self._version = data_version(content.get("dataVersion"))
-        for name, entry in content.get("topicConfigTable", {}).items():
+        for number, (name, entry) in enumerate(content.get("topicConfigTable", {}).items(), start=1):
+            if number % _LOADED_AT_ONCE == 0:
+                yield
             check_stored(name, self._file.path)
             self._table[name] = {**entry, "attributes": {**(entry.get("attributes") or {})}}
             if self.lives.of(name).deleted and not self._file.changed_outside:
@@ -221,6 +239,16 @@ class Topics:
                 continue
             queues = max(int(entry.get("readQueueNums", 1)), int(entry.get("writeQueueNums", 1)), 1)
             self.grow(name, min(queues, QUEUES_MAX))
+
+    def _take_opened(self) -> None:
+        """Take what was appended to the version of the file that was the last one here; a torn line was never kept."""
+        for line in sealed_lines(read_whole(self._disk, self._opened_path) or b""):
+            if line["base"] not in self._file.sums:
+                continue
+            self.opened_bytes += len(sealed(line))
+            for name, queues in line["topics"].items():
+                if not self.lives.of(check_stored(name, self._opened_path)).deleted:
+                    self.grow(name, min(int(queues), QUEUES_MAX))
 
     def grow(self, name: str, queues: int) -> Topic:
         """Make sure in memory that a topic has so many queues or more; `save` makes it durable. Raises as `admit`."""
@@ -264,7 +292,7 @@ class Topics:
         return self._file.is_deleted()
 
     def save_if_changed(self) -> None:
-        """Write the file when it says something else of a topic's queues than memory does.
+        """Write the file when it, by itself, says something else of a topic's queues than memory does.
 
         A full disk postpones that: what the file lacks was found in the log, and is found there again.
 
@@ -312,16 +340,42 @@ class Topics:
         """
         at_once(self._disk, self.writing(grown, types=types))
 
+    def append_opened(self) -> None:
+        """Make the topics of `unsaved` durable beside the file. Raises OSError: nothing was appended."""
+        queues = {name: len(self.by_name[name].queues) for name in sorted(self.unsaved)}
+        line = sealed({"base": self._file.written, "topics": queues})
+        with closing(self._disk.open(self._opened_path, create=True)) as file:
+            if not self.opened_bytes:
+                file.truncate(0)
+            file.write(self.opened_bytes, [line])
+            file.sync()
+        if not self.opened_bytes:
+            self._disk.sync_folder(self._opened_path.rpartition("/")[0])
+        self.opened_bytes += len(line)
+        self.unsaved.clear()
+
     def writing(
         self, grown: Mapping[str, int] | None = None, *, types: Mapping[str, MessageType] | None = None
     ) -> FileWrite:
         """`save` in steps; no other save of the file may come between. Raises the same."""
+        assert not self.is_writing, "one write of the file at a time"
+        self.is_writing = True
+        try:
+            yield from self._writing(grown or {}, types or {})
+        finally:
+            self.is_writing = False
+
+    def _writing(self, grown: Mapping[str, int], types: Mapping[str, MessageType]) -> FileWrite:
         saved = frozenset(self.unsaved)
         counts = {name: len(topic.queues) for name, topic in self.by_name.items()}
-        for name, queues in chain(self.planned.items(), (grown or {}).items()):
+        for name, queues in chain(self.planned.items(), grown.items()):
             counts[name] = max(queues, counts.get(name, 0))
-        table = {name: self._entry(name, count) for name, count in counts.items()}
-        for name, wanted in (types or {}).items():
+        table = {}
+        for number, (name, count) in enumerate(counts.items(), start=1):
+            if number % AT_ONCE == 0:
+                yield TURN
+            table[name] = self._entry(name, count)
+        for name, wanted in types.items():
             # A copy: the entry may be that of the table in force, which stays as it is where the write fails.
             attributes = {**table[name]["attributes"], ATTRIBUTE: wanted.value}
             table[name] = {**table[name], "attributes": attributes}
@@ -330,7 +384,11 @@ class Topics:
         self._table = table
         self._version = version
         self.unsaved -= saved
-        for name in types or {}:
+        if self.opened_bytes:
+            # What it says is in the file now, and holds on top of the version before.
+            self.opened_bytes = 0
+            self._disk.remove(self._opened_path)
+        for name in types:
             self.by_name[name].message_type = type_of(table[name])
 
     def close(self) -> None:

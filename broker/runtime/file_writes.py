@@ -1,8 +1,9 @@
 """State files are saved in steps: nothing else waits while the disk syncs.
 
 A file write is a generator that changes files and yields what has to be durable before it continues: an open file, the
-path of a folder whose entries changed, or a list of both, which are synced side by side. `FileWrites` runs one after
-the other, in the order in which they came, each sync beside the loop; so no two ever change the same file at once.
+path of a folder whose entries changed, or a list of both, which are synced side by side; or `TURN`, between pieces of
+work that would delay everything else. `FileWrites` runs one after the other, in the order in which they came, each sync
+beside the loop; so no two ever change the same file at once.
 `at_once` runs one through. Both ways make the same changes in the same order. A file write takes what it writes in
 its first step and keeps to it: what changes meanwhile is for the next one.
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from broker.errors import NO_SPACE
 from broker.runtime.seams import Disk, DiskFile, Reported, Syncing, Syncs
@@ -28,6 +29,19 @@ Unsynced = Single | list[Single]
 Steps = Generator[Unsynced, None, Result]
 FileWrite = Steps[None]
 Dropped = Callable[[], object]
+AT_ONCE = 1024
+"""Entries of a table that one step of a file write works on, a few milliseconds."""
+
+
+class _Turn:
+    """Nothing is to be synced."""
+
+    def sync(self) -> None:
+        """Sync nothing."""
+
+
+TURN = cast(DiskFile, _Turn())
+"""What a file write yields where everything else may have its turn: a file of which `sync` does nothing."""
 
 
 class SyncFailed(OSError):

@@ -7,7 +7,7 @@ docs/metrics.md is made from `SPECS`, and a test keeps the two equal.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -43,6 +43,8 @@ class Counter:
 
 SPECS: dict[str, Spec] = {}
 
+_WINDOWS_AT_ONCE = 1024
+"""Histograms of which one step begins a window, a few milliseconds."""
 OPEN_SERIES_MAX = 100
 """Series of a metric whose label's values peers choose."""
 OTHER = "(other)"
@@ -104,12 +106,18 @@ class Metrics:
             found = [
                 each for each in found if (each[0][1][places[each[0][0]]] if each[0][0] in places else "") == group
             ]
-        for (name, labels), histogram in sorted(found, key=itemgetter(0)):
-            yield SPECS[name], labels, histogram
+        by_name: dict[str, list[tuple[tuple[str, ...], Histogram]]] = {}
+        for (name, labels), histogram in found:
+            by_name.setdefault(name, []).append((labels, histogram))
+        for name in sorted(by_name):
+            for labels, histogram in sorted(by_name[name], key=itemgetter(0)):
+                yield SPECS[name], labels, histogram
 
-    def begin_windows(self) -> None:
-        """Begin a window of every histogram."""
-        for histogram in list(self._histograms.values()):
+    def beginning_windows(self) -> Generator[None, None, None]:
+        """Begin a window of every histogram, in steps."""
+        for number, histogram in enumerate(list(self._histograms.values()), start=1):
+            if number % _WINDOWS_AT_ONCE == 0:
+                yield
             histogram.begin_window()
 
     def open_counter(self, name: str, label: str) -> Counter:

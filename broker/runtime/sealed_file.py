@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 from broker.errors import REPAIR_ADVICE, StoreUnreadable
 from broker.runtime.disks.unreadable import read_around
-from broker.runtime.file_writes import FileWrite, SyncFailed, at_once
+from broker.runtime.file_writes import AT_ONCE, TURN, FileWrite, Steps, SyncFailed, at_once
 from broker.runtime.seams import Disk
 
 NOT_PARSED = (ValueError, KeyError, TypeError, RecursionError)
@@ -18,7 +20,10 @@ NOT_PARSED = (ValueError, KeyError, TypeError, RecursionError)
 
 def sealed(data: Any) -> bytes:
     """Return data as it is in a file."""
-    body = _compact(data)
+    return _sealed(_compact(data))
+
+
+def _sealed(body: bytes) -> bytes:
     return b'{"crc32":"%b","data":%b}\n' % (sum_text(body).encode("ascii"), body)
 
 
@@ -38,6 +43,16 @@ def unsealed(raw: bytes) -> Any:
     raise ValueError("its checksum is wrong")
 
 
+def sealed_lines(raw: bytes) -> Iterator[Any]:
+    """Yield the data of the lines of a file to which `sealed` ones were appended, up to the first damaged one."""
+    for line in raw.splitlines():
+        try:
+            data = unsealed(line)
+        except ValueError:
+            return
+        yield data
+
+
 def sum_text(data: bytes) -> str:
     """Return the CRC-32 of bytes as 8 hex digits."""
     return f"{zlib.crc32(data):08x}"
@@ -45,6 +60,24 @@ def sum_text(data: bytes) -> str:
 
 def _compact(data: Any) -> bytes:
     return json.dumps(data, separators=(",", ":"), sort_keys=True).encode("ascii")
+
+
+def encoding(data: Any, *, sort_keys: bool = False, ensure_ascii: bool = True) -> Steps[str]:
+    """Return data as JSON without spaces, in steps: a large table in it is encoded some entries at a time."""
+    dumps = partial(json.dumps, separators=(",", ":"), sort_keys=sort_keys, ensure_ascii=ensure_ascii)
+    if not isinstance(data, dict):
+        return dumps(data)
+    fields = []
+    for name, value in sorted(data.items()) if sort_keys else data.items():
+        if not isinstance(value, dict) or len(value) <= AT_ONCE:
+            fields.append(dumps({name: value})[1:-1])
+            continue
+        entries, pieces = sorted(value.items()) if sort_keys else list(value.items()), []
+        for at in range(0, len(entries), AT_ONCE):
+            yield TURN
+            pieces.append(dumps(dict(entries[at : at + AT_ONCE]))[1:-1])
+        fields.append(f"{dumps(name)}:{{{','.join(pieces)}}}")
+    return f"{{{','.join(fields)}}}"
 
 
 def write_whole(disk: Disk, path: str, data: bytes, *, backup: str | None = None) -> None:
@@ -126,4 +159,5 @@ class SealedFile:
 
     def writing(self, data: Any) -> FileWrite:
         """`save` in steps. Raises the same."""
-        yield from writing_whole(self._disk, self.path, sealed(data))
+        body = (yield from encoding(data, sort_keys=True)).encode("ascii")
+        yield from writing_whole(self._disk, self.path, _sealed(body))

@@ -15,7 +15,7 @@ import structlog
 from broker.errors import REPAIR_ADVICE, StoreUnreadable
 from broker.runtime.file_writes import FileWrite, at_once
 from broker.runtime.json_keys import parse_loose
-from broker.runtime.sealed_file import NOT_PARSED, SealedFile, read_whole, sum_text, writing_whole
+from broker.runtime.sealed_file import NOT_PARSED, SealedFile, encoding, read_whole, sum_text, writing_whole
 from broker.runtime.seams import Disk
 
 _TWIN = ("crc32", "previous", "text")
@@ -42,6 +42,8 @@ class StateFile:
         changed_outside: Set by `load`: the file is valid and is not what was last written here.
         foreign: Set by `load`: likewise, or nothing was ever written here.
         damaged: Set by `load`: paths of the copies that it found damaged.
+        written: Sum of the version that this program wrote or read last, "" before that.
+        sums: Set by `load`: of what may be the last version of this program, which what was added since names.
     """
 
     def __init__(self, disk: Disk, root: str, name: str) -> None:
@@ -49,7 +51,8 @@ class StateFile:
         self.path = f"{root}/config/{name}"
         self._backup = f"{self.path}.bak"
         self._twin = SealedFile(disk, f"{root}/pyddmq/{name}")
-        self._written = ""
+        self.written = ""
+        self.sums = {""}
         self.changed_outside = self.foreign = False
         self.damaged: list[str] = []
 
@@ -61,6 +64,12 @@ class StateFile:
         """
         self.damaged = []
         twin = self._load_twin()
+        try:
+            return self._chosen(twin)
+        finally:
+            self.sums = {self.written} if twin is None else {self.written, twin["crc32"]}
+
+    def _chosen(self, twin: dict[str, str] | None) -> Any:
         raw = read_whole(self._disk, self.path)
         self.changed_outside = self.foreign = False
         if raw is not None:
@@ -69,11 +78,11 @@ class StateFile:
                 # The stop came between the twin and the file: the twin is the newer of our own two. The file stays what
                 # it is until the next save, whose twin must name it again: that save may be stopped there, too.
                 data = self._from_twin(twin)
-                self._written = found
+                self.written = found
                 return data
             data = _parse(raw)
             if data is not None:
-                self._written = found
+                self.written = found
                 self.changed_outside = twin is not None and twin["crc32"] != found
                 self.foreign = self.changed_outside or (twin is None and not self.damaged)
                 if self.changed_outside:
@@ -98,7 +107,7 @@ class StateFile:
 
         Makes the folders of both again where that is so. Raises OSError.
         """
-        deleted = [path for path in (self.path, self._twin.path) if self._written and not self._disk.exists(path)]
+        deleted = [path for path in (self.path, self._twin.path) if self.written and not self._disk.exists(path)]
         for path in deleted:
             log.error("state_file_deleted", path=path)
             self._disk.make_folder(path.rpartition("/")[0])
@@ -110,12 +119,13 @@ class StateFile:
 
     def writing(self, data: Any) -> FileWrite:
         """`save` in steps; no other save of this file may come between. Raises the same."""
-        body = json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+        text = yield from encoding(data, ensure_ascii=False)
+        body = text.encode("utf-8", "surrogatepass")
         crc = sum_text(body)
-        twin = {"crc32": crc, "previous": self._written, "text": body.decode("utf-8", "surrogatepass")}
+        twin = {"crc32": crc, "previous": self.written, "text": text}
         yield from self._twin.writing(twin)
         yield from writing_whole(self._disk, self.path, body, backup=self._backup)
-        self._written = crc
+        self.written = crc
 
     def _load_twin(self) -> dict[str, str] | None:
         try:
@@ -132,7 +142,7 @@ class StateFile:
         return None
 
     def _from_twin(self, twin: dict[str, str]) -> Any:
-        self._written = twin["crc32"]
+        self.written = twin["crc32"]
         return json.loads(twin["text"])
 
 

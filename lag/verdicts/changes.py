@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from broker.runtime.steps import run_now
 from lag.rules.statuses import BY_NAME, Level, worst
 from lag.verdicts.windows import JudgedQueue
 
@@ -25,6 +26,8 @@ REMOVED: Final = "REMOVED"
 SETTLED_MS: Final = 60_000
 """How long a verdict that is not worse must hold before it counts."""
 _WORSE: Final = (Level.OK, Level.WARN, Level.UNKNOWN, Level.ERR)
+
+_ROWS_AT_ONCE = 512
 
 Wanted = Callable[[str, str], bool]
 """Whether a group's verdict takes a topic into account (DDMQ's `enableAlarm`)."""
@@ -143,7 +146,7 @@ class Verdicts:
             time_ms: The round's moment; an earlier one than before means that the clock was set back.
             wanted: What is left out is as if it were not there.
         """
-        return self.take_all(_verdicts(judged, time_ms, wanted), time_ms)
+        return self.take_all(run_now(_verdicts(judged, time_ms, wanted)), time_ms)
 
     def take_all(self, found: dict[str, GroupVerdict], time_ms: int) -> list[VerdictChange]:
         """Take a round in which groups, and the node by the name "", have these verdicts; returns what changed."""
@@ -152,12 +155,14 @@ class Verdicts:
         changes = (self.note(group, verdict, time_ms) for group, verdict in sorted(found.items()))
         return [each for each in changes if each is not None]
 
-    def recall(self, judged: Iterable[JudgedQueue], time_ms: int, wanted: Wanted = everything) -> None:
-        """Take a round of before a restart, of the last `SETTLED_MS`; arguments as of `take`.
+    def recall(
+        self, judged: Iterable[JudgedQueue], time_ms: int, wanted: Wanted = everything
+    ) -> Generator[None, None, None]:
+        """Take a round of before a restart, of the last `SETTLED_MS`, in steps; arguments as of `take`.
 
         The change of a group that was not OK may not have been posted, and its receiver waits for the end of it.
         """
-        for group, verdict in _verdicts(judged, time_ms, wanted).items():
+        for group, verdict in (yield from _verdicts(judged, time_ms, wanted)).items():
             if verdict.level is not Level.OK and verdict.status != INCOMPLETE:
                 self._lost.add(group)
 
@@ -198,13 +203,22 @@ class Verdicts:
             self.current[group] = verdict
 
 
-def _verdicts(judged: Iterable[JudgedQueue], time_ms: int, wanted: Wanted) -> dict[str, GroupVerdict]:
+def _verdicts(
+    judged: Iterable[JudgedQueue], time_ms: int, wanted: Wanted
+) -> Generator[None, None, dict[str, GroupVerdict]]:
     by_group: dict[str, list[JudgedQueue]] = {}
-    for each in judged:
+    for number, each in enumerate(judged, start=1):
+        if number % _ROWS_AT_ONCE == 0:
+            yield
         group, topic, _ = each.place
         if wanted(group, topic):
             by_group.setdefault(group, []).append(each)
-    return {group: _verdict(queues, time_ms) for group, queues in by_group.items()}
+    found = {}
+    for number, (group, queues) in enumerate(by_group.items(), start=1):
+        if number % _ROWS_AT_ONCE == 0:
+            yield
+        found[group] = _verdict(queues, time_ms)
+    return found
 
 
 def _verdict(every: Sequence[JudgedQueue], time_ms: int) -> GroupVerdict:

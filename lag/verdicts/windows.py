@@ -62,6 +62,7 @@ class NodeWindows:
     def taking_round(self, queues: Iterable[tuple[QueueKey, QueueSample]]) -> Generator[None, None, None]:
         """Take a round, in steps; queues that are not in it any more are forgotten."""
         found = {(key.group, key.topic, key.queue): sample for key, sample in queues}
+        yield
         for place in [place for place in self._newest if place not in found]:
             self.forget(place)
         for number, (place, sample) in enumerate(found.items(), start=1):

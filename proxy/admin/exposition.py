@@ -165,10 +165,11 @@ class NodeCollector:
         for name in sorted(SPECS.keys() - LAG_NAMES):
             spec = SPECS[name]
             if spec.kind == "histogram":
-                families.append((yield from _histogram_family(spec, histograms.get(name, ()))))
+                families.append((yield from _histogram_family(spec, histograms.pop(name, ()))))
                 continue
             untouched: list[_Sample] = [((), 0.0)] if spec.kind == "counter" and not spec.labels else []
-            samples = series.get(name, untouched)
+            # Taken out, as all of them at the end would be much to free in one step.
+            samples = series.pop(name, untouched)
             if spec.kind == "counter" and len(samples) > ZEROS_MAX:
                 samples = [sample for sample in samples if sample[1]]
             families.append((yield from _family(spec, samples)))
@@ -292,12 +293,15 @@ class _MetricFamilies:
         return self._families
 
 
-def _encoded(families: Sequence[Metric], accept: str, lag: bytes) -> tuple[bytes, str]:
+def _encoded(families: list[Metric], accept: str, lag: bytes) -> tuple[bytes, str]:
+    """Write families as text, and free them here, one by one: the loop's thread would take long for all of them."""
     registry = CollectorRegistry()
     registry.register(_MetricFamilies(families))
     if sys.platform == "linux":
         ProcessCollector(registry=registry)
     encoder, content_type = choose_encoder(accept)
     text = encoder(registry)
+    while families:
+        families.pop()
     end = _END if text.endswith(_END) else b""
     return text.removesuffix(_END) + lag + end, content_type

@@ -293,7 +293,8 @@ class Routes:
     async def _metrics(self, request: web.Request) -> web.Response:
         groups = await run_async(self._node.groups_in_steps(details_max=DETAILS_MAX))
         judged = await self._judge(leisurely=True, groups=groups)
-        gauges = await run_async(lag_text(judged, list(self._node.topics()), self._node.cluster))
+        topics = self._node.topics_in_steps()
+        gauges = await run_async(lag_text(judged, await run_async(topics), self._node.cluster))
         text, content_type = await self._exposition.rendered(request.headers.get("Accept", ""), gauges, groups)
         return web.Response(body=text, headers={"Content-Type": content_type})
 

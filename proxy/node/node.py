@@ -286,8 +286,7 @@ class Node:
             )
             deduplication = await startup.run("waiting", opening_deduplication(store, node, runtime))
             ports = TopicPorts(store, runtime, producer_of=kafka.producer_of, waiting_of=kafka.waiting.get)
-            await startup.run("topics", ports.making(in_force.config))
-            ports.publish(in_force.config)
+            await startup.run("topics", ports.publishing(in_force.config))
             store.retention.holds += (
                 DelayHold(delays, runtime.metrics),
                 TimerHold(timers, runtime.metrics),

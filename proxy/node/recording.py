@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from broker.runtime.bundle import Runtime
+from broker.runtime.steps import run_now
 from proxy.node.opened import Opened
 from proxy.recording.ack_logs import AckLogs
 from proxy.recording.in_force import InForce
@@ -41,14 +44,16 @@ class Recording:
             ScheduledSampler(opened.delays, opened.timers, opened.transactions, on_kafka, clock),
             opened.steps,
         )
-        self.ack_logs.configure()
-        self.group_lines.configure()
+        run_now(self._configuring_groups())
 
-    def configure(self) -> None:
-        """Bring the configuration in force to bear, after a reload."""
+    def configuring(self) -> Generator[None, None, None]:
+        """Bring the configuration in force to bear, after a reload, in steps."""
         self.recorder.configure()
-        self.ack_logs.configure()
-        self.group_lines.configure()
+        yield from self._configuring_groups()
+
+    def _configuring_groups(self) -> Generator[None, None, None]:
+        yield from self.ack_logs.configuring()
+        yield from self.group_lines.configuring()
 
     def end(self) -> None:
         """Note that the node stops."""

@@ -32,7 +32,7 @@ from conf.sections.node import NodeConfig
 from lag.samples import EventKind
 from proxy.access.access import Policy
 from proxy.node.access import replace_policy
-from proxy.node.action_places import group_path, unmakeable
+from proxy.node.action_places import finding_unmakeable, group_path, unmakeable
 from proxy.node.assembly import consumer_group, retention_limits
 from proxy.node.node import Node
 from proxy.node.opened import Opened
@@ -214,6 +214,7 @@ class Reloader:
             return self._ended()
         # Topics may have been widened, and messages taken, between two steps.
         problems = lowered_queues(self._node.in_force.config, config, self._queues(opened))
+        yield None
         problems += self._refused(opened, config, changes, accept_loss=accept_loss)
         if problems:
             return ReloadResult(accepted=False, problems=tuple(place(each) for each in problems))
@@ -301,7 +302,7 @@ class Reloader:
                 continue
             settings = config.groups[name]
             running = self._node.in_force.config.groups.get(name)
-            refusal = unmakeable(parts.registry, config, name, running=running)
+            refusal = yield from finding_unmakeable(parts.registry, config, name, running=running)
             if refusal is not None:
                 raise _Unprepared(refusal)
             if change.kind is ChangeKind.ADDED:
@@ -343,22 +344,25 @@ class Reloader:
 
     def _commit(
         self, opened: Opened, config: Config, changes: ConfigChanges, steps: dict[str, GroupSteps]
-    ) -> GroupSteps:
+    ) -> Generator[StepWait | None, Any, None]:
         """Apply what cannot fail; group after group, so that many of them do not delay what clients ask."""
         node, parts = self._node, self._node.parts
+        yield from opened.ports.publishing(config)
         node.in_force.config = config
-        opened.ports.publish(config)
         if parts.access is not None and self._policy is not None:
             replace_policy(parts.access, self._policy, parts.servers)
-        yield
+        yield None
         for each in steps.values():
             for _ in each:
-                yield
+                yield None
                 if self._opened() is None:
                     # The next start does the rest.
                     return
         node.recording.recorder.notes.add(EventKind.RELOAD, detail="; ".join(changes.sentences()))
-        node.recording.configure()
+        for _ in node.recording.configuring():
+            yield None
+            if self._opened() is None:
+                return
         if "limits" in changes.sections:
             parts.limiter.configure(config.limits)
             for server in parts.servers:

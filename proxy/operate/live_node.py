@@ -13,14 +13,14 @@ from types import MappingProxyType
 from msgspec.structs import asdict, replace
 
 from broker.query import Searchable
-from broker.queues.topics import Topic, kind_of
+from broker.queues.topics import Topic
 from broker.retry.redrive import Redrives
 from broker.runtime.seams import Clock
+from broker.runtime.steps import run_now
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
 from broker.transaction.transactions import Transactions
-from broker.views import QueueRange
 from conf.sections.node import NodeConfig
 from lag.history.reading import ROWS_MAX, HistorySpan, span_of
 from lag.journal.writer import FOLDER
@@ -152,8 +152,8 @@ def _client(meter: Meter, opened: Opened | None, now_ms: int, in_kafka: int) -> 
     )
 
 
-GROUPS_AT_ONCE = 16
-"""Groups that are looked at in one step."""
+GROUPS_AT_ONCE, TOPICS_AT_ONCE = 16, 256
+"""Groups, and topics, that are looked at in one step."""
 _STATES: dict[str, State] = {"starting": "starting", "recovering": "recovering", "ready": "ready", "failed": "failed"}
 
 
@@ -242,7 +242,16 @@ class LiveNode:
 
     def topics(self) -> Sequence[TopicView]:
         """Every topic of the store, the system's too."""
-        return [_topic_view(topic) for topic in self._topics.values()]
+        return run_now(self.topics_in_steps())
+
+    def topics_in_steps(self) -> Generator[None, None, list[TopicView]]:
+        """`topics`, some at a time."""
+        views = []
+        for number, topic in enumerate(list(self._topics.values()), start=1):
+            views.append(TopicView.of(topic))
+            if number % TOPICS_AT_ONCE == 0:
+                yield
+        return views
 
     def topic_names(self) -> Sequence[str]:
         """Names of all topics of the store, the system's too."""
@@ -251,7 +260,7 @@ class LiveNode:
     def topic(self, name: str) -> TopicView | None:
         """Return one topic of the store; None when there is none of that name."""
         topic = self._topics.get(name)
-        return None if topic is None else _topic_view(topic)
+        return None if topic is None else TopicView.of(topic)
 
     def topic_retention(self, name: str) -> TopicRetention | None:
         """Return what the retention of an open store keeps of a topic. Raises OSError: the log cannot be read."""
@@ -583,18 +592,3 @@ def _limit(name: str, text: str) -> float | None:
         return float(text) if text else None
     except ValueError as error:
         raise ValueError(f"invalid {name} {text[:100]!r}; pass a number, or an empty value for no limit") from error
-
-
-def _topic_view(topic: Topic) -> TopicView:
-    return TopicView(
-        topic=topic.name,
-        system=topic.system,
-        kind=kind_of(topic.name),
-        message_type=topic.message_type.value,
-        queues=ranges(topic),
-    )
-
-
-def ranges(topic: Topic) -> list[QueueRange]:
-    """Return what a topic's queues hold."""
-    return [QueueRange(queue=each.queue_id, min=each.min_offset, max=each.max_offset) for each in topic.queues]

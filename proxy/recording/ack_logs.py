@@ -6,7 +6,7 @@ a queue at a time, beside what the loop does for clients. What a kill takes is t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
@@ -14,7 +14,7 @@ from broker.runtime.metrics import declare
 from lag.acks.acks import AckBatch, Outcome, is_sampled
 from lag.acks.log import FOLDER, AckLog, AckLogLimits
 from lag.blocks import FileHead, FileKind
-from proxy.recording.in_force import InForce
+from proxy.recording.in_force import GROUPS_AT_ONCE, InForce
 from upstream.figures.endings import MessageEnding, ended_jobs
 from upstream.job import DeliveredBatch, UpstreamJob
 
@@ -153,15 +153,20 @@ class AckLogs:
         self._logs: dict[str, GroupAckLog] = {}
         self._epoch = 0
 
-    def configure(self) -> None:
-        """Begin, continue with, and end logs as the configuration in force says; a group that drains keeps its own."""
+    def configuring(self) -> Generator[None, None, None]:
+        """Begin, continue with, and end logs as the configuration in force says, in steps.
+
+        A group that drains keeps its own.
+        """
         self._epoch = self._epoch or self._runtime.clock.wall_us()
         config = self._in_force.config
         groups = {group.name: group for group in self._in_force.all_groups()}
         for name in [*self._logs]:
             if name not in groups:
                 self._logs.pop(name).close()
-        for name, group in groups.items():
+        for number, (name, group) in enumerate(groups.items(), start=1):
+            if number % GROUPS_AT_ONCE == 0:
+                yield
             log = self._logs.get(name)
             wanted = config.groups[name].ack_log_one_in if name in config.groups else 0 if log is None else log.one_in
             if log is not None and log.one_in != wanted:

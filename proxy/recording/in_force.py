@@ -6,6 +6,9 @@ from conf import Config, GroupConfig
 from upstream.delivery.group import ConsumerGroup
 from upstream.embedded.broker import EmbeddedBroker
 
+GROUPS_AT_ONCE = 512
+"""Groups that one step of a change to all of them is about, a few milliseconds."""
+
 
 class InForce:
     """Of one node.

@@ -6,14 +6,14 @@ costs. The line of a group and topic sums up its last minute, and is left out wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 import structlog
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.histogram import quantile_seconds
 from broker.runtime.metrics import Rises
-from proxy.recording.in_force import InForce
+from proxy.recording.in_force import GROUPS_AT_ONCE, InForce
 from upstream.figures import counters
 from upstream.figures.endings import MessageEnding, ended_jobs
 from upstream.figures.latency import END_TO_END_SECONDS
@@ -87,10 +87,12 @@ class GroupLines:
         self._rises = Rises(runtime.metrics, _SUMMED.values())
         self._latency: dict[Series, list[int]] = {}
 
-    def configure(self) -> None:
-        """Begin and end the lines per message, as the log level in force says."""
+    def configuring(self) -> Generator[None, None, None]:
+        """Begin and end the lines per message, as the log level in force says, in steps."""
         wanted = self._in_force.config.node.log_level == "debug"
-        for group in self._in_force.all_groups():
+        for number, group in enumerate(self._in_force.all_groups(), start=1):
+            if number % GROUPS_AT_ONCE == 0:
+                yield
             group.node.endings.put(LISTENER, MessageLines(group.name, self._runtime) if wanted else None)
 
     def sum_up(self) -> None:

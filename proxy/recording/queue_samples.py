@@ -168,7 +168,9 @@ class QueueSampler:
         self, group: ConsumerGroup, strays: Iterable[Place], seen: dict[QueueKey, _QueueRound]
     ) -> Generator[None, None, Samples]:
         by_place: dict[Place, list[GroupQueue]] = {}
-        for each in group.group_queues():
+        for number, each in enumerate(group.group_queues(), start=1):
+            if number % _TRACKERS_AT_ONCE == 0:
+                yield
             by_place.setdefault((each.topic, each.queue_id), []).append(each)
         asking: dict[str, _Asking] = {}
         samples: Samples = []

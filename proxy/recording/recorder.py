@@ -403,6 +403,7 @@ class Recorder:
                 waiting.append(sample)
             yield
         self.notes.look_at_queues([key for key, _ in samples])
+        yield
         self.last = Round(time_ms=time_ms, queues=samples, scheduled=waiting)
         yield from self.windows.taking_round(samples)
         self._queues_seen.value = len(samples)
@@ -420,9 +421,9 @@ class Recorder:
         since_ms = now_ms - self.windows.window_ms
         # A file holds an hour; all of it is asked for, so that each of its snapshots is a step.
         blocks = []
-        for block in reader.blocks(JournalQuery(since_ms=since_ms // FILE_MS * FILE_MS, until_ms=now_ms)):
+        for block in reader.steps(JournalQuery(since_ms=since_ms // FILE_MS * FILE_MS, until_ms=now_ms)):
             yield
-            if isinstance(block, BlockGap) or block.tier is not Tier.RAW or block.time_ms < since_ms:
+            if block is None or isinstance(block, BlockGap) or block.tier is not Tier.RAW or block.time_ms < since_ms:
                 continue
             if (block.head.cluster, block.head.node) == (node.broker_cluster, node.broker_name):
                 blocks.append(block)

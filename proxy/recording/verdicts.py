@@ -101,6 +101,7 @@ class NodeVerdicts:
                 break
             yield
         self._judge_at = clock.monotonic() + busy / SHARE
+        yield
         self._report(self.verdicts.take_all(made.result, time_ms))
 
     def recall(self, windows: NodeWindows, time_ms: int) -> Generator[None, None, None]:
@@ -109,7 +110,7 @@ class NodeVerdicts:
         steps = windows.judging(
             time_ms, lambda group, topic: limits_of_config(self._in_force.config_of(group), topic, rules)
         )
-        self.verdicts.recall((yield from steps), time_ms, self._wanted)
+        yield from self.verdicts.recall((yield from steps), time_ms, self._wanted)
 
     def _wanted(self, group: str, topic: str) -> bool:
         return is_alarmed(self._in_force.config_of(group), topic)

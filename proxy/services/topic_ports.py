@@ -28,7 +28,8 @@ def _is_retried(subscription: SubscriptionConfig) -> bool:
     return subscription.retry_topic and subscription.enabled and not subscription.topic.startswith(DEAD_LETTER_PREFIX)
 
 
-_TOPICS_AT_ONCE = 1024
+_TOPICS_AT_ONCE = 512
+"""Topics of one step, a few milliseconds."""
 
 
 class TopicPorts:
@@ -87,40 +88,55 @@ class TopicPorts:
             wanted[name] = queues
 
     def publish(self, config: Config) -> None:
-        """Create, widen and type topics, and open or close them for publishing, as a configuration says (D6).
+        """`publishing` at once. Raises the same."""
+        run_now(self.publishing(config))
 
-        What `making` did is not done again.
+    def publishing(self, config: Config) -> AwaitedSteps[None]:
+        """Create, widen and type topics, and open or close them for publishing, as a configuration says (D6), in steps.
+
+        What `making` did is not done again. Ports change in the last step, all of them.
 
         Raises:
             StoreError: A topic cannot be made.
         """
-        run_now(self.making(config))
+        yield from self.making(config)
         self._store.topic_changes.set_types(wanted_types(config))
         self._node_limit = self._limit(self._node_limit, config.node.max_tps)
         ports: dict[bytes, TopicPort] = {}
-        for name, settings in config.topics.items():
-            if not settings.enabled:
-                continue
-            old = self.by_name.get(name.encode())
-            limit = self._limit(None if old is None else old.limit, settings.max_tps)
-            cluster = config.cluster_of(name)
-            if cluster is None:
-                topic, retry_ms = self._store.topics[name], settings.limiter_failure_retry_interval
-                if old is not None and not old.in_kafka and old.fits(topic, limit, self._node_limit, retry_ms):
-                    port = old
-                else:
-                    port = self._port(topic, limit, retry_ms)
-            elif is_topic_pattern(name):
-                # For readers; no producer sends to an expression.
-                continue
-            else:
-                port = self._kafka_port(name, cluster, limit, settings)
-            ports[name.encode()] = port
+        for number, name in enumerate(config.topics, start=1):
+            if number % _TOPICS_AT_ONCE == 0:
+                yield None
+            self._add(ports, config, name)
+        for port in [port for port in ports.values() if not self._is_present(port)]:
+            # Its topic was deleted or widened between two steps.
+            self._add(ports, config, port.topic.name)
         for name in self._store.topic_changes.served:
             if name not in config.topics and name in self._store.topics:
                 ports[name.encode()] = self._port(self._store.topics[name])
         self.by_name.clear()
         self.by_name.update(ports)
+
+    def _add(self, ports: dict[bytes, TopicPort], config: Config, name: str) -> None:
+        """Add the port of a configured topic, the present one where it would be made the same again."""
+        settings, old = config.topics[name], self.by_name.get(name.encode())
+        cluster = config.cluster_of(name)
+        # An expression is for readers; no producer sends to it.
+        if not settings.enabled or (cluster is not None and is_topic_pattern(name)):
+            return
+        limit = self._limit(None if old is None else old.limit, settings.max_tps)
+        if cluster is not None:
+            ports[name.encode()] = self._kafka_port(name, cluster, limit, settings)
+            return
+        topic = self._store.topics.get(name) or self._store.create_topic(name, config.queue_count(name))
+        retry_ms = settings.limiter_failure_retry_interval
+        fits = old is not None and not old.in_kafka and old.fits(topic, limit, self._node_limit, retry_ms)
+        ports[name.encode()] = old if old is not None and fits else self._port(topic, limit, retry_ms)
+
+    def _is_present(self, port: TopicPort) -> bool:
+        if port.in_kafka:
+            return True
+        topic = port.topic
+        return self._store.topics.get(topic.name) is topic and len(topic.queues) == port.queue_count
 
     def close(self, name: str) -> None:
         """Take no publishes to a topic until the next `publish`; it is about to be deleted."""

@@ -106,6 +106,8 @@ KINDS: dict[str, tuple[Opening, bool]] = {
 
 READ_BY_NONE = frozenset({"unread", "unread_tls", "sip"})
 """Kinds whose clients do not read what they get."""
+ON_EVERY = "@"
+"""Behind a kind: its clients go to every port in turn, whichever it is meant for."""
 NOTED = 4
 """So many clients of a kind are written down: they go to all ports that it goes to."""
 SIP_SECONDS = 2.9
@@ -265,11 +267,12 @@ def main() -> None:
         if port:
             ports[port_name] = (host, int(port))
     attacker = Attacker(ports)
-    turns = cycle(range(1 << 30))
+    turns, every = cycle(range(1 << 30)), cycle(ports)
     words = sys.argv[2:]
     for kind, count in zip(words[::2], words[1::2], strict=True):
         for number in range(int(count)):
-            attacker.open(kind, number, port_of(kind, number))
+            port_name = next(every) if kind.endswith(ON_EVERY) else port_of(kind, number)
+            attacker.open(kind.removesuffix(ON_EVERY), number, port_name)
             if number % 500 == 499:
                 attacker.pulse(turns)
     print(json.dumps(attacker.counts), flush=True)

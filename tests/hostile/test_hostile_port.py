@@ -20,6 +20,7 @@ import pytest
 
 from tests.acceptance.conftest import FREE_PORTS, NodeProcess
 from tests.conftest import need
+from tests.hostile.attacker import KINDS
 from tests.hostile.bombs import bombs
 from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer, until
 
@@ -161,6 +162,19 @@ def test_hundreds_of_large_unfinished_frames_stay_under_the_ceiling(start_node: 
         until(lambda: re.search(slowed, metrics(node)), "the node to slow its clients")
         watch.append(own_bytes(node))
     print({**seen, "own_mib": [each // MIB for each in watch]})
+    check(node, watch)
+
+
+def test_every_kind_of_client_on_every_port_hurts_nobody(start_node: Any) -> None:
+    """A frame on the admin port, a request's head on the others: those of `unread_tls` have a port of their own."""
+    node = start_node(configuration=CONFIGURATION)
+    watch = [own_bytes(node)]
+    kinds = [each for kind in KINDS if kind != "unread_tls" for each in (f"{kind}@", 6)]
+    with attack(node, *kinds) as seen:
+        work(node, watch)
+        watch.append(own_bytes(node))
+        assert "pyddmq_ready 1.0" in metrics(node)
+    assert all(seen[f"{kind}_opened"] >= 6 for kind in KINDS if kind != "unread_tls")
     check(node, watch)
 
 

@@ -132,11 +132,11 @@ def shrink(plan: Plan, *, make_node: NodeFactory = Node, runs_max: int = RUNS_MA
     first = attempt.run(plan)
     if first is None:
         raise ValueError("the run does not fail")
-    kind = _kind(first.error)
+    kind = kind_of(first.error)
 
     def fails(smaller: Plan) -> bool:
         found = attempt.run(smaller)
-        return found is not None and _kind(found.error) == kind
+        return found is not None and kind_of(found.error) == kind
 
     def with_steps(kept: Sequence[Step]) -> Plan:
         return replace(plan, steps=tuple(kept))
@@ -253,7 +253,7 @@ class _Attempts:
         return None
 
 
-def _kind(error: BaseException) -> tuple[object, ...]:
+def kind_of(error: BaseException) -> tuple[object, ...]:
     """What two failures must have in common: the promise, and the beginning of the sentence without its numbers."""
     promise = error.promise if isinstance(error, PromiseBroken) else None
     words = [word for word in str(error).split() if re.fullmatch(r"[a-z-]+[:,]?", word)]

@@ -56,6 +56,8 @@ class GroupFigures:
             )
             topics.append(stats)
             out += deliveries
+        if read > _QUEUES_AT_ONCE // 2 or len(self.places) > _QUEUES_AT_ONCE:
+            yield
         topics += self._of_retries(reader)
         out.sort(key=lambda each: each.since_ms)
         return GroupView(

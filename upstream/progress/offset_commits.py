@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.runtime.bundle import Runtime
-from broker.runtime.file_writes import FileWrite, FileWrites, Steps, at_once, can_wait
+from broker.runtime.file_writes import AT_ONCE, TURN, FileWrite, FileWrites, Steps, at_once, can_wait
 from broker.runtime.metrics import declare
 from upstream.progress import journal_format as form
 from upstream.progress.ack_writer import AckWriter, ProgressFailed
@@ -91,7 +91,9 @@ class OffsetCommits:
             if (len(known.file_values) != 1 or known.file_values[0] != known.tracker.watermark) and not known.let_go
         ]
         yield from self._announcing(changed)
-        for known in changed:
+        for number, known in enumerate(changed, start=1):
+            if number % AT_ONCE == 0:
+                yield TURN
             tracker = known.tracker
             self._offsets.set(tracker.group, tracker.topic, tracker.queue_id, known.file_values[-1])
         self._writer.set_space_aside()
@@ -122,7 +124,9 @@ class OffsetCommits:
     def _announcing(self, changed: list[TrackerExtras]) -> FileWrite:
         """Make the journal say, durably, which values the file is about to get."""
         announced = []
-        for known in changed:
+        for number, known in enumerate(changed, start=1):
+            if number % AT_ONCE == 0:
+                yield TURN
             value, values = known.tracker.watermark, known.file_values
             # Where the file cannot be written for long, values gather; then the last one announced is tried again.
             if len(values) < FILE_VALUES_MAX and values[-1:] != [value]:

@@ -78,6 +78,7 @@ _OWN_NAMES = frozenset(
         "segment.spare",
         "set-aside",
         "sinks",
+        "topics_opened.json",
     }
     | {"lag-acks", "visible-end"}
 )

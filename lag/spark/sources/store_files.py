@@ -13,6 +13,7 @@ import os
 import struct
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from broker.errors import DamagedRecord, RecordGone, StoreUnreadable
@@ -42,6 +43,7 @@ from broker.runtime.disk import RealDisk
 from broker.runtime.disks.read_only_disk import ReadingDisk
 from broker.runtime.json_keys import parse_loose
 from broker.runtime.names import is_number, queue_folder
+from broker.runtime.sealed_file import sealed_lines, sum_text
 from lag.spark.sources.due import consumable_ms
 from lag.spark.sources.store_tail import Tail, Units, read_tail
 from lag.visible_end import FILE, read_visible_end
@@ -195,12 +197,19 @@ class StoreFiles:
 
     @cached_property
     def _table(self) -> frozenset[str]:
-        """Names of the topics in `config/topics.json`; none where it cannot be read."""
+        """Names of the topics in `config/topics.json`, and of those made since; none where it cannot be read."""
         try:
-            with open(f"{self._root}/config/topics.json", encoding="utf-8") as file:
-                return frozenset(parse_loose(file.read())["topicConfigTable"])
+            raw = self._bytes("config/topics.json")
+            names = set(parse_loose(raw.decode("utf-8"))["topicConfigTable"] if raw else ())
+            for line in sealed_lines(self._bytes("pyddmq/topics_opened.json")):
+                names.update(line["topics"] if line["base"] == (sum_text(raw) if raw else "") else ())
+            return frozenset(names)
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return frozenset()
+
+    def _bytes(self, name: str) -> bytes:
+        path = Path(self._root, name)
+        return path.read_bytes() if path.exists() else b""
 
     def tail_of(self, topic: str, queue: int, first: int, end: int) -> Units | None:
         """Return those units of offsets of a queue that stand in the log's tail alone; None: there are none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from math import isnan, nan
 
 from broker.runtime.histogram import quantile_seconds
@@ -19,6 +20,8 @@ from proxy.services.publishing import PUBLISH_SECONDS
 from proxy.services.topic_port import MESSAGES_SENT
 from upstream.figures.counters import FINISHED
 
+RINGS_AT_ONCE = 256
+"""Courses that are begun in one second, a few milliseconds."""
 SECONDS = 600
 """One-second rates that are kept."""
 HOUR_STEP = 10
@@ -94,6 +97,9 @@ class SecondRates:
         self._at_ms = self._node.clock.wall_ms()
         published, finished = self._rises()
         self._look_at_groups()
+        # Of many thousand groups at once they would take long to make.
+        for name in list(islice((name for name in self._lags if name not in self._rings), RINGS_AT_ONCE)):
+            self._rings[name] = _Ring()
         stored: dict[str, int] = {}
         for topic, count in published.items():
             for name in self._groups.get(topic, ()):
@@ -151,7 +157,7 @@ class SecondRates:
         for queue in judged.queues:
             self._groups.setdefault(queue.topic, set()).add(queue.group)
         self._lags = {each.group: nan if each.unfinished is None else each.unfinished for each in judged.groups}
-        self._rings = {name: self._rings.get(name) or _Ring() for name in self._lags}
+        self._rings = {name: ring for name, ring in self._rings.items() if name in self._lags}
 
     def _end_moment(self) -> None:
         known = [lag for lag in self._lags.values() if not isnan(lag)]

@@ -50,7 +50,9 @@ def judging(
     lag = yield from node.lag_queues(leisurely=leisurely)
     if groups is None:
         groups = yield from node.groups_in_steps(details_max=DETAILS_MAX)
+    yield
     troubles, now_ms = node.troubles(), node.clock.wall_ms()
+    yield
     found = [*of_node.findings(node, troubles), *of_clients.findings(troubles)]
     for number, group in enumerate(groups, start=1):
         found += yield from of_groups.findings(group, troubles.risen, now_ms)
@@ -81,6 +83,7 @@ def verdicts(
             yield
     idle = GroupVerdict(status="OK", since_ms=time_ms)
     found = {name: idle for name in made.lag.empty if is_wanted(name, "")}
+    yield
     for number, (name, queues) in enumerate(by_group.items(), start=1):
         found[name] = _of_queues(queues, time_ms)
         if number % _ROWS_AT_ONCE == 0:

@@ -19,9 +19,9 @@ from proxy.node.views import by_group
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
 from proxy.operate.changes.steps import run_steps
-from proxy.operate.live_node import ranges
 from proxy.operate.lookups.in_kafka import InKafka
 from proxy.operate.views.changes import DeletionResult, TopicResult
+from proxy.operate.views.topics import ranges
 
 Queues = Annotated[int, msgspec.Meta(ge=1, le=QUEUES_MAX)]
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from broker.queues.topics import Topic, kind_of
 from broker.views import QueueRange, View
+
+
+def ranges(topic: Topic) -> list[QueueRange]:
+    """Return what a topic's queues hold."""
+    return [QueueRange(queue=each.queue_id, min=each.min_offset, max=each.max_offset) for each in topic.queues]
 
 
 class TopicView(View, frozen=True, kw_only=True):
@@ -23,6 +29,17 @@ class TopicView(View, frozen=True, kw_only=True):
     kind: str
     message_type: str = "MIXED"
     queues: Sequence[QueueRange]
+
+    @classmethod
+    def of(cls, topic: Topic) -> TopicView:
+        """Return one topic as it is now."""
+        return cls(
+            topic=topic.name,
+            system=topic.system,
+            kind=kind_of(topic.name),
+            message_type=topic.message_type.value,
+            queues=ranges(topic),
+        )
 
     @property
     def messages(self) -> int:

@@ -13,6 +13,7 @@ import pytest
 from bench import pull_parts, timer_parts
 from bench.parts import PARTS, measure
 from bench.reports.requests import TITLES
+from bench.servers.kafka import JARS
 from bench.servers.processes import nats_server, redis_version
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -72,10 +73,11 @@ def test_tiny_attack_is_measured_beside_the_quiet_node(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_growth_is_measured_at_each_count(tmp_path: Path) -> None:
-    """`--only growth` gives a row for each number of topics, groups, queues and keys, and starts the node thrice."""
+    """`--only growth` gives a row for each number of what grows; of partitions where Kafka is."""
     out = tmp_path / "figures.json"
     text = _bench("--tiny", "--only", "growth", "--json", str(out), "--folder", str(tmp_path))
-    for what, factor in (("topics", 1), ("groups", 1), ("queues", 1), ("keys", 100)):
+    partitions = [("partitions", 1)] if JARS.fetched() else []
+    for what, factor in (("topics", 1), ("groups", 1), ("queues", 1), *partitions, ("keys", 100)):
         for count in (2, 4, 8):
             assert f"| {count * factor:,} {what} |" in text
     for each in json.loads(out.read_text())["results"]:

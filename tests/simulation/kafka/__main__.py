@@ -1,6 +1,7 @@
 """`python -m tests.simulation.kafka --seed N` replays one seed; `--seeds COUNT` runs that many from it on.
 
-`--waiting`: runs with timers, delays, loops, cancels and transactions.
+`--waiting`: runs with timers, delays, loops, cancels and transactions. `--shrink`: leaves faults out as long as a seed
+fails in the same way; `--faults 1,4` makes only these again.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import argparse
 import sys
 import traceback
 
-from tests.simulation.kafka.plan import run_seed, run_waiting_seed, way_of
+from tests.simulation.kafka.plan import run_seed, run_waiting_seed, shrink, way_of
 
 
 def main() -> int:
@@ -18,11 +19,20 @@ def main() -> int:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--waiting", action="store_true", help="runs in which messages wait")
+    parser.add_argument("--shrink", action="store_true", help="leave out faults as long as the seed fails")
+    parser.add_argument("--faults", default="", help="make only these of a seed, by number")
     options = parser.parse_args()
+    kept = list(map(int, options.faults.split(","))) if options.faults else None
+    run = run_waiting_seed if options.waiting else run_seed
+    if options.shrink:
+        left, error = shrink(lambda faults: run(options.seed, kept=faults))
+        numbers = ",".join(map(str, left))
+        print(f"seed {options.seed} fails with --faults {numbers or '-1'}: {error}\n  {way_of(options.seed)}")
+        return 1
     failed = 0
     for seed in range(options.seed, options.seed + options.seeds):
         try:
-            report = run_waiting_seed(seed) if options.waiting else run_seed(seed)
+            report = run(seed, kept=kept)
         except Exception as error:
             failed += 1
             if options.seeds == 1:

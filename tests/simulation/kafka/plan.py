@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from random import Random
 
@@ -14,6 +14,7 @@ from tests.simulation.facts import PromiseBroken
 from tests.simulation.kafka.faults import ALL_FAULTS, FAULTS
 from tests.simulation.kafka.waiting import WaitingPart
 from tests.simulation.kafka.world import GROUPS, NODES, SHAKEN, KafkaWorld, Report, Way
+from tests.simulation.shrink import ddmin, kind_of
 from tests.simulation.world import NodeFactory
 
 FAULTS_PER_SEED = 8
@@ -37,18 +38,43 @@ def way_of(seed: int) -> Way:
     )
 
 
-def run_waiting_seed(seed: int, *, faults: int = FAULTS_PER_SEED) -> Report:
-    """Make the run of a seed in which messages wait. Raises PromiseBroken."""
-    return _logged(lambda: _run_waiting(seed, faults))
+def run_waiting_seed(seed: int, *, faults: int = FAULTS_PER_SEED, kept: Collection[int] | None = None) -> Report:
+    """Make the run of a seed in which messages wait; `kept`: numbers of the faults that are made. As `run_seed`."""
+    return _logged(lambda: _run_waiting(seed, faults, kept))
 
 
-def run_seed(seed: int, *, make_node: NodeFactory = Node, faults: int = FAULTS_PER_SEED) -> Report:
-    """Make the run of a seed.
+def run_seed(
+    seed: int, *, make_node: NodeFactory = Node, faults: int = FAULTS_PER_SEED, kept: Collection[int] | None = None
+) -> Report:
+    """Make the run of a seed with so many faults; `kept`: numbers of those that are made, None: all.
 
     Raises:
         PromiseBroken: A promise was broken, or a node logged an error of its own.
     """
-    return _logged(lambda: _run(KafkaWorld(way_of(seed), make_node=make_node), seed, faults))
+    return _logged(lambda: _run(KafkaWorld(way_of(seed), make_node=make_node), seed, faults, kept))
+
+
+def shrink(run: Callable[[Collection[int]], Report]) -> tuple[list[int], Exception]:
+    """Leave out faults of a seed as long as it fails in the same way; return the numbers of those left, and how.
+
+    Raises:
+        ValueError: It does not fail.
+    """
+
+    def failure(kept: Collection[int]) -> Exception | None:
+        try:
+            run(kept)
+        except Exception as error:
+            return error
+        return None
+
+    every = range(FAULTS_PER_SEED)
+    first = failure(every)
+    if first is None:
+        raise ValueError("the run does not fail")
+    kind = kind_of(first)
+    left = ddmin(every, lambda kept: (found := failure(kept)) is not None and kind_of(found) == kind)
+    return left, failure(left) or first
 
 
 def _logged(run: Callable[[], Report]) -> Report:
@@ -60,7 +86,7 @@ def _logged(run: Callable[[], Report]) -> Report:
     return report
 
 
-def _run_waiting(seed: int, faults: int) -> Report:
+def _run_waiting(seed: int, faults: int, kept: Collection[int] | None) -> Report:
     drawn = Random(f"waiting schedule {seed}")
     world = KafkaWorld(replace(way_of(seed), waits=True))
     waiting = WaitingPart(world)
@@ -73,14 +99,15 @@ def _run_waiting(seed: int, faults: int) -> Report:
     world.run(seconds=4 + 2 * drawn.random())
     for number in range(faults):
         name = drawn.choice(WAITING_FAULTS)
-        world.report.faults[name] += 1
-        ALL_FAULTS[name](world, Random(f"{seed} waiting fault {number}"))
+        if kept is None or number in kept:
+            world.report.faults[name] += 1
+            ALL_FAULTS[name](world, Random(f"{seed} waiting fault {number}"))
         world.run(seconds=drawn.random() * 2 * PAUSE_SECONDS_MAX)
     waiting.settle()
     return waiting.check()
 
 
-def _run(world: KafkaWorld, seed: int, faults: int) -> Report:
+def _run(world: KafkaWorld, seed: int, faults: int, kept: Collection[int] | None) -> Report:
     drawn = Random(f"schedule {seed}")
     for slot in world.slots.values():
         world.start(slot)
@@ -92,11 +119,12 @@ def _run(world: KafkaWorld, seed: int, faults: int) -> Report:
     world.run(seconds=1.5 + drawn.random())
     for number in range(faults):
         name = drawn.choice(list(FAULTS))
-        world.report.faults[name] += 1
         world.append_plainly()
         for _ in range(5):
             world.append_shaky()
-        FAULTS[name](world, Random(f"{seed} fault {number}"))
+        if kept is None or number in kept:
+            world.report.faults[name] += 1
+            FAULTS[name](world, Random(f"{seed} fault {number}"))
         world.run(seconds=drawn.random() * PAUSE_SECONDS_MAX)
     world.settle()
     return world.check()

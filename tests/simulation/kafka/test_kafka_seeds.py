@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -10,7 +10,8 @@ import pytest
 from tests.simulation.facts import PromiseBroken
 from tests.simulation.kafka import world
 from tests.simulation.kafka.faults import FAULTS
-from tests.simulation.kafka.plan import run_seed, way_of
+from tests.simulation.kafka.plan import run_seed, shrink, way_of
+from tests.simulation.kafka.world import Report
 from tests.simulation.many_seeds import ManySeeds
 from upstream.kafka.commits.commits import OffsetCommitter
 from upstream.kafka.commits.metadata import CommitMetadata
@@ -39,6 +40,25 @@ RARE = ("publish_code_20",)
 def _seeds() -> ManySeeds:
     wanted = {"faults": FAULTS, "events": HAPPENINGS}
     return ManySeeds(run_seed, wanted, lambda seed: f"{way_of(seed)}\nreplay: {COMMAND} {seed}")
+
+
+def test_faults_that_a_failure_does_not_need_are_left_out() -> None:
+    """Of eight two are left, in whose presence alone the run fails in the same way."""
+    tried = []
+
+    def run(kept: Collection[int]) -> Report:
+        tried.append(kept)
+        if {2, 5} <= set(kept):
+            raise PromiseBroken(3, f"key {len(kept)} is out of order")
+        if 7 in kept:
+            raise ValueError("another failure")
+        return Report(seed=2)
+
+    left, error = shrink(run)
+    assert left == [2, 5]
+    assert str(error) == str(PromiseBroken(3, "key 2 is out of order"))
+    assert len(tried) < 30
+    assert sum(run_seed(2, faults=3, kept=[1]).faults.values()) == 1
 
 
 def test_seeds_hit_every_fault_and_break_no_promise() -> None:

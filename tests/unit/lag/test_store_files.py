@@ -124,8 +124,11 @@ def test_topic_that_only_the_tail_has_is_there_and_a_deleted_one_is_not(store: S
     fill(store, range(3), "gone")
     show(store, clock, store.end)
     store.topic_changes.delete("gone")
+    store.topic_changes.open("opened", 1)
+    fill(store, range(3), "opened")
+    show(store, clock, store.end)
     files = StoreFiles(store.root)
-    assert files.topics() == ["new", "t"]
+    assert files.topics() == ["new", "opened", "t"]
     assert files.queues("new") == [0, 1, 2]
     assert files.range("new", 2) == (0, 3)
     assert files.queues("gone") == []

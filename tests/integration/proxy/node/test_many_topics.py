@@ -1,4 +1,4 @@
-"""Many topics at a time: a start and a reload write the topic file once, and so does a turn that makes some."""
+"""Many topics at a time: a start and a reload write the topic file once; a turn that makes some appends a line."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from broker.log.put import Put
 from broker.opening.recovery import RecoveryProgress
 from broker.options import StoreOptions
 from broker.runtime.bundle import runtime_of
+from broker.runtime.sealed_file import sealed_lines
 from broker.runtime.steps import noted, run_now
 from broker.store import Store
-from conf import SubscriptionConfig
+from conf import SubscriptionConfig, loads
 from proxy.node.reload import Reloader
 from pyddmq.actions import Action
 from pyddmq.testing import ManualClock, SimDisk
@@ -77,6 +78,28 @@ def test_opening_looks_at_many_queues_in_steps() -> None:
     assert len(shown) >= 2 * (MANY // 128) + 2
 
 
+def test_ports_of_many_topics_change_at_once_after_steps(tmp_path: Path) -> None:
+    """What is deleted, widened or opened for a client between two steps is as it is now."""
+    with RunningNode(yaml(1), tmp_path) as node:
+
+        def change() -> tuple[int, int, dict[bytes, int]]:
+            ports, store = opened_of(node.node).ports, opened_of(node.node).store
+            wanted = loads(yaml(3_000)).config
+            run_now(ports.making(wanted))
+            steps = ports.publishing(wanted)
+            for _ in range(8):
+                assert next(steps) is None
+            before = len(ports.by_name)
+            run_now(store.topic_changes.deleting("t5"))
+            store.create_topic("t6", 4)
+            for _ in steps:
+                pass
+            assert all(store.topics[port.topic.name] is port.topic for port in ports.by_name.values())
+            return before, len(ports.by_name), {name: ports.by_name[name].queue_count for name in (b"t5", b"t6")}
+
+        assert node.call(change) == (1, 3_000, {b"t5": 1, b"t6": 4})
+
+
 def test_reload_touches_what_changed(tmp_path: Path) -> None:
     """Ports of other topics stay the same, and only actions of changed subscriptions are made."""
     with RunningNode(yaml(MANY, groups=1), tmp_path) as node:
@@ -98,7 +121,7 @@ def test_reload_touches_what_changed(tmp_path: Path) -> None:
 
 
 def test_first_publishes_of_one_turn_share_a_write(tmp_path: Path) -> None:
-    """The file names all of their topics before the log does."""
+    """A line names all of their topics before the log does."""
     with RunningNode(yaml(1), tmp_path) as node:
         before = writes(tmp_path)
 
@@ -108,11 +131,12 @@ def test_first_publishes_of_one_turn_share_a_write(tmp_path: Path) -> None:
                 port = ports.auto_create(f"new{number}", node.node.in_force.config)
                 assert port is not None
                 store.append([Put(store.topics[f"new{number}"], 0, b"x", b"")], born_ms=1, born_host=HOST)
-            assert writes(tmp_path) == before
             store.flush()
 
         node.call(publish)
-        assert writes(tmp_path) == before + 1
+        assert writes(tmp_path) == before
+        (line,) = sealed_lines((tmp_path / "pyddmq" / "topics_opened.json").read_bytes())
+        assert len(line["topics"]) == 100
 
 
 def test_groups_that_leave_together_share_a_commit(tmp_path: Path) -> None:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import errno
 import json
+from random import Random
 from typing import Any
 
 import pytest
 
 from broker.errors import DiskFull, MessageRefused, StoreFailed
 from broker.format.message_type import MessageType
-from broker.queues.topics import SYSTEM_TOPICS, check_name, dead_letter_topic, is_system, kind_of
+from broker.queues.topics import SYSTEM_TOPICS, Topics, check_name, dead_letter_topic, is_system, kind_of
+from broker.runtime.file_writes import TURN
+from broker.runtime.sealed_file import read_whole, sealed_lines, write_whole
 from broker.runtime.steps import run_now
+from broker.store import Store
 from conf import is_system_topic
 from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import ROOT, append, open_store
 
 PATH = f"{ROOT}/config/topics.json"
+OPENED = f"{ROOT}/pyddmq/topics_opened.json"
 
 
 def table(disk: SimDisk) -> dict[str, Any]:
@@ -281,20 +286,108 @@ def test_topic_deleted_between_two_steps_stays_deleted() -> None:
 
 
 def test_topics_opened_before_one_flush_share_a_write() -> None:
-    """It comes before the log's: the file names them when their first records are durable."""
+    """It comes before the log's: they are named when their first records are durable."""
     disk = SimDisk()
     store = open_store(disk)
     for number in range(100):
         store.topic_changes.open(f"t{number}", 4)
         append(store, b"x", topic=f"t{number}")
-    assert not disk.exists(PATH)
+    assert not disk.exists(OPENED)
     store.flush()
-    assert writes(disk) == 1
-    assert len(table(disk)["topicConfigTable"]) == 100
+    lines = list(sealed_lines(read_whole(disk, OPENED) or b""))
+    assert [len(line["topics"]) for line in lines] == [100]
     store.topic_changes.open("t0", 4)
     append(store, b"x", topic="t0")
     store.flush()
-    assert writes(disk) == 1
+    assert list(sealed_lines(read_whole(disk, OPENED) or b"")) == lines
+    assert not disk.exists(PATH)
+
+
+def opened_one_by_one(disk: SimDisk, count: int, clock: ManualClock | None = None) -> Store:
+    """A store with topics that were opened for a message each."""
+    store = open_store(disk, clock=clock)
+    for number in range(count):
+        store.topic_changes.open(f"t{number}", 4)
+        append(store, b"x", topic=f"t{number}")
+        store.flush()
+    return store
+
+
+def test_topics_opened_one_by_one_cost_a_line_each() -> None:
+    """However many there are: the file is written by the next checkpoint, and has them all."""
+    disk = SimDisk()
+    clock = ManualClock()
+    store = opened_one_by_one(disk, 100, clock)
+    assert not disk.exists(PATH)
+    assert len(read_whole(disk, OPENED) or b"") < 100 * 100
+    clock.advance(11)
+    store.checkpoint()
+    assert len(table(disk)["topicConfigTable"]) == 100
+    assert not disk.exists(OPENED)
+
+
+@pytest.mark.parametrize("torn", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_opened_topics_survive_a_power_loss_with_their_queues(seed: int, torn: bool) -> None:
+    """Not only the queue that has a record; a line that was being appended says nothing."""
+    disk = SimDisk()
+    opened_one_by_one(disk, 2)
+    disk.crash(Random(seed), modes=("none",))
+    if torn:
+        file = disk.open(OPENED)
+        file.write(file.size(), [b'{"crc32":"00000000","data":{"ba'])
+    again = open_store(disk)
+    assert {name: len(topic.queues) for name, topic in again.topics.items()} == {"t0": 4, "t1": 4}
+    assert len(table(disk)["topicConfigTable"]) == 2
+    assert not disk.exists(OPENED)
+
+
+def test_opened_topics_stay_beside_a_file_that_another_program_changed() -> None:
+    """It knew nothing of them, and so did not delete them."""
+    disk = SimDisk()
+    store = open_store(disk)
+    store.create_topic("a", 4)
+    store.close()
+    opened_one_by_one(disk, 1).abandon()
+    content = table(disk)
+    content["topicConfigTable"]["b"] = {**content["topicConfigTable"]["a"], "topicName": "b"}
+    write_whole(disk, PATH, json.dumps(content).encode())
+    assert sorted(open_store(disk).topics) == ["a", "b", "t0"]
+
+
+def test_what_was_appended_to_an_earlier_version_of_the_file_is_over() -> None:
+    """A stop came before it was removed; since then another program has deleted the topic."""
+    disk = SimDisk()
+    store = opened_one_by_one(disk, 1)
+    old = read_whole(disk, OPENED)
+    assert old is not None
+    store.close()
+    write_whole(disk, OPENED, old)
+    content = table(disk)
+    del content["topicConfigTable"]["t0"]
+    write_whole(disk, PATH, json.dumps(content).encode())
+    assert "t0" not in open_store(disk).topics
+
+
+def test_topic_file_is_written_in_steps_and_changes_meanwhile_are_kept() -> None:
+    """Each step is of about a thousand topics; one that is made meanwhile is for the next write."""
+    disk = SimDisk()
+    open_store(disk).close()
+    topics = Topics(ROOT, disk=disk, clock=ManualClock(), queue_file_units=100)
+    for number in range(5_000):
+        topics.grow(f"t{number}", 1)
+    writing = topics.writing()
+    turns = [next(writing) is TURN for _ in range(8)]
+    topics.grow("late", 1)
+    topics.unsaved.add("late")
+    assert all(turns)
+    for _ in writing:
+        pass
+    assert len(table(disk)["topicConfigTable"]) == 5_000
+    assert topics.unsaved == {"late"}
+    again = Topics(ROOT, disk=disk, clock=ManualClock(), queue_file_units=100)
+    assert sum(1 for _ in again.loading()) == 5_000 // 128
+    assert len(again.by_name) == 5_000
 
 
 def test_topic_file_comes_before_the_records_that_name_a_topic() -> None:
@@ -303,10 +396,9 @@ def test_topic_file_comes_before_the_records_that_name_a_topic() -> None:
     store = open_store(disk)
     store.topic_changes.open("t", 4)
     append(store, b"x")
-    disk.fail("write", error=errno.EIO, path_part="topics.json")
+    disk.fail("write", error=errno.EIO, path_part="topics_opened.json")
     store.flush()
     assert store.failed is not None
-    assert not disk.exists(PATH)
     assert store.end == 0
 
 
@@ -328,7 +420,7 @@ def test_full_disk_postpones_the_file_of_an_opened_topic() -> None:
     store = open_store(disk)
     store.topic_changes.open("t", 4)
     append(store, b"x", queue_id=2)
-    disk.fail("write", error=errno.ENOSPC, path_part="topics.json")
+    disk.fail("write", error=errno.ENOSPC, path_part="topics_opened.json")
     store.flush()
     assert store.failed is None
     assert not disk.exists(PATH)

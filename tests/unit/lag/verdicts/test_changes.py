@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.runtime.steps import run_now
 from lag.rules.queue_rules import QueueVerdict
 from lag.rules.statuses import BY_NAME
 from lag.samples import QueueSample
@@ -123,7 +124,7 @@ def test_restart_reports_what_was_not_ok_before_it(
     """Its last change may be lost; also a group that recovered meanwhile or was removed is reported, once."""
     verdicts = Verdicts()
     for status in before:
-        verdicts.recall([queue(status)], 0)
+        run_now(verdicts.recall([queue(status)], 0))
     assert reported(after, verdicts) == wanted
 
 
