@@ -14,7 +14,7 @@
   const on = found?.querySelector(".search a.button");
 
   function row(message, withTopic = true) {
-    const line = make("tr"), link = make("a", new Date(message.storeMs).toISOString().replace("T", " ").slice(0, 23));
+    const line = make("tr"), link = make("a", new Date(message.storeMs).toISOString());
     const at = new URLSearchParams({ topic: message.topic, queue: message.queue, offset: message.offset });
     link.href = `/message?${at}`;
     const cells = [["Stored", "", "mono t"], ...(withTopic ? [["Topic", message.topic]] : []), ["Queue", message.queue, "n"], ["Offset", message.offset, "n"],
