@@ -41,6 +41,7 @@ STALE_SECONDS = 120.0
 """A page waits the one for a new judgement; longer only where the last one is as old as the other."""
 STATIC: Mapping[str, tuple[str, str]] = {
     "console.css": ("console.css", "text/css"),
+    "plain.css": ("plain.css", "text/css"),
     "console.js": ("console.js", "text/javascript"),
     "pages.js": ("pages.js", "text/javascript"),
     "htmx.min.js": ("vendor/htmx.min.js", "text/javascript"),

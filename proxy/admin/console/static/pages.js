@@ -74,8 +74,6 @@
     });
   }
 
-  document.documentElement.classList.add("js-on");
-
   // Redrive: page after page of what the filter matches, or one by one what is selected; each outcome is shown.
 
   const redrive = document.getElementById("redrive");
