@@ -51,7 +51,7 @@ def pending(
     return (yield from page)
 
 
-def due_counts(
+def next_checks(
     halves: Halves, ends_ms: Sequence[int], *, timeout_ms: int, now_ms: int
 ) -> Generator[None, None, list[int]]:
     """Count undecided halves by their next check, in steps; of more than HALVES_COUNTED the oldest.

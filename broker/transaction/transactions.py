@@ -13,7 +13,7 @@ Guarantees:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from typing import Any, Unpack
 
 from broker.errors import MessageRefused
@@ -35,7 +35,7 @@ from broker.transaction.checker import HalfCheck, TransactionChecker, handle_of
 from broker.transaction.ending import Reported, TransactionEnder
 from broker.transaction.half import PRIVATE
 from broker.transaction.halves import Halves
-from broker.transaction.listing import Page, discarded, due_counts, finding, pending
+from broker.transaction.listing import Page, discarded, finding, pending
 from broker.transaction.names import DELAY_MS, DELIVER_AT, HALF_TOPIC, LEVEL, OP_TOPIC, Fate, State
 from broker.transaction.ops import OpWriter
 from broker.transaction.outcomes import End, EndOutcome
@@ -449,10 +449,6 @@ class Transactions:
     ) -> Generator[None, None, Page]:
         """Find discarded halves that were not resumed, from an offset of the discard queue on, in steps."""
         return discarded(self.halves, topic=topic, group=group, cursor=cursor, count_max=count_max)
-
-    def due_counts(self, ends_ms: Sequence[int], *, now_ms: int) -> Generator[None, None, list[int]]:
-        """Count undecided halves by their next check, as `broker.transaction.listing.due_counts`, in steps."""
-        return due_counts(self.halves, ends_ms, timeout_ms=self.settings.timeout_ms, now_ms=now_ms)
 
     def finding(self, text: str) -> Generator[None, None, list[TransactionView]]:
         """Find the halves of a transaction by its id or a handle, in steps; the newest first. Raises OSError."""

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 from aiohttp import web
-from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict
 
 from broker.errors import StoreError
@@ -28,7 +27,7 @@ from proxy.operate.lookups import dead_letters
 from proxy.operate.lookups.messages import WHOLE_BYTES, describe
 from proxy.operate.lookups.messages_in_kafka import kafka_errors
 from proxy.operate.lookups.parameters import check_names
-from proxy.operate.views.dead_letters import DeadLettersAnswer, DeadLetterView
+from proxy.operate.views.dead_letters import DeadLetterLine, DeadLettersAnswer, DeadLetterView
 from proxy.operate.views.messages import MessageView
 from upstream.kafka.broker import DEAD_LETTER_SUFFIX
 from upstream.kafka.link import TopicScan
@@ -38,16 +37,6 @@ PART_BYTES = 64 * 1024
 """Lines that are sent together, unless one is longer."""
 _OF_PAGES = ("figures", "cursor", "limit")
 _PARAMETERS = (*(each for each in dead_letters.PARAMETERS if each not in _OF_PAGES), "bodies")
-
-
-class DeadLetterLine(DeadLetterView, frozen=True, kw_only=True):
-    """A line of a download: a dead letter.
-
-    Attributes:
-        message: Its record with the whole body; absent where bodies are not requested, or it cannot be read.
-    """
-
-    message: MessageView | UnsetType = UNSET
 
 
 class LetterDownload:
@@ -90,7 +79,7 @@ class LetterDownload:
             raise StoreError("the store is opening; try again when /readyz reports ready")
         elif (topic := letter_topic(opened[0], self._group)) is not None:
             self._ends = {queue.queue_id: queue.max_offset for queue in topic.queues}
-        return await self._page((0, 0))
+        return await self.page_from((0, 0))
 
     async def send(self, request: web.Request, page: DeadLettersAnswer) -> web.StreamResponse:
         """Send all lines, from the first page on; a failure aborts the connection, so that the file has no end."""
@@ -124,7 +113,7 @@ class LetterDownload:
             place = self._next(page.cursor)
             if place is None:
                 break
-            page = await self._page(place)
+            page = await self.page_from(place)
         yield bytes(part)
 
     def _next(self, cursor: str | None) -> tuple[int, int] | None:
@@ -135,7 +124,8 @@ class LetterDownload:
             return queue, offset
         return min(((later, 0) for later in self._ends if later > queue), default=None)
 
-    async def _page(self, place: tuple[int, int]) -> DeadLettersAnswer:
+    async def page_from(self, place: tuple[int, int]) -> DeadLettersAnswer:
+        """Read the page that begins at a queue and an offset."""
         asked = {name: text for name, text in self._given.items() if name != "bodies"}
         asked = {**asked, "limit": str(PAGE_LETTERS), "cursor": "{}:{}".format(*place)}
         opened = self._node.dead_letters()

@@ -70,13 +70,13 @@ def test_client_that_takes_nothing_holds_up_the_reading(monkeypatch: pytest.Monk
     """Pages are read as the client takes them: what waits is in its socket; others are answered meanwhile."""
     world = world_with(COUNT, body_bytes=8_000)
     read: list[tuple[int, int]] = []
-    page = LetterDownload._page
+    page = LetterDownload.page_from
 
     async def noted(download: LetterDownload, place: tuple[int, int]) -> Any:
         read.append(place)
         return await page(download, place)
 
-    monkeypatch.setattr(LetterDownload, "_page", noted)
+    monkeypatch.setattr(LetterDownload, "page_from", noted)
 
     async def scenario() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", world.port, limit=1_024)
@@ -101,7 +101,7 @@ def test_dead_letters_that_come_meanwhile_are_left_out(monkeypatch: pytest.Monke
     """So a download ends, however fast a group fails."""
     world = world_with(2 * PAGE_LETTERS)
     assert world.node.letters is not None
-    store, page = world.node.letters[0], LetterDownload._page
+    store, page = world.node.letters[0], LetterDownload.page_from
 
     async def failing(download: LetterDownload, place: tuple[int, int]) -> Any:
         puts = [Put(store.topics["%DLQ%billing"], 0, b"late", b"", b"") for _ in range(PAGE_LETTERS)]
@@ -109,7 +109,7 @@ def test_dead_letters_that_come_meanwhile_are_left_out(monkeypatch: pytest.Monke
         store.flush()
         return await page(download, place)
 
-    monkeypatch.setattr(LetterDownload, "_page", failing)
+    monkeypatch.setattr(LetterDownload, "page_from", failing)
 
     async def scenario() -> None:
         answer = await asyncio.wait_for(world.ask(f"{PATH}?group=billing", by="viewer"), 60)
@@ -121,14 +121,14 @@ def test_dead_letters_that_come_meanwhile_are_left_out(monkeypatch: pytest.Monke
 def test_failure_in_the_middle_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection ends without the last chunk, so that a client or browser reports a failed download."""
     world = world_with(3 * PAGE_LETTERS, body_bytes=2_000)
-    page = LetterDownload._page
+    page = LetterDownload.page_from
 
     async def failing(download: LetterDownload, place: tuple[int, int]) -> Any:
         if place[1] >= PAGE_LETTERS:
             raise StoreError("the disk is gone")
         return await page(download, place)
 
-    monkeypatch.setattr(LetterDownload, "_page", failing)
+    monkeypatch.setattr(LetterDownload, "page_from", failing)
 
     async def scenario() -> None:
         with pytest.raises(aiohttp.ClientPayloadError):

@@ -148,7 +148,7 @@ _RESUME_TIMERS = Button(
     path="/api/timers/resume",
     body={"stage": "all"},
     command=command("timers", "resume", "all"),
-    text="All stages of the timers continue; what is overdue is delivered at once.",
+    text="All stages of the timers continue. Overdue messages are delivered at once.",
 )
 
 

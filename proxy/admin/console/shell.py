@@ -76,7 +76,7 @@ class Viewer(NamedTuple):
     may_sign_in: bool
 
 
-class _Kept:
+class _KeptResult:
     """What is made, or was: good for so long from its begin, and for as long as it took."""
 
     def __init__(self, clock: Clock, seconds: float, making: Coroutine[Any, Any, Any]) -> None:
@@ -126,7 +126,7 @@ class Console:
         self._random_bytes = random_bytes
         self._token = token
         self._keep_seconds = keep_seconds
-        self._kept: dict[tuple[object, ...], _Kept] = {}
+        self._kept: dict[tuple[object, ...], _KeptResult] = {}
         self._searching = asyncio.Lock()
         self._loaded: set[str] = set()
         self._judging: asyncio.Future[Judgement] | None = None
@@ -170,7 +170,7 @@ class Console:
             self._kept = {each: old for each, old in self._kept.items() if old.is_good(now)}
             if len(self._kept) >= KEPT_MAX:
                 self._kept.clear()
-            kept = self._kept[name] = _Kept(self._node.clock, seconds, make())
+            kept = self._kept[name] = _KeptResult(self._node.clock, seconds, make())
         try:
             made: Made = await asyncio.shield(kept.task)
         except BaseException:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from broker.format.numbers import whole_number
 from broker.query import NotFound, QueryRefused
 from broker.scheduled.delay.listing import due_counts
+from broker.transaction.listing import next_checks
 from broker.views import DelayedMessage, DelayLevelView, TimerView, TransactionView, View
 from proxy.admin.console.buttons import Button
 from proxy.admin.console.calls import PageCall
@@ -176,7 +177,8 @@ async def _with_bars(call: PageCall, view: WaitingPageView) -> WaitingPageView:
     elif view.kind == "delays" and (levels := node.delays()) is not None:
         stored = due_counts(levels, ends_ms, level=level)
     elif view.kind == "transactions" and (halves := node.transactions()) is not None:
-        stored = halves.due_counts(ends_ms, now_ms=view.now_ms)
+        timeout_ms = halves.settings.timeout_ms
+        stored = next_checks(halves.halves, ends_ms, timeout_ms=timeout_ms, now_ms=view.now_ms)
     counts = await call.search(
         node.waiting_in_kafka.due_counts(
             ends_ms,
