@@ -28,6 +28,7 @@ from proxy.operate.views.changes import (
 from proxy.operate.views.dead_letters import (
     DeadLetterFigures,
     DeadLetterGroupsAnswer,
+    DeadLetterLine,
     DeadLettersAnswer,
     RedriveResult,
 )
@@ -88,6 +89,7 @@ ANSWERS: tuple[tuple[str, tuple[type[View], ...]], ...] = (
     ("GET /api/transactions", (TransactionsAnswer,)),
     ("GET /api/messages", (MessagesAnswer,)),
     ("GET /api/dead-letters", (DeadLetterGroupsAnswer, DeadLettersAnswer, DeadLetterFigures)),
+    ("GET /api/dead-letters/download, each line", (DeadLetterLine,)),
     ("POST /api/groups/retry, skip, dead-letter", (HeadResult,)),
     ("POST /api/groups/pause, resume", (PauseResult,)),
     ("POST /api/offsets/reset", (ResetResult,)),

@@ -151,6 +151,25 @@ class CheckSchedule:
         asked.due, asked.out, asked.arrival = 0.0, False, None
         return offset
 
+    def dues(self, offsets: Iterator[int], timeout: float, now: float) -> Iterator[float]:
+        """Yield when each of these undecided halves, by their order, is due for its next check, monotonic seconds.
+
+        Args:
+            offsets: Theirs.
+            timeout: Seconds from arrival to the first check; one that a half has itself is known once its time is near.
+            now: What is due already, or arrived before this opening, is due now.
+        """
+        arrivals, place = list(self._arrivals), 0
+        for offset in offsets:
+            asked = self.asked.get(offset)
+            if asked is not None or offset < self.cursor:
+                yield now if asked is None else asked.due or now
+                continue
+            while place + 1 < len(arrivals) and arrivals[place + 1][0] <= offset:
+                place += 1
+            is_known = place < len(arrivals) and arrivals[place][0] <= offset
+            yield arrivals[place][1] + timeout if is_known else now
+
     def set_timeout(self, seconds: float, now: float) -> None:
         """Have the postponed halves that wait for the timeout of the settings wait for another one."""
         for offset, asked in self.asked.items():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from broker.errors import DamagedRecord, RecordGone
@@ -17,6 +19,8 @@ from broker.views import TransactionView
 
 SCAN_MAX = 2_000
 """Records read for one page; it is cut there, and says where to continue."""
+HALVES_COUNTED = 100_000
+_STEP_HALVES = 1_024
 _CHUNK_RECORDS = 32
 _CHUNK_OFFSETS = 8_192
 
@@ -45,6 +49,28 @@ def pending(
     places = (max(cursor, states.position), states.end)
     page = _page(halves, halves.queue(), states.waiting, places, names=(topic, group), count_max=count_max)
     return (yield from page)
+
+
+def next_checks(
+    halves: Halves, ends_ms: Sequence[int], *, timeout_ms: int, now_ms: int
+) -> Generator[None, None, list[int]]:
+    """Count undecided halves by their next check, in steps; of more than HALVES_COUNTED the oldest.
+
+    Args:
+        halves: Which.
+        ends_ms: Ends of the ranges, ascending, ms since the epoch; the last range has no end.
+        timeout_ms: Time from arrival to the first check.
+        now_ms: Now.
+    """
+    now = halves.clock.monotonic()
+    ends = [now + (end_ms - now_ms) / 1000 for end_ms in ends_ms]
+    counts = [0] * (len(ends) + 1)
+    waiting = islice(halves.states.waiting(halves.states.position), HALVES_COUNTED)
+    for number, due in enumerate(halves.checks.dues(waiting, timeout_ms / 1000, now), 1):
+        counts[bisect_right(ends, due)] += 1
+        if number % _STEP_HALVES == 0:
+            yield
+    return counts
 
 
 def discarded(

@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -28,12 +27,13 @@ from proxy.access.views import AuditEntry
 from proxy.admin.console.menu import PAGES
 from proxy.admin.console.shell import Console
 from proxy.admin.console.templating import environment
-from proxy.admin.entry.gate import AGAIN, AdminGate, Unknown, is_private, may_see_all
+from proxy.admin.entry.gate import AGAIN, AdminGate, Unknown, is_private, may_see_all, refuse_removed
 from proxy.admin.entry.rights import NOBODY, PROBES, READING, WITHOUT_RIGHT, check_routes, need_of
 from proxy.admin.entry.sign_in import SignInPaths, forget_cookie
 from proxy.admin.exposition import Exposition
 from proxy.admin.guard import AdminGuard
 from proxy.admin.lag_metrics import lag_text
+from proxy.admin.letter_download import LetterDownload
 from proxy.node.reload import Candidate
 from proxy.node.views import ReloadResult
 from proxy.operate import answers
@@ -50,36 +50,6 @@ from proxy.operate.views.errors import ErrorAnswer, ErrorView
 from proxy.operate.views.groups import GroupsAnswer, StuckAnswer
 from proxy.operate.views.waiting import TransactionsAnswer
 from upstream.views import GroupView
-
-# Paths and parameters that an earlier version had: each is refused with a sentence that names its replacement.
-
-REMOVED: Mapping[str, str] = MappingProxyType(
-    {
-        "/v3/": "use /api/lag, or /metrics with Prometheus",
-        "/burrow/admin": "use /healthz",
-        "/api/lag/alarms": "use /api/lag, and route alarms by /metrics with Prometheus (deploy/prometheus)",
-        "/api/lag/mute": "set a silence in Alertmanager (deploy/prometheus)",
-        "/api/lag?mode": "set `delayTimeThreshold` and `committedLagThreshold` of the subscription",
-    }
-)
-"""By path, by the beginning of paths (ends with `/`), or by a path and its parameter: what to do instead."""
-
-
-def refuse_removed(path: str, parameters: Collection[str]) -> None:
-    """Refuse a path or a parameter that was removed, under any method.
-
-    Raises:
-        HTTPGone: The path was removed.
-        HTTPBadRequest: A parameter of the path was removed.
-    """
-    for removed, instead in REMOVED.items():
-        old_path, _, parameter = removed.partition("?")
-        text = f"{removed} was removed; {instead}."
-        if parameter and path == old_path and parameter in parameters:
-            raise web.HTTPBadRequest(text=text)
-        if not parameter and (path == old_path or (old_path.endswith("/") and path.startswith(old_path))):
-            raise web.HTTPGone(text=text)
-
 
 REFUSED = declare("pyddmq_admin_refused_total", "Requests that the admin port refused.", ("status",))
 
@@ -142,6 +112,7 @@ class Routes:
     def application(self, changes: Sequence[Change]) -> web.Application:
         """Return the application with its routes."""
         application = web.Application(middlewares=[self._guard], client_max_size=BODY_BYTES_MAX)
+        application.on_response_prepare.append(_with_headers)
         application.router.add_get("/livez", self._livez)
         application.router.add_get("/healthz", self._livez)
         application.router.add_get("/readyz", self._readyz)
@@ -162,6 +133,7 @@ class Routes:
         application.router.add_get("/api/timers/show", self._timer)
         application.router.add_get("/api/messages", self._messages)
         application.router.add_get("/api/dead-letters", self._dead_letters)
+        application.router.add_get("/api/dead-letters/download", self._download, allow_head=False)
         application.router.add_get("/api/stats", self._stats)
         application.router.add_get("/api/nodes", self._nodes)
         SignInPaths(self._gate, self._audit, self._node.metrics).add_to(application.router)
@@ -205,9 +177,6 @@ class Routes:
             self._node.limited_log.fault("admin_request_failed", error, kind=kind, path=request.path)
             text = "The node could not produce this answer; the cause is in its log."
             response = self._refusal(500, text)
-        for name, value in HEADERS.items():
-            response.headers.setdefault(name, value)
-        response.headers["Server"] = HEADERS["Server"]
         return response
 
     def _look(self, request: web.Request) -> None:
@@ -484,13 +453,22 @@ class Routes:
         async with self._searching:
             return await self._found(search, elsewhere=elsewhere)
 
+    async def _download(self, request: web.Request) -> web.StreamResponse:
+        download = LetterDownload(self._node, dict(request.query), self._searching)
+        if download.need is not None:
+            self._gate.allow(request, request[_ASKER], download.need)
+        return await download.send(request, await self._asked(download.begin))
+
     async def _found(
         self, search: Callable[[], Awaitable[View | None]], *, elsewhere: str | None = None
     ) -> web.Response:
+        found = await self._asked(search, elsewhere=elsewhere)
+        assert found is not None, "it is where it is looked for"
+        return _json(found)
+
+    async def _asked(self, search: Callable[[], Awaitable[Opened]], *, elsewhere: str | None = None) -> Opened:
         try:
-            found = await search()
-            assert found is not None, "it is where it is looked for"
-            return _json(found)
+            return await search()
         except NotFound as error:
             raise web.HTTPNotFound(text=elsewhere or _sentence(error)) from error
         except QueryRefused as error:
@@ -529,6 +507,12 @@ def _json(answer: View, status: int = 200) -> web.Response:
     return web.Response(
         body=msgspec.json.encode(answer) + b"\n", status=status, content_type="application/json", charset="utf-8"
     )
+
+
+async def _with_headers(_: web.Request, response: web.StreamResponse) -> None:
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    response.headers["Server"] = HEADERS["Server"]
 
 
 def _sentence(error: Exception) -> str:

@@ -113,11 +113,27 @@ def test_pages_can_be_read_without_scripts(browser: Any, node: ServedNode) -> No
             assert tab.open(path).locator("main h1").count() == 1
         page = tab.open("/group?group=billing&span=1h")
         assert page.get_by_text("<b>k</b>").count() == 1
+        assert page.locator("[data-change]").count() > 3
+        assert not any(each.is_visible() for each in page.locator("[data-change]").all()), "they would do nothing"
+        for command in ("groups pause billing", "groups skip billing", "offsets reset billing --topic orders --latest"):
+            assert page.locator("noscript .command", has_text=f"pyddmq {command}").first.is_visible()
         assert "failed by" in page.locator("main").inner_text()
         page = tab.open("/groups")
         page.locator("form.filter input").fill("nothing")
         page.locator("form.filter button").click()
         assert "No group has this name" in page.locator("main").inner_text()
+
+
+def test_commands_of_buttons_are_only_shown_without_scripts(browser: Any, node: ServedNode) -> None:
+    """Before a refresh of the page and after it."""
+    with Tab(browser, node) as tab:
+        page = tab.open("/group?group=billing")
+        for _ in range(2):
+            assert page.get_by_role("button", name="Pause", exact=True).first.is_visible()
+            assert "pyddmq groups pause billing" not in page.locator("main").inner_text()
+            with page.expect_response(lambda answer: "again=1" in answer.url and answer.status == 200, timeout=15_000):
+                pass
+    assert tab.faults == []
 
 
 def test_charts_are_drawn_and_keep_their_place_over_a_refresh(browser: Any, node: ServedNode) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,3 +103,69 @@ def test_tail_shows_what_is_stored_meanwhile_and_can_rest(browser: Any, node: Se
             page.locator("#tail").get_by_role("button", name="Continue").click()
         page.get_by_text("a third red one").wait_for()
     assert tab.faults == []
+
+
+@pytest.mark.parametrize("rate", ["0", "-3", "0.01"])
+def test_redrive_with_a_rate_that_is_none_does_nothing(browser: Any, node: ServedNode, rate: str) -> None:
+    """It would be one without a limit; the command has what is filled in."""
+    with Tab(browser, node) as tab:
+        page = tab.open("/dead-letters?group=settlement")
+        page.locator("#redrive [name=to]").fill("notices")
+        page.locator("#redrive [name=again]").check()
+        page.locator("#redrive [name=rate]").fill(rate)
+        command = f"pyddmq dlq redrive settlement --all --to notices --rate {rate} --again --yes"
+        assert page.locator("#redrive .command").inner_text() == command
+        page.get_by_role("button", name="Show the effect").click()
+        assert page.locator("#redrive :invalid").count() == 1
+        assert page.locator("#redrive [role=status]").inner_text() == ""
+        page.locator("#redrive [name=rate]").fill("0.5")
+        page.locator("#letters tbody input").nth(1).check()
+        assert "settlement --id " in page.locator("#redrive .command").inner_text()
+        page.get_by_role("button", name="Show the effect on 1 selected").click()
+        page.get_by_text("1 would be redriven").wait_for()
+    assert tab.faults == []
+
+
+@pytest.mark.parametrize(
+    ("properties", "problem"),
+    [
+        ("color=red\nnonsense", 'Property "nonsense" has no "="; write name=value.'),
+        ("color=red\ncolor=blue", 'Property "color" is set twice.'),
+        ("=red", "A property has a blank name."),
+    ],
+)
+def test_message_with_bad_properties_is_not_published(
+    browser: Any, node: ServedNode, properties: str, problem: str
+) -> None:
+    """The form says what is wrong, and keeps what was typed."""
+    with Tab(browser, node) as tab:
+        page = tab.open("/topic?topic=notices")
+        page.locator("#publish [name=body]").fill("{}")
+        page.locator("#publish [name=properties]").fill(properties)
+        page.get_by_role("button", name="Publish").click()
+        page.locator("#publish").get_by_text(problem).wait_for()
+        assert page.locator("#publish [name=properties]").input_value() == properties
+    assert notices(node) == []
+
+
+def test_matching_letters_are_downloaded(browser: Any, node: ServedNode, tmp_path: Path) -> None:
+    """Those of the filter, as lines of JSON, with their bodies on request; without JavaScript, too."""
+    with Tab(browser, node, java_script_enabled=False) as tab:
+        page = tab.open(f"/dead-letters?group=settlement&reason={DECLINED}")
+        for name in ("Download", "Download with bodies"):
+            with page.expect_download() as saved:
+                page.get_by_role("link", name=name, exact=True).click()
+            saved.value.save_as(tmp_path / name)
+            found = [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
+            assert [DECLINED in each["reason"] for each in found] == [True, True]
+            assert ["message" in each for each in found] == ["bodies" in name] * 2
+
+
+def test_filter_of_the_tail_says_where_stored_messages_are(browser: Any, node: ServedNode) -> None:
+    """Without JavaScript the filter shows nothing by itself."""
+    with Producer(node.ready["producer"]) as producer:
+        producer.send("notices", b"a red one")
+    with Tab(browser, node, java_script_enabled=False) as tab:
+        page = tab.open("/topic?topic=notices&text=red")
+        page.get_by_role("link", name="Search", exact=True).click()
+        assert "a red one" in page.locator("main").inner_text()

@@ -149,6 +149,11 @@ class DelayLevel:
         """Messages that are not completed."""
         return max(0, self.queue.max_offset - self.position - len(self.completed))
 
+    def pending_in(self, start: int, end: int) -> int:
+        """Return how many messages of the offsets [start, end) are not completed."""
+        done = sum(max(0, min(last, end) - max(first, start)) for first, last in self.completed.ranges)
+        return max(0, end - max(start, self.position)) - done
+
     def begin_at(self, position: int) -> None:
         """Settle everything below an offset, as far as the queue goes."""
         position = max(self.queue.min_offset, min(position, self.queue.max_offset))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from bisect import bisect_left
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from heapq import merge
 
 from broker.errors import StoreError
@@ -17,6 +19,7 @@ from broker.scheduled.delay.puts import DelayedPuts
 from broker.views import DelayedMessage, DelayLevelView
 
 _CHUNK_UNITS = 64
+_NEVER_MS = 1 << 62
 _CHUNK_RECORDS = 32
 SCAN_MAX = 2_000
 """Records read for one page; it is cut there, and says so."""
@@ -85,6 +88,32 @@ def pending_messages(
         if read % _CHUNK_RECORDS == 0:
             yield
     return found, None
+
+
+def due_counts(delays: Delays, ends_ms: Sequence[int], *, level: int | None = None) -> Generator[None, None, list[int]]:
+    """Count pending messages by due time, in steps of bounded work; after the clock was set back, about.
+
+    Args:
+        delays: The delivery.
+        ends_ms: Ends of the ranges, ascending, ms since the epoch; the last range has no end.
+        level: Only of this level.
+    """
+    counts = [0] * (len(ends_ms) + 1)
+    for each in [one for one in delays.levels.values() if level in (None, one.level)]:
+        begin, end = each.position, each.queue.max_offset
+        for place, end_ms in enumerate(ends_ms):
+            # Messages of a level are due in the order of their offsets.
+            until = bisect_left(range(end), end_ms, lo=begin, key=partial(_due_from, each))
+            counts[place] += each.pending_in(begin, until)
+            begin = until
+        counts[-1] += each.pending_in(begin, end)
+        yield
+    return counts
+
+
+def _due_from(level: DelayLevel, offset: int) -> int:
+    """Return when the first pending message from an offset on is due."""
+    return next((each.due_ms for each in level.waiting(offset, 1)), _NEVER_MS)
 
 
 def _by_due(level: DelayLevel, begin: int) -> Iterator[tuple[int, int, LevelMessage]]:

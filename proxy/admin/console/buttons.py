@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from urllib.parse import urlencode
 
 from broker.views import View
+from proxy.access.rules import EVERYTHING
 from proxy.admin.console.calls import PageCall
 from proxy.operate.attention.kinds import command
 from proxy.operate.views.findings import Finding
@@ -44,6 +46,22 @@ _HEADS = {
 _OF_CONSUMERS = ("retry_storm", "dead_letters", "timeouts")
 """Findings that a pause helps against."""
 _HEAD_KINDS = ("poison", "stopped", "key_held")
+
+
+_PAGES = {
+    "undecided": ("Transactions", "/waiting?kind=transactions"),
+    **dict.fromkeys(("timers_late", "timers_refused", "timers_paused", "kafka_waiting"), ("Waiting", "/waiting")),
+    **dict.fromkeys(("client_limited", "connections_refused"), ("Clients", "/clients")),
+    **dict.fromkeys(("reload_refused", "config_missing"), ("Configuration", "/configuration")),
+}
+"""By finding, the page that shows more of it; of the others without a group, that of the node."""
+
+
+def page_of(finding: Finding) -> tuple[str, str]:
+    """Return name and address of the page that shows most of a finding."""
+    if finding.group is not None:
+        return f"Open {finding.group}", f"/group?{urlencode({'group': finding.group})}"
+    return _PAGES.get(finding.finding, ("Node", "/node"))
 
 
 def pause(group: str, topic: str | None = None) -> Button:
@@ -125,11 +143,22 @@ def reload() -> Button:
     )
 
 
+_RESUME_TIMERS = Button(
+    label="Resume timers",
+    path="/api/timers/resume",
+    body={"stage": "all"},
+    command=command("timers", "resume", "all"),
+    text="All stages of the timers continue. Overdue messages are delivered at once.",
+)
+
+
 def of_finding(call: PageCall, finding: Finding) -> list[Button]:
     """Return what a viewer may do about a finding."""
     group, topic = finding.group, finding.topic
     if finding.finding in ("reload_refused", "config_missing"):
         return [reload()] if call.may_administer() else []
+    if finding.finding == "timers_paused" and call.may_operate(EVERYTHING):
+        return [_RESUME_TIMERS]
     if group is None or topic is None or not call.may_operate(group):
         return []
     if finding.finding == "paused":

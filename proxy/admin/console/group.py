@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,6 +39,8 @@ SPANS: Mapping[str, int] = {name: parse_duration(name) for name in ("10m", "1h",
 """By name, in ms. The first is from memory, the others are from the lag journal."""
 KEPT_SECONDS_MAX = 300.0
 """A span from the journal is read again after one part of its chart, and after this time at the latest."""
+COURSE_SECONDS = 0.05
+"""A page waits for the journal so long."""
 ROWS_MAX = 200
 STUCK_MAX = 50
 HELD_MAX = 2_000
@@ -151,7 +154,7 @@ class GroupPageView(View, frozen=True, kw_only=True):
         findings: What needs attention.
         span: The span of the charts.
         spans: Spans that can be chosen.
-        course: What the charts show.
+        course: What the charts show; null while the journal is read.
         buttons: What the viewer may do with the group.
         subscriptions: By topic.
         stuck: Stuck messages, the longest stuck first.
@@ -174,7 +177,7 @@ class GroupPageView(View, frozen=True, kw_only=True):
     findings: Sequence[FindingRow]
     span: str
     spans: Sequence[str]
-    course: LagCourse
+    course: LagCourse | None
     buttons: Sequence[Button]
     subscriptions: Sequence[SubscriptionRow]
     stuck: Sequence[StuckRow]
@@ -195,6 +198,8 @@ class GroupPageView(View, frozen=True, kw_only=True):
     def charts(self) -> Sequence[Mapping[str, Any]]:
         """The two charts, as `static/console.js` draws them."""
         course = self.course
+        if course is None:
+            return ()
         frame = {
             "since": course.since_ms,
             "width": course.width_ms,
@@ -254,7 +259,7 @@ async def group(call: PageCall) -> GroupPageView:
     )
 
 
-async def _course(call: PageCall, name: str, span: str) -> LagCourse:
+async def _course(call: PageCall, name: str, span: str) -> LagCourse | None:
     span_ms = SPANS.get(span, 0)
     if span_ms <= SPANS["10m"]:
         course = call.rates.of_group(name)
@@ -262,7 +267,12 @@ async def _course(call: PageCall, name: str, span: str) -> LagCourse:
     else:
         seconds = min(span_ms / 1000 / PARTS, KEPT_SECONDS_MAX)
         steps = call.node.course(group=name, span_ms=span_ms)
-        course = await call.kept(("course", name, span), seconds, lambda: run_async(steps))
+        try:
+            # The reading continues: the next refresh shows it.
+            reading = call.kept(("course", name, span), seconds, lambda: run_async(steps))
+            course = await asyncio.wait_for(reading, COURSE_SECONDS)
+        except TimeoutError:
+            return None
         events = list(course.events)
     # An event of the node, such as a reload, may name other groups.
     seen = [each for each in events if each.group == name or (not each.group and call.sees_all)]

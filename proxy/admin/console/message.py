@@ -95,6 +95,8 @@ async def message(call: PageCall) -> MessagesView:
         raise web.HTTPForbidden(text=f"A search in bodies of topic {topic!r} needs the right to read them.")
     if not given:
         return empty
+    if not {"topic", "id"} & given.keys():
+        return replace(empty, asked=True, problem="Pass a topic, or an id.")
     store, cluster = call.node.searchable(), call.node.in_kafka.cluster_of(topic or "")
     if store is None and cluster is None:
         return replace(empty, asked=True, problem="The store is opening; try again when /readyz reports ready.")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from broker.views import View
 from lag.rules.statuses import BY_NAME
-from proxy.admin.console.buttons import Button, of_finding
+from proxy.admin.console.buttons import Button, of_finding, page_of
 from proxy.admin.console.calls import PageCall
 from proxy.admin.console.rates import Moment
 from proxy.operate.attention.judgement import LEVELS
@@ -33,6 +33,11 @@ class FindingRow(View, frozen=True, kw_only=True):
 
     finding: Finding
     buttons: Sequence[Button]
+
+    @property
+    def page(self) -> tuple[str, str]:
+        """Name and address of the page that shows more."""
+        return page_of(self.finding)
 
     @property
     def text(self) -> str:

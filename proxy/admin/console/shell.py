@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from aiohttp import web
 from markupsafe import Markup
 
+from broker.runtime.seams import Clock
 from broker.runtime.steps import StepsEnd, step
 from conf.sections.admin import AdminConfig
 from proxy.access.audit import Audit
@@ -36,9 +38,10 @@ JUDGING_SHARE = 0.02
 """A judgement is good for this time, or for longer: pages spend this part of the loop's time on judging."""
 CHEAP_SECONDS = 0.05
 STALE_SECONDS = 120.0
-"""A page waits for a judgement that takes less than the one, or that would be older than the other."""
+"""A page waits the one for a new judgement; longer only where the last one is as old as the other."""
 STATIC: Mapping[str, tuple[str, str]] = {
     "console.css": ("console.css", "text/css"),
+    "plain.css": ("plain.css", "text/css"),
     "console.js": ("console.js", "text/javascript"),
     "pages.js": ("pages.js", "text/javascript"),
     "htmx.min.js": ("vendor/htmx.min.js", "text/javascript"),
@@ -73,9 +76,23 @@ class Viewer(NamedTuple):
     may_sign_in: bool
 
 
-class _KeptFragment(NamedTuple):
-    until: float
-    task: asyncio.Future[Any]
+class _KeptResult:
+    """What is made, or was: good for so long from its begin, and for as long as it took."""
+
+    def __init__(self, clock: Clock, seconds: float, making: Coroutine[Any, Any, Any]) -> None:
+        self._clock = clock
+        self._begun = clock.monotonic()
+        self._until = self._begun + seconds
+        self.task = asyncio.ensure_future(making)
+        self.task.add_done_callback(self._made)
+
+    def _made(self, _: object) -> None:
+        now = self._clock.monotonic()
+        self._until = max(self._until, now + now - self._begun)
+
+    def is_good(self, now: float) -> bool:
+        """Whether it need not be made again."""
+        return now < self._until or not self.task.done()
 
 
 class Console:
@@ -109,7 +126,7 @@ class Console:
         self._random_bytes = random_bytes
         self._token = token
         self._keep_seconds = keep_seconds
-        self._kept: dict[tuple[object, ...], _KeptFragment] = {}
+        self._kept: dict[tuple[object, ...], _KeptResult] = {}
         self._searching = asyncio.Lock()
         self._loaded: set[str] = set()
         self._judging: asyncio.Future[Judgement] | None = None
@@ -149,11 +166,11 @@ class Console:
         """Return the kept result of this name, as `KeepMade`; callers that wait at the same time share one `make`."""
         now = self._node.clock.monotonic()
         kept = self._kept.get(name)
-        if kept is None or now >= kept.until:
-            self._kept = {each: old for each, old in self._kept.items() if now < old.until}
+        if kept is None or not kept.is_good(now):
+            self._kept = {each: old for each, old in self._kept.items() if old.is_good(now)}
             if len(self._kept) >= KEPT_MAX:
                 self._kept.clear()
-            kept = self._kept[name] = _KeptFragment(now + seconds, asyncio.ensure_future(make()))
+            kept = self._kept[name] = _KeptResult(self._node.clock, seconds, make())
         try:
             made: Made = await asyncio.shield(kept.task)
         except BaseException:
@@ -170,7 +187,10 @@ class Console:
         if task is None and age >= min(max(JUDGED_SECONDS, self._judged_for / JUDGING_SHARE), STALE_SECONDS):
             task = self._judging = asyncio.ensure_future(self._judge())
         if task is not None and (age >= STALE_SECONDS or self._judged_for < CHEAP_SECONDS):
-            return await asyncio.shield(task)
+            # What the first one costs is not known before it is made.
+            seconds = None if age >= STALE_SECONDS else CHEAP_SECONDS
+            with suppress(TimeoutError):
+                return await asyncio.wait_for(asyncio.shield(task), seconds)
         assert node.last_judgement is not None, "without one a page waits"
         return node.last_judgement[1]
 

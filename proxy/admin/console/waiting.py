@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from datetime import timedelta
+from operator import add
 from typing import cast
 from urllib.parse import urlencode
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from broker.format.numbers import whole_number
 from broker.query import NotFound, QueryRefused
+from broker.scheduled.delay.listing import due_counts
+from broker.transaction.listing import next_checks
 from broker.views import DelayedMessage, DelayLevelView, TimerView, TransactionView, View
 from proxy.admin.console.buttons import Button
 from proxy.admin.console.calls import PageCall
@@ -57,7 +61,7 @@ class Bar(View, frozen=True, kw_only=True):
 
     Attributes:
         name: Until when, in words.
-        count: Timers that fall due until then, and after the bar before.
+        count: Messages that fall due until then, and after the bar before.
         share: Of the highest bar, 0.0 to 1.0.
     """
 
@@ -99,7 +103,8 @@ class WaitingPageView(View, frozen=True, kw_only=True):
         given: What the filter has.
         problem: Why nothing can be shown; "" for none.
         timers: Figures of all timers; null on the other tabs.
-        bars: When timers fall due.
+        bars: When messages fall due, or halves are checked next.
+        bars_of: What the bars count, in words.
         one: What became of the timer that was looked for; null for none.
         levels: Delay levels.
         halves: Figures of transactions; null on the other tabs.
@@ -115,6 +120,7 @@ class WaitingPageView(View, frozen=True, kw_only=True):
     problem: str = ""
     timers: TimersAnswer | None = None
     bars: Sequence[Bar] = ()
+    bars_of: str = ""
     one: TimerAnswer | None = None
     levels: Sequence[DelayLevelView] = ()
     halves: TransactionsAnswer | None = None
@@ -149,11 +155,48 @@ async def waiting(call: PageCall) -> WaitingPageView:
     )
     look = {"timers": _timers, "delays": _delays, "transactions": _transactions}[view.kind]
     try:
-        return await look(call, view)
+        found = await look(call, view)
+        return found if found.problem or found.one is not None else await _with_bars(call, found)
     except NotFound as error:
         return replace(view, problem=f"Not found: {error}.")
     except (QueryRefused, ValueError) as error:
         return replace(view, problem=f"The filter is not valid: {str(error).rstrip('.')}.")
+
+
+async def _with_bars(call: PageCall, view: WaitingPageView) -> WaitingPageView:
+    """Count what waits by due time, transactions by their next check: in the store, or of a topic in Kafka there."""
+    node, topic = call.node, view.given.get("topic", "")
+    level = whole_number(view.given.get("level"), 3)
+    ends_ms = [view.now_ms + end_ms for _, end_ms in BOUNDS_MS]
+    stored: Generator[None, None, list[int]] | None = None
+    in_kafka = node.in_kafka.cluster_of(topic) is not None
+    if in_kafka:
+        pass
+    elif view.kind == "timers" and (opened := node.timers()) is not None:
+        stored = timers.due_counts(opened, ends_ms)
+    elif view.kind == "delays" and (levels := node.delays()) is not None:
+        stored = due_counts(levels, ends_ms, level=level)
+    elif view.kind == "transactions" and (halves := node.transactions()) is not None:
+        timeout_ms = halves.settings.timeout_ms
+        stored = next_checks(halves.halves, ends_ms, timeout_ms=timeout_ms, now_ms=view.now_ms)
+    counts = await call.search(
+        node.waiting_in_kafka.due_counts(
+            ends_ms,
+            halves=view.kind == "transactions",
+            topic=topic,
+            level=(level or 0) if view.kind == "delays" else -1,
+        )
+    )
+    if stored is not None:
+        counts = list(map(add, counts, await call.search(stored)))
+    names = [f"within {BOUNDS_MS[0][0]}", *(f"to {name}" for name, _ in BOUNDS_MS[1:]), "later"]
+    most = max(counts) or 1
+    return replace(
+        view,
+        bars=[Bar(name=name, count=count, share=count / most) for name, count in zip(names, counts, strict=True)],
+        bars_of=(f"topic {topic}" if in_kafka else "all topics")
+        + (", in Kafka the partitions of this node" if view.in_kafka else ""),
+    )
 
 
 def _asked(call: PageCall, view: WaitingPageView, *names: str) -> dict[str, str]:
@@ -178,14 +221,10 @@ async def _timers(call: PageCall, view: WaitingPageView) -> WaitingPageView:
     found = call.node.waiting_in_kafka.timers(topic, given, limit=ROWS, now_ms=view.now_ms)
     if found is None:
         found = await call.search(timers.search(opened, given, limit=ROWS, now_ms=view.now_ms))
-    counts = await call.search(timers.due_counts(opened, [view.now_ms + end_ms for _, end_ms in BOUNDS_MS]))
-    names = [f"within {BOUNDS_MS[0][0]}", *(f"to {name}" for name, _ in BOUNDS_MS[1:]), "later"]
-    most = max(counts) or 1
     rows = [] if one is not None else [_timer(call, each) for each in found.timers]
     return replace(
         view,
         timers=replace(found, timers=()),
-        bars=[Bar(name=name, count=count, share=count / most) for name, count in zip(names, counts, strict=True)],
         one=one,
         rows=rows,
         buttons=cancel_all(rows, "timers", "timers", "timer"),

@@ -88,6 +88,8 @@ READING: Mapping[str, Need] = MappingProxyType(
         # With `body=none`; else `BODIES`.
         "/api/messages": MESSAGES,
         "/api/dead-letters": GROUP,
+        # With `bodies=true`, `readBodies` on their topic, too.
+        "/api/dead-letters/download": GROUP,
     }
 )
 """By path, of GET and HEAD; those of the console's pages are beside them (`proxy.admin.console.menu`)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Generator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -42,6 +43,7 @@ from upstream.kafka.waiting.records import (
 
 _CURSOR = re.compile(r"(\d{1,18})-((?:[0-9a-f]{2})+)")
 _ANSWER_SECONDS = 10.0
+_NEVER_MS = 1 << 62
 _OUTCOMES = {
     records.CANCELLED: "cancelled",
     records.MOVED: "rescheduled",
@@ -162,6 +164,27 @@ class WaitingInKafka:
             cursor=f"{rows[-1].at}-{rows[-1].key.hex()}" if more else None,
             messages=[_delayed(each) for each in rows],
         )
+
+    def due_counts(
+        self, ends_ms: Sequence[int], *, halves: bool = False, topic: str = "", level: int = -1
+    ) -> Generator[None, None, list[int]]:
+        """Count what waits by due time, or halves by their next check, in the partitions of this node, in steps.
+
+        Args:
+            ends_ms: Ends of the ranges, ascending, ms since the epoch; the last range has no end.
+            halves: Whether halves are counted.
+            topic: Only this one; "": all.
+            level: Only of this delay level; 0: of any; -1: all messages.
+        """
+        counts = []
+        for begin_ms, end_ms in pairwise((0, *ends_ms, _NEVER_MS)):
+            found = [
+                each.count_due(begin_ms, end_ms, halves=halves, topic=topic, level=level)
+                for each in self._waiting.values()
+            ]
+            counts.append(sum(found))
+            yield
+        return counts
 
     def partitions(self) -> dict[str, list[PartitionStatus]]:
         """Return each cluster's partitions: the last report of each, from the node that owns it."""

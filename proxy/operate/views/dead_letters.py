@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import UNSET, UnsetType
 
 from broker.views import View
+from proxy.operate.views.messages import MessageView
 
 
 class RedrivenView(View, frozen=True, kw_only=True):
@@ -67,6 +68,16 @@ class DeadLetterView(View, frozen=True, kw_only=True):
     body_bytes: int | UnsetType = UNSET
     cut: bool | UnsetType = UNSET
     redriven: RedrivenView | UnsetType | None = UNSET
+
+
+class DeadLetterLine(DeadLetterView, frozen=True, kw_only=True):
+    """A line of a download: a dead letter.
+
+    Attributes:
+        message: Its record with the whole body; absent where bodies are not requested, or it cannot be read.
+    """
+
+    message: MessageView | UnsetType = UNSET
 
 
 class DeadLettersAnswer(View, frozen=True, kw_only=True):

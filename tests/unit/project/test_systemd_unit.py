@@ -1,4 +1,4 @@
-"""examples/pyddmq.service: it parses, fits the node's settings and exit codes, and systemd takes it."""
+"""deploy/systemd/pyddmq.service: it parses, fits the node's settings and exit codes, and systemd takes it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from conf.sections.kafka import KafkaClusterConfig
 from proxy.process.exit_codes import ExitCode
 from tests.patient import PATIENCE_SECONDS
 
-UNIT = Path(__file__).parents[3] / "examples" / "pyddmq.service"
+UNIT = Path(__file__).parents[3] / "deploy" / "systemd" / "pyddmq.service"
 
 
 def unit() -> configparser.ConfigParser:

@@ -337,12 +337,15 @@ class PartitionCache:
         return found
 
     def page(self, after: tuple[int, bytes], limit: int, topic: str = "", level: int = -1) -> list[CachedRecord]:
-        """Waiting messages by due time, from behind one; for listings. `level`: of a delay level, 0: of any."""
-        chosen, values = "", list[object]()
-        if topic:
-            chosen, values = "AND topic = ?", [topic]
-        if level >= 0:
-            chosen, values = f"{chosen} AND level {'=' if level else '>'} ? AND level > 0", [*values, level]
+        """Waiting messages by due time, from behind one, its due time and key; for listings.
+
+        Args:
+            after: That one.
+            limit: At most so many.
+            topic: Only this one; "": all.
+            level: Only of this delay level; 0: of any; -1: all messages.
+        """
+        chosen, values = _chosen(topic, level)
         return self._rows(f"state = 0 AND (at, key) > (?, ?) {chosen} ORDER BY at, key LIMIT ?", *after, *values, limit)
 
     def levels(self, topic: str = "") -> list[tuple[int, int, int]]:
@@ -352,6 +355,17 @@ class PartitionCache:
             f"SELECT level, COUNT(*), MIN(at) FROM records WHERE level > 0 AND state = 0 {chosen} GROUP BY level",
             values,
         ).fetchall()
+
+    def count_due(self, begin_ms: int, end_ms: int, *, halves: bool, topic: str = "", level: int = -1) -> int:
+        """Return how many messages are due within [begin_ms, end_ms), or halves to be checked; as `page`."""
+        chosen, values = _chosen(topic, level)
+        state = KeyState.HALF if halves else KeyState.WAITING
+        found: int
+        [(found,)] = self._database.execute(
+            f"SELECT COUNT(*) FROM records WHERE state = ? AND at >= ? AND at < ? {chosen}",
+            (state, begin_ms, end_ms, *values),
+        ).fetchall()
+        return found
 
     # Parts
 
@@ -409,3 +423,11 @@ class PartitionCache:
             self.counts[row.topic, row.principal] += count
         if row.state in _UNDECIDED:
             self.undecided[row.principal] += count
+
+
+def _chosen(topic: str, level: int) -> tuple[str, list[object]]:
+    """Return the condition of a topic, "" for any, and of a delay level: 0 for any of them, -1 for all messages."""
+    chosen, values = ("AND topic = ?", list[object]([topic])) if topic else ("", [])
+    if level >= 0:
+        chosen, values = f"{chosen} AND level {'=' if level else '>'} ? AND level > 0", [*values, level]
+    return chosen, values

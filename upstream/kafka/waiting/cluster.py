@@ -538,14 +538,7 @@ class KafkaWaiting:
         return found + self.statuses.troubles(complete=self._facts is not None)
 
     def page(self, after: tuple[int, bytes], limit: int, topic: str, level: int = -1) -> list[CachedRecord]:
-        """Return waiting messages of a topic by due time, from behind one, of the partitions that this node owns.
-
-        Args:
-            after: Due time and key of that one.
-            limit: At most so many.
-            topic: Which topic.
-            level: Of a delay level; 0: of any; -1: all messages.
-        """
+        """Return waiting messages as `PartitionCache.page` does, of the partitions that this node owns."""
         found = [row for owner in self._open_owners() for row in owner.cache.page(after, limit, topic, level)]
         return sorted(found, key=lambda row: (row.at, row.key))[:limit]
 
@@ -557,6 +550,11 @@ class KafkaWaiting:
         """Return halves that are not decided by age, from behind one, of the partitions that this node owns."""
         found = [row for owner in self._open_owners() for row in owner.cache.halves(after, limit)]
         return sorted(found, key=lambda row: (row.made, row.key))[:limit]
+
+    def count_due(self, begin_ms: int, end_ms: int, *, halves: bool, topic: str, level: int) -> int:
+        """Return as `PartitionCache.count_due` says, of the partitions that this node owns."""
+        caches = [owner.cache for owner in self._open_owners()]
+        return sum(each.count_due(begin_ms, end_ms, halves=halves, topic=topic, level=level) for each in caches)
 
     def _open_owners(self) -> list[PartitionOwner]:
         return [each for each in self.owners.values() if each.state != "closed"]

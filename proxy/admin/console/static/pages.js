@@ -14,7 +14,7 @@
   const on = found?.querySelector(".search a.button");
 
   function row(message, withTopic = true) {
-    const line = make("tr"), link = make("a", new Date(message.storeMs).toISOString().replace("T", " ").slice(0, 23));
+    const line = make("tr"), link = make("a", new Date(message.storeMs).toISOString());
     const at = new URLSearchParams({ topic: message.topic, queue: message.queue, offset: message.offset });
     link.href = `/message?${at}`;
     const cells = [["Stored", "", "mono t"], ...(withTopic ? [["Topic", message.topic]] : []), ["Queue", message.queue, "n"], ["Offset", message.offset, "n"],
@@ -74,8 +74,6 @@
     });
   }
 
-  document.documentElement.classList.add("js-on");
-
   // Redrive: page after page of what the filter matches, or one by one what is selected; each outcome is shown.
 
   const redrive = document.getElementById("redrive");
@@ -102,7 +100,17 @@
       if (list.children.length > 200) list.firstChild.remove();
     }
 
+    // The command that does the same; the CLI names selected dead letters one by one.
+    const command = part(".command"), whole = command.textContent;
+    function say() {
+      const { all, chosen } = bodies(), more = chosen.length - 1;
+      const begin = chosen.length ? `pyddmq dlq redrive ${all.group} --id ${chosen[0].id}` : whole.replace(" --yes", "");
+      const options = [all.to && ` --to ${all.to}`, rate.value && ` --rate ${rate.value}`, all.again && " --again", " --yes"];
+      command.textContent = begin + options.filter(Boolean).join("") + (more > 0 ? `, and for ${more} more` : "");
+    }
+
     async function run(dryRun) {
+      if (!rate.reportValidity()) return;
       const { all, chosen } = bodies(), counts = {}, perSecond = Number(rate.value) || 0;
       running = new AbortController();
       list.replaceChildren();
@@ -139,7 +147,7 @@
       running = null;
     }
 
-    const changed = () => { if (!running) go.disabled = true; };
+    const changed = () => { say(); if (!running) go.disabled = true; };
     redrive.addEventListener("input", changed);
     document.getElementById("letters")?.addEventListener("input", (event) => {
       if (event.target.closest("thead")) document.querySelectorAll("#letters tbody input").forEach((box) => { box.checked = event.target.checked; });
@@ -194,8 +202,12 @@
     const form = event.target, status = form.querySelector("[role=status]"), get = (name) => form.elements[name].value;
     const properties = {};
     for (const line of get("properties").split("\n").filter((each) => each.trim())) {
-      const at = line.indexOf("=");
-      properties[line.slice(0, at < 0 ? line.length : at).trim()] = at < 0 ? "" : line.slice(at + 1).trim();
+      const at = line.indexOf("="), name = line.slice(0, at).trim();
+      if (at < 0 || name in properties) {
+        status.textContent = at < 0 ? `Property "${line.trim()}" has no "="; write name=value.` : `Property "${name}" is set twice.`;
+        return;
+      }
+      properties[name] = line.slice(at + 1).trim();
     }
     const body = { topic: form.dataset.topic, body: get("body"), key: get("key"), tag: get("tag"), properties, delayMs: Math.round(Number(get("delay")) * 1000) };
     let answer = null, code = 0;
@@ -204,7 +216,11 @@
       code = response.status;
       answer = await response.json();
     } catch { /* It is shown as no answer. */ }
-    if (code !== 200) { status.textContent = answer?.error?.message ?? "The node does not respond."; return; }
+    if (code !== 200) {
+      const why = answer?.error?.message ?? "The node does not respond.";
+      status.textContent = why[0].toUpperCase() + why.slice(1);
+      return;
+    }
     const link = make("a", answer.id);
     link.href = `/message?${new URLSearchParams({ topic: answer.topic, id: answer.id })}`;
     status.replaceChildren("Published ", link, answer.queue === null ? ", it waits" : `, queue ${answer.queue}, offset ${answer.offset}`);

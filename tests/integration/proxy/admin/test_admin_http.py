@@ -12,7 +12,8 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.admin.routes import REFUSED, REMOVED
+from proxy.admin.entry.gate import REMOVED
+from proxy.admin.routes import REFUSED
 from proxy.admin.server import AdminServer
 from proxy.node.trouble_facts import NodeTroubles
 from proxy.node.views import ReloadResult

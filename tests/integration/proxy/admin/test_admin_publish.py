@@ -15,7 +15,6 @@ from proxy.operate.changes.desk import ChangeRefused
 from proxy.operate.changes.publish import PublishBody, publish_changes
 from proxy.operate.live_node import LiveNode
 from proxy.operate.lookups.message_way import WayStep, way
-from proxy.operate.lookups.timers import due_counts
 from proxy.operate.views.changes import PublishResult
 from tests.insides import opened_of
 from tests.patient import Consumer, until
@@ -113,19 +112,3 @@ def test_retention_of_a_topic_names_the_file_that_is_deleted_next(tmp_path: Path
 
         found = node.wait_for(run())
         assert (found.file, found.losses, found.log_bytes > 0) == (None, {}, True)
-
-
-def test_timers_are_counted_by_when_they_fall_due(tmp_path: Path) -> None:
-    """Each range has those before its end; the last one has no end."""
-    with RunningNode(YAML, tmp_path) as node:
-        for minutes in (30, 40, 90, 600):
-            publish(node, topic="orders", body="{}", delay_ms=minutes * 60_000)
-        until(lambda: opened_of(node.node).timers.pending == 4, "the timers")
-
-        async def run() -> list[int]:
-            now_ms = node.node.runtime.clock.wall_ms()
-            return await run_async(
-                due_counts(opened_of(node.node).timers, [now_ms + 60_000, now_ms + 3_600_000, now_ms + 7_200_000])
-            )
-
-        assert node.wait_for(run()) == [0, 2, 1, 1]

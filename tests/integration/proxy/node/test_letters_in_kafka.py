@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Coroutine
 from functools import partial
 from typing import Any, cast
@@ -14,6 +16,7 @@ from conf.sections.access import AccessConfig, AccessRule
 from proxy.access.rights import Rights
 from proxy.access.rules import Rules
 from proxy.admin.console.templating import environment
+from proxy.admin.letter_download import LetterDownload
 from proxy.node.kafka_letters import KafkaLetters
 from proxy.operate.changes.dead_letters import RedriveBody, dead_letter_changes
 from proxy.operate.changes.desk import ChangeRefused
@@ -134,6 +137,33 @@ def test_redrive_writes_the_message_once_and_says_so_on_every_node() -> None:
     assert isinstance(one.redriven, RedrivenView)
     assert (one.redriven.topic, one.redriven.at_ms) != (None, None)
     assert redrive(world, again=True).redriven == 4
+
+
+def downloaded(world: World, **given: str) -> list[dict[str, Any]]:
+    """Download dead letters."""
+
+    async def work() -> bytes:
+        download = LetterDownload(world.view, {"group": "billing", **given}, asyncio.Lock())
+        return b"".join([part async for part in download.parts(await download.begin())])
+
+    return [json.loads(line) for line in run(world, work()).splitlines()]
+
+
+def test_download_has_all_with_their_bodies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Page by page over all partitions; marks of redrives between them are none of it."""
+    monkeypatch.setattr("proxy.admin.letter_download.PAGE_LETTERS", 3)
+    world = world_with(15)
+    assert redrive(world, id="0:1").redriven == 1
+    world.kafka.append(OURS, b"k0", b"15", headers(15, "refused"), gap=0)
+    world.run(1)
+    order = [*range(0, 15, 2), 15, *range(1, 15, 2)]
+    found = downloaded(world, bodies="true")
+    assert [each["message"]["body"] for each in found] == [str(each) for each in order]
+    assert [each["id"] for each in found] == ids(letters(world))
+    assert [each["offset"] for each in found if each["redriven"]] == [1]
+    [one] = downloaded(world, bodies="true", reason="declined")
+    assert one["message"]["body"] == "14"
+    assert "message" not in downloaded(world)[0]
 
 
 def test_dry_run_writes_nothing() -> None:

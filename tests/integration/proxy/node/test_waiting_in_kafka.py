@@ -72,6 +72,11 @@ class Desk:
         levels = opened_of(self.ground.node).delays
         return run_now(self.waiting.delays(levels, given, limit=2, now_ms=self.ground.now_ms))
 
+    def due(self, **chosen: Any) -> list[int]:
+        """How many fall due within a minute, within an hour, later."""
+        ends_ms = [self.ground.now_ms + 60_000, self.ground.now_ms + 3_600_000]
+        return run_now(self.waiting.due_counts(ends_ms, **chosen))
+
     def cancel_delays(self, *names: str) -> list[str]:
         """Cancel messages of delay levels; returns the outcomes."""
         [change] = delay_changes(self.ground.node)
@@ -143,6 +148,31 @@ def test_delay_levels_are_listed_and_cancelled() -> None:
     ground.wait(130)
     assert sorted(ground.bodies) == [b"timer", b"x", b"x"]
     assert desk.cancel_delays(ids[0], ids[2]) == ["cancelled", "tooLate"]
+
+
+def test_what_waits_is_counted_by_when_it_falls_due() -> None:
+    """Timers, loops by their next occurrence, levels; halves by their next check; of a topic, or of all."""
+    ground = KafkaTimeGround()
+    desk = Desk(ground)
+    ground.node.parts.kafka.configure_checks(CheckSettings(checks_max=5, interval_ms=120_000, timeout_ms=5_000))
+    for delay_ms in (30_000, 600_000, 7_200_000):
+        ground.send(b"x", delayMs=delay_ms)
+    at = ground.now_ms // 1000 + 40
+    ground.delay(b"a", UUID, timestamp=at, dmsgtype=3, interval=100, times=9, expire=at + 2_000)
+    for level in (4, 16, 18):
+        ground.send(b"x", delayLevel=level)
+    for body in (b"a", b"b"):
+        ground.half(body)
+    ground.wait(1)
+    assert desk.due() == desk.due(topic="orders") == [3, 2, 2]
+    assert (desk.due(level=0), desk.due(level=16), desk.due(topic="none")) == ([1, 1, 1], [0, 1, 0], [0, 0, 0])
+    assert (desk.due(halves=True), desk.due(halves=True, topic="none")) == ([2, 0, 0], [0, 0, 0])
+    ground.wait(10)
+    ground.checks()
+    ground.wait(1)
+    assert desk.due(halves=True) == [0, 2, 0]
+    ground.wait(60)
+    assert desk.due(topic="orders") == [0, 3, 2]
 
 
 def test_operator_lists_and_decides_transactions() -> None:

@@ -146,6 +146,57 @@ def test_cheap_judgement_is_made_anew_each_second(monkeypatch: pytest.MonkeyPatc
     asyncio.run(scenario())
 
 
+def test_page_waits_for_no_judgement_of_unknown_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first page of a node that judges itself shows the last judgement."""
+    console = JudgedConsole(monkeypatch, 0.001)
+    ends = asyncio.Event()
+
+    def endless(node: LiveNode, *, leisurely: bool) -> Generator[None, None, Judgement]:
+        while not ends.is_set():
+            yield
+        return console.made[-1]
+
+    async def scenario() -> None:
+        await console.judged()
+        console.clock.advance(2 * JUDGED_SECONDS)
+        monkeypatch.setattr(shell, "judging", endless)
+        assert await asyncio.wait_for(console.judged(), 20) == 1
+        ends.set()
+        await asyncio.sleep(0.01)
+
+    asyncio.run(scenario())
+
+
+def test_page_of_a_group_does_not_wait_for_a_long_journal() -> None:
+    """It says so; however long one reading takes, no second one begins, and a later refresh shows the charts."""
+    world = AdminWorld(rules=None)
+    begun: list[str] = []
+    ends = asyncio.Event()
+    course = world.node.course
+
+    def long(*, group: str, span_ms: int) -> Generator[None, None, Any]:
+        begun.append(group)
+        while not ends.is_set():
+            yield
+        return (yield from course(group=group, span_ms=span_ms))
+
+    world.node.course = long  # type: ignore[method-assign]
+
+    async def scenario() -> None:
+        for _ in range(3):
+            answer = await world.ask("/group?group=permits-audit&span=1h")
+            assert ("The journal is being read" in answer.text, "<rate-chart" in answer.text) == (True, False)
+            world.clock.advance(60)
+        assert len(begun) == 1
+        ends.set()
+        await asyncio.sleep(0.05)
+        ends.clear()
+        world.clock.advance(KEEP_SECONDS)
+        assert "<rate-chart" in (await world.ask("/group?group=permits-audit&span=1h")).text
+
+    world.run(scenario)
+
+
 def test_many_queues_are_joined_with_findings_in_steps() -> None:
     """The loop has turns meanwhile, also where each queue is a finding of its own."""
     queues = [lag_queue(group=f"g{n % 500}", topic=f"t{n}", queue=0, status="STOP", level="ERR") for n in range(5_000)]

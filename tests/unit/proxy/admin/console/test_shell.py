@@ -18,13 +18,16 @@ from conf.sections.access import AccessRule
 from conf.sections.admin import AdminConfig
 from lag.samples import EventKind
 from proxy.access.views import AuditEntry
+from proxy.admin.console.buttons import page_of
 from proxy.admin.console.charts import sparkline
 from proxy.admin.console.menu import PAGES
-from proxy.admin.console.overview import FINDINGS_SHOWN
+from proxy.admin.console.overview import FINDINGS_SHOWN, finding_rows
 from proxy.admin.console.rates import SecondRates
 from proxy.admin.console.shell import KEEP_SECONDS
+from proxy.admin.console.templating import environment
 from proxy.node.trouble_facts import ConfigurationView
 from proxy.operate.attention.judgement import LagQueues
+from proxy.operate.attention.kinds import KINDS, found
 from proxy.operate.lookups.settings import without_secrets
 from proxy.operate.views.lag_history import EventView, LagCourse
 from proxy.operate.views.node import ConnectionView
@@ -278,6 +281,20 @@ def test_findings_that_are_not_shown_are_counted() -> None:
     ]
     node.group_list = [replace(billing, topics=topics)]
     assert "And 7 more findings" in fragment(node)
+
+
+def test_every_finding_leads_to_a_page_or_ends_by_a_button() -> None:
+    """Those about the node, too: to transactions, what waits, clients, the file or the node."""
+    node = busy_node()
+    html = environment().from_string('{% import "parts.html" as parts %}{{ parts.findings(rows, 99, 0) }}')
+    rows = finding_rows(call_of(node, {}), [found(kind, True, kind) for kind in KINDS][:FINDINGS_SHOWN])
+    assert html.render(rows=rows).count('class="button" href="/') == FINDINGS_SHOWN
+    paths = {page_of(found(kind, True, kind))[1].partition("?")[0] for kind in KINDS}
+    assert paths <= {each.path for each in PAGES}
+    [paused] = finding_rows(call_of(node, {}), [found("timers_paused", False, "paused")])
+    assert [each.command for each in paused.buttons] == ["pyddmq timers resume all"]
+    [quiet] = finding_rows(call_of(node, {}, read_only=True), [found("timers_paused", False, "paused")])
+    assert quiet.buttons == []
 
 
 def test_page_names_ports_that_are_open_to_every_client() -> None:
