@@ -12,16 +12,27 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
 from broker.runtime.seams import Disk
 from upstream.kafka.link import KafkaRecord
-from upstream.kafka.waiting.records import Damaged, KeyState, facts_of, identity_text, parse_key
+from upstream.kafka.waiting.records import (
+    VERSION,
+    ChecksHead,
+    Damaged,
+    EndedHead,
+    KeyState,
+    WaitingHead,
+    head_of,
+    identity_text,
+    parse_key,
+)
 
 _LAYOUT = 4
 _CACHE_KBYTES = 8_000
+_NAMES_MAX = 1000
 _BOOT_SECONDS = 5
 """By so much may the wall clock have been set since."""
 _TABLES = """
@@ -169,22 +180,79 @@ class PartitionCache:
         self.position = position
         self._count()
 
-    def apply(self, record: KafkaRecord) -> CachedRecord | None:
-        """Take a record of the log; returns its row, None: it has none now, or a newer one.
+    def read(self, records: Sequence[KafkaRecord], damaged: Callable[[KafkaRecord, Damaged], object]) -> None:
+        """Take records of the log; `damaged` is called with those that no version wrote.
+
+        Of an identity with one key only, as nearly all have, the last record counts and is written in bulk; others
+        are taken one by one, as identities do not depend on each other.
+
+        Raises:
+            NewerRecord: This version cannot know what it says.
+        """
+        new = [each for each in records if not self._passes_over(each.offset)] if self._own else records
+        names = [crc32(identity_text(each.key or b"")) for each in new]
+        rows = self._rows_of_names(names)
+        keys: dict[int, bytes | None] = {}
+        last: dict[int, KafkaRecord] = {}
+        single = set[int]()
+        for name, record in zip(names, new, strict=True):
+            value = record.value
+            if keys.setdefault(name, record.key) != record.key or (value and value[0] > VERSION):
+                single.add(name)
+            last[name] = record
+        bulk = _Bulk()
+        for name, record in last.items():
+            if name not in single and not self._replaces(record, name, rows.get(name, ()), bulk):
+                single.add(name)
+        bulk.write(self._database)
+        for row, count in bulk.counted:
+            self._add(row, count)
+        for name, record in zip(names, new, strict=True) if single else ():
+            if name in single:
+                try:
+                    self._change(record.key or b"", record.value, record.offset)
+                except Damaged as error:
+                    damaged(record, error)
+
+    def _passes_over(self, offset: int) -> bool:
+        """Whether a record is this owner's, whose change was made when it was committed."""
+        own = offset in self._own
+        self._own.discard(offset)
+        return own
+
+    def _replaces(self, record: KafkaRecord, name: int, rows: Sequence[CachedRecord], bulk: _Bulk) -> bool:
+        """Have a record take the place of its key's row; False: there are other keys, or it is damaged."""
+        old = rows[0] if rows else None
+        if len(rows) > 1 or (old is not None and old.key != record.key):
+            return False
+        if old is not None and old.position >= record.offset:
+            return True
+        if record.value is not None:
+            try:
+                row = _row_of(record.key or b"", record.value, record.offset)
+            except Damaged:
+                return False
+            if old is None:
+                bulk.inserted.append((*row[:-1], name))
+            else:
+                bulk.updated.append((*row[1:3], *row[5:-1], old.id))
+            if row.state in _PENDING:
+                bulk.counted.append((row, 1))
+        elif old is not None:
+            bulk.deleted.append((old.id,))
+        if old is not None:
+            bulk.counted.append((old, -1))
+        return True
+
+    def change(self, key: bytes, value: bytes | None, offset: int) -> None:
+        """Take a record that was written by this owner, and is to be read again.
 
         Raises:
             Damaged, NewerRecord: It is not one that this version knows.
         """
-        if record.offset in self._own:
-            self._own.discard(record.offset)
-            return None
-        return self._change(record.key or b"", record.value, record.offset)
-
-    def change(self, key: bytes, value: bytes | None, offset: int) -> CachedRecord | None:
-        """Likewise, of a record that was written by this owner, and is to be read again."""
         if offset >= self.position:
             self._own.add(offset)
-        return self._change(key, value, offset)
+        self._change(key, value, offset)
 
     def end(self, ended: Sequence[tuple[CachedRecord, bytes, int]], at_ms: int) -> None:
         """Take the ends of messages that this owner has delivered: row, value of the record, its offset."""
@@ -195,43 +263,23 @@ class PartitionCache:
         for row, _, _ in new:
             self._add(row, -1)
 
-    def _change(self, key: bytes, value: bytes | None, offset: int) -> CachedRecord | None:
-        identity, _ = parse_key(key)
+    def _change(self, key: bytes, value: bytes | None, offset: int) -> None:
+        parse_key(key)
         text = identity_text(key)
         rows = self._named(text)
         old = next((each for each in rows if each.key == key), None)
         if old is not None and old.position >= offset:
-            return None
+            return
         if value is None:
             if old is not None:
                 self._drop(old)
-            return None
-        facts = facts_of(value)
-        try:
-            what = facts["what"]
-            group, owned, made, level = "", 0, 0, 0
-            if what == "waiting":
-                state, at, owned = KeyState.WAITING, facts["due_ms"], int(facts["owned"])
-                level, half = facts.get("level", 0), facts["half"]
-                if half is not None:
-                    state = _HALF_STATES.get(half["state"], KeyState.WAITING)
-                    group, made = half["group"], facts["at_ms"]
-            elif what == "ended":
-                state, at, owned, group = KeyState.ENDED, facts["at_ms"], 1, facts["group"]
-            elif what == "checks":
-                state, at = KeyState.CHECKS, facts["next_ms"]
-                # The half's own record stays as it is: a check costs a small one.
-                halves = [(at, facts["times"], each.id) for each in rows if each.state == KeyState.HALF]
-                self._database.executemany("UPDATE records SET at = ?, checks = ? WHERE id = ?", halves)
-            else:
-                state, at = KeyState.REQUEST, offset
-        except (KeyError, TypeError, ValueError) as error:
-            raise Damaged(f"not a record of this topic: {error!r}") from error
-        place = 0 if old is None else old.id
-        row = CachedRecord(
-            key, state, at, identity.topic, identity.principal, owned, offset, value, group, made, 0, level, place
-        )  # fmt: skip
-        if state in _OPEN:
+            return
+        row = _row_of(key, value, offset)._replace(id=0 if old is None else old.id)
+        if row.state == KeyState.CHECKS:
+            # The half's own record stays as it is: a check costs a small one.
+            halves = [(row.at, row.checks, each.id) for each in rows if each.state == KeyState.HALF]
+            self._database.executemany("UPDATE records SET at = ?, checks = ? WHERE id = ?", halves)
+        if row.state in _OPEN:
             row = self._only(row, [each for each in rows if each.key != key and each.state in _OPEN])
         if old is None:
             self._database.execute(_INSERT, (*row[:-1], crc32(text)))
@@ -239,7 +287,6 @@ class PartitionCache:
             self._add(old, -1)
             self._update(row)
         self._add(row, 1)
-        return row
 
     def _only(self, row: CachedRecord, others: Sequence[CachedRecord]) -> CachedRecord:
         """Have one key only for an identity: the one that an owner wrote under, else the first."""
@@ -393,6 +440,17 @@ class PartitionCache:
         found = self._database.execute(f"SELECT {_COLUMNS} FROM records WHERE {where}", values)
         return [CachedRecord._make(each) for each in found]
 
+    def _rows_of_names(self, names: Sequence[int]) -> dict[int, list[CachedRecord]]:
+        found: dict[int, list[CachedRecord]] = {}
+        for first in range(0, len(names), _NAMES_MAX):
+            some = names[first : first + _NAMES_MAX]
+            marks = ",".join("?" * len(some))
+            for name, *row in self._database.execute(
+                f"SELECT name, {_COLUMNS} FROM records WHERE name IN ({marks})", some
+            ):
+                found.setdefault(name, []).append(CachedRecord._make(row))
+        return found
+
     def _named(self, identity: bytes) -> list[CachedRecord]:
         found = map(CachedRecord._make, self._database.execute(_NAMED, (crc32(identity),)))
         return [each for each in found if each.identity == identity]
@@ -409,3 +467,40 @@ class PartitionCache:
             self.counts[row.topic, row.principal] += count
         if row.state in _UNDECIDED:
             self.undecided[row.principal] += count
+
+
+class _Bulk:
+    """Rows to be written together, with what they add to the counts."""
+
+    def __init__(self) -> None:
+        self.inserted: list[tuple[object, ...]] = []
+        self.updated: list[tuple[object, ...]] = []
+        self.deleted: list[tuple[int]] = []
+        self.counted: list[tuple[CachedRecord, int]] = []
+
+    def write(self, database: sqlite3.Connection) -> None:
+        """Write them."""
+        database.executemany(_INSERT, self.inserted)
+        database.executemany(_UPDATE, self.updated)
+        database.executemany("DELETE FROM records WHERE id = ?", self.deleted)
+
+
+def _row_of(key: bytes, value: bytes, offset: int) -> CachedRecord:
+    """Return the row of a record that nothing else of its identity changes. Raises Damaged, NewerRecord."""
+    identity, _ = parse_key(key)
+    head = head_of(value)
+    group, owned, made, level, checks = "", 0, 0, 0, 0
+    if isinstance(head, EndedHead):
+        state, at, owned, group = KeyState.ENDED, head.at_ms, 1, head.group
+    elif isinstance(head, WaitingHead):
+        state, at, owned, level = KeyState.WAITING, head.due_ms, int(head.owned), head.level
+        if head.half is not None:
+            state = _HALF_STATES.get(head.half.state, KeyState.WAITING)
+            group, made = head.half.group, head.at_ms
+    elif isinstance(head, ChecksHead):
+        state, at, checks = KeyState.CHECKS, head.next_ms, head.times
+    else:
+        state, at = KeyState.REQUEST, offset
+    return CachedRecord(
+        key, state, at, identity.topic, identity.principal, owned, offset, value, group, made, checks, level
+    )

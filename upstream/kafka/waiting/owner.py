@@ -317,19 +317,18 @@ class PartitionOwner:
             self.wake()
 
     def _apply(self, records: Sequence[KafkaRecord]) -> None:
-        for record in records:
-            try:
-                self.cache.apply(record)
-            except Damaged as error:
-                self._limited_log.note(
-                    "kafka_waiting_record_damaged",
-                    self._ways.cluster,
-                    partition=self.place.partition,
-                    offset=record.offset,
-                    error=str(error),
-                )
+        self.cache.read(records, self._note_damaged)
         if records:
             self.cache.save(records[-1].offset + 1, self._clock.wall_ms())
+
+    def _note_damaged(self, record: KafkaRecord, error: Damaged) -> None:
+        self._limited_log.note(
+            "kafka_waiting_record_damaged",
+            self._ways.cluster,
+            partition=self.place.partition,
+            offset=record.offset,
+            error=str(error),
+        )
 
     def at_end(self, offset: int) -> None:
         """Note that all before an offset was reported."""
