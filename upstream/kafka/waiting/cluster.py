@@ -38,7 +38,7 @@ from upstream.kafka.waiting.topics import WaitingSettings, problem_of
 STATUS_SECONDS = 1.0
 SESSION_SECONDS = 6.0
 """Of the owners' group: after so much silence others get the partitions."""
-_LOOK_SECONDS, _LOOK_AGAIN_SECONDS = 600.0, 15.0
+_LOOK_SECONDS, _LOOK_AGAIN_SECONDS, _LOOK_SOON_SECONDS = 600.0, 15.0, 3.0
 _JOIN_AGAIN_SECONDS = 5.0
 _STANDS_SECONDS = 20.0
 _LATE_MS_MAX = 30_000
@@ -306,7 +306,7 @@ class KafkaWaiting:
             # What was known before is still the best that is known.
             if self._facts is None:
                 self._problem = "unknown", f"Kafka cluster {settings.cluster} cannot be reached: {facts.trouble}"
-            self._look.after(_LOOK_AGAIN_SECONDS)
+            self._look.after(_LOOK_SOON_SECONDS if self._facts is None else _LOOK_AGAIN_SECONDS)
             return
         topic = facts.topics.get(settings.topic)
         text = problem_of(settings, topic, settings.answers_topic in facts.topics, facts.hidden)
@@ -360,11 +360,11 @@ class KafkaWaiting:
 
     def records(self, found: Sequence[KafkaRecord]) -> None:
         """Hand records to their owners."""
-        by_place: dict[KafkaPartition, list[KafkaRecord]] = {}
+        by_number: dict[int, list[KafkaRecord]] = {}
         for each in found:
-            by_place.setdefault(KafkaPartition(each.topic, each.partition), []).append(each)
-        for place, each_records in by_place.items():
-            if (owner := self.owners.get(place)) is not None:
+            by_number.setdefault(each.partition, []).append(each)
+        for number, each_records in by_number.items():
+            if (owner := self.owners.get(KafkaPartition(self.settings.topic, number))) is not None:
                 owner.records(each_records)
 
     def at_end(self, place: KafkaPartition, offset: int) -> None:

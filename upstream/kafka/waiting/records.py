@@ -19,6 +19,7 @@ from upstream.kafka.link import Headers
 VERSION = 1
 _SIZE = struct.Struct(">BI")
 _HANDLE_CHARS_MAX = 1024
+_DECODE_KEY = msgspec.json.Decoder(list[str]).decode
 Facts = TypeVar("Facts")
 
 DELIVERED = "delivered"
@@ -97,7 +98,7 @@ def identity_text(key: bytes) -> bytes:
 def parse_key(key: bytes | None) -> tuple[Identity, bool]:
     """Return whose a key is, and whether it is a request's. Raises Damaged."""
     try:
-        topic, principal, name, _, *rest = msgspec.json.decode(key or b"", type=list[str])
+        topic, principal, name, _, *rest = _DECODE_KEY(key or b"")
     except (ValueError, msgspec.MsgspecError) as error:
         raise Damaged(f"{(key or b'')[:80]!r} is not a key of this topic") from error
     return Identity(topic, principal, name), bool(rest)
@@ -277,7 +278,7 @@ class DecisionHead(msgspec.Struct, tag_field="what", tag="decision"):
 
 
 Head = WaitingHead | EndedHead | ChecksHead | RequestHead | DecisionHead
-_DECODE_HEAD = msgspec.json.Decoder(Head).decode
+_DECODE_HEAD: Callable[[bytes], Head] = msgspec.json.Decoder(Head).decode
 _DECODE_FACTS = msgspec.json.Decoder(dict[str, Any]).decode
 
 
