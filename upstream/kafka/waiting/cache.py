@@ -17,7 +17,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from broker.runtime.seams import Disk
-from upstream.kafka.link import KafkaRecord
+from upstream.kafka.link import Checkpoint, KafkaRecord
 from upstream.kafka.waiting.records import (
     VERSION,
     ChecksHead,
@@ -35,7 +35,7 @@ _CACHE_KBYTES = 8_000
 _NAMES_MAX = 1000
 _BOOT_SECONDS = 5
 """By so much may the wall clock have been set since."""
-_TABLES = """
+TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value);
 CREATE TABLE IF NOT EXISTS records (
     id INTEGER PRIMARY KEY, name INTEGER, key BLOB, state INTEGER, at INTEGER, topic TEXT, principal TEXT,
@@ -50,7 +50,7 @@ CREATE INDEX IF NOT EXISTS by_level ON records (level, at) WHERE level > 0;
 """`name` is a checksum of the identity, for a small index; rows with the same checksum differ in their key."""
 _COLUMNS = "key, state, at, topic, principal, owned, position, value, producer_group, made, checks, level, id"
 _NAMED = f"SELECT {_COLUMNS} FROM records WHERE name = ?"
-_INSERT = (
+INSERT = (
     "INSERT INTO records (key, state, at, topic, principal, owned, position, value, producer_group, made, checks, "
     "level, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
@@ -106,23 +106,6 @@ class CachedRecord(NamedTuple):
         return identity_text(self.key)
 
 
-class Checkpoint(NamedTuple):
-    """What a file has to be of to be used again.
-
-    Attributes:
-        log: The topic, by the ids of cluster and topic; "": not known, and no file is used again.
-        boot: When the machine was booted, seconds since the epoch.
-        low, high: Bounds of the log now.
-        oldest_ms: A file that was written before this moment may lack tombstones.
-    """
-
-    log: str
-    boot: int
-    low: int
-    high: int
-    oldest_ms: int
-
-
 class PartitionCache:
     """The rows of one partition.
 
@@ -165,11 +148,28 @@ class PartitionCache:
         except sqlite3.DatabaseError:
             pass
         self.clear(checkpoint.low)
+        self._stamp(checkpoint)
+        return False
+
+    def _stamp(self, checkpoint: Checkpoint) -> None:
         self._database.executemany(
             "INSERT OR REPLACE INTO facts VALUES (?, ?)",
             [("layout", _LAYOUT), ("log", checkpoint.log), ("boot", checkpoint.boot)],
         )
-        return False
+
+    @property
+    def load_path(self) -> str:
+        """The file that is filled beside this one from a long log (`adopt`); "": this one is in memory."""
+        return "" if self._path == ":memory:" else f"{self._path}-load"
+
+    def adopt(self, checkpoint: Checkpoint) -> bool:
+        """Take the place of this file by the one that was filled; False: it cannot be used, and this is empty."""
+        self._database.close()
+        self._remove()
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.replace(self.load_path, self._path)
+        self._database = self._connect()
+        return self.resume(checkpoint)
 
     def clear(self, position: int) -> None:
         """Begin again, to be filled from the log."""
@@ -229,7 +229,7 @@ class PartitionCache:
             return True
         if record.value is not None:
             try:
-                row = _row_of(record.key or b"", record.value, record.offset)
+                row = row_of(record.key or b"", record.value, record.offset)
             except Damaged:
                 return False
             if old is None:
@@ -274,7 +274,7 @@ class PartitionCache:
             if old is not None:
                 self._drop(old)
             return
-        row = _row_of(key, value, offset)._replace(id=0 if old is None else old.id)
+        row = row_of(key, value, offset)._replace(id=0 if old is None else old.id)
         if row.state == KeyState.CHECKS:
             # The half's own record stays as it is: a check costs a small one.
             halves = [(row.at, row.checks, each.id) for each in rows if each.state == KeyState.HALF]
@@ -282,7 +282,7 @@ class PartitionCache:
         if row.state in _OPEN:
             row = self._only(row, [each for each in rows if each.key != key and each.state in _OPEN])
         if old is None:
-            self._database.execute(_INSERT, (*row[:-1], crc32(text)))
+            self._database.execute(INSERT, (*row[:-1], crc32(text)))
         else:
             self._add(old, -1)
             self._update(row)
@@ -409,14 +409,14 @@ class PartitionCache:
             # A node that is killed in the middle of a commit leaves a whole file.
             database.execute("PRAGMA journal_mode = WAL")
             database.execute(f"PRAGMA cache_size = -{_CACHE_KBYTES}")
-            database.executescript(_TABLES)
+            database.executescript(TABLES)
         except sqlite3.DatabaseError:
             database.close()
             if self._path == ":memory:" or not self._disk.exists(self._path):
                 raise
             self._remove()
             database = sqlite3.connect(self._path)
-            database.executescript(_TABLES)
+            database.executescript(TABLES)
         return database
 
     def _remove(self) -> None:
@@ -480,12 +480,12 @@ class _Bulk:
 
     def write(self, database: sqlite3.Connection) -> None:
         """Write them."""
-        database.executemany(_INSERT, self.inserted)
+        database.executemany(INSERT, self.inserted)
         database.executemany(_UPDATE, self.updated)
         database.executemany("DELETE FROM records WHERE id = ?", self.deleted)
 
 
-def _row_of(key: bytes, value: bytes, offset: int) -> CachedRecord:
+def row_of(key: bytes, value: bytes, offset: int) -> CachedRecord:
     """Return the row of a record that nothing else of its identity changes. Raises Damaged, NewerRecord."""
     identity, _ = parse_key(key)
     head = head_of(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -14,6 +14,7 @@ from upstream.kafka.cluster_facts import ClusterFacts, TopicFacts
 from upstream.kafka.lease import Lease
 from upstream.kafka.link import (
     Assignment,
+    Checkpoint,
     Commit,
     Done,
     GroupMember,
@@ -22,14 +23,14 @@ from upstream.kafka.link import (
     KafkaPartition,
     KafkaProducer,
     KafkaRecord,
-    LogBounds,
     OutgoingRecord,
     TopicSubscription,
 )
 from upstream.kafka.waiting import records
 from upstream.kafka.waiting.batches import Batches
-from upstream.kafka.waiting.cache import CachedRecord, Checkpoint, PartitionCache
-from upstream.kafka.waiting.owner import OwnerWays, PartitionOwner, TransactionTurns
+from upstream.kafka.waiting.cache import CachedRecord, PartitionCache
+from upstream.kafka.waiting.lanes import TransactionTurns
+from upstream.kafka.waiting.owner import OwnerWays, PartitionOwner
 from upstream.kafka.waiting.records import Identity, PartitionStatus, WaitingRecord
 from upstream.kafka.waiting.requests import OwnerRequests
 from upstream.kafka.waiting.statuses import WaitingStatuses
@@ -411,14 +412,6 @@ class KafkaWaiting:
             checks=lambda: self.checks,
             new_id=self._new_id,
         )
-
-        def ends(reported: Callable[[LogBounds], None]) -> None:
-            def answered(found: Sequence[LogBounds], _: Mapping[KafkaPartition, KafkaFailure]) -> None:
-                for each in found:
-                    reported(each)
-
-            member.ends([place], answered)
-
         return PartitionOwner(
             place,
             cache,
@@ -430,13 +423,14 @@ class KafkaWaiting:
                 lanes=lanes,
                 lease=self._lease,
                 confirm=lambda owner, done: self._commit([owner], done),
-                ends=ends,
+                ends=partial(member.ends, [place]),
                 read_from=partial(member.read_from, place),
                 unusable=self._unusable,
                 turns=self._turns,
                 checks=lambda: self.checks,
                 due=self._checks_due,
                 suspected=self._suspected,
+                load=partial(self._client.load, place),
             ),
             runtime=self._runtime,
         )
@@ -562,7 +556,7 @@ class KafkaWaiting:
         return [each for each in self.owners.values() if each.state != "closed"]
 
     def owned(self) -> list[PartitionStatus]:
-        """Return how the partitions stand that this node owns."""
+        """Return how the partitions that this node owns are."""
         return [each.status() for each in self._open_owners()]
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from itertools import repeat
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from broker.runtime.disk import RealDisk
-from upstream.kafka.link import KafkaRecord
-from upstream.kafka.waiting.cache import Checkpoint, PartitionCache
+from upstream.kafka.link import Checkpoint, KafkaRecord
+from upstream.kafka.waiting.cache import PartitionCache
+from upstream.kafka.waiting.loading import LogLoad
 from upstream.kafka.waiting.records import (
     EndedMessage,
     HalfChecks,
@@ -182,34 +182,57 @@ def drawn_log(random: Random) -> list[KafkaRecord]:
     return found
 
 
+def pieces(log: Sequence[KafkaRecord], random: Random) -> Iterator[Sequence[KafkaRecord]]:
+    """The log in pieces of drawn sizes."""
+    while log:
+        size = random.randint(1, 40)
+        yield log[:size]
+        log = log[size:]
+
+
+def contents(cache: PartitionCache) -> list[object]:
+    """What a cache knows, but for the order of its rows."""
+    rows = cache._database.execute(
+        "SELECT name, key, state, at, topic, principal, owned, position, value, producer_group, made, checks, level"
+        " FROM records ORDER BY key"
+    ).fetchall()
+    indexes = cache._database.execute("SELECT name FROM sqlite_master WHERE type = 'index' ORDER BY name").fetchall()
+    return [rows, +cache.counts, +cache.undecided, cache.position, indexes]
+
+
 @pytest.mark.parametrize("seed", range(150))
-def test_log_read_in_pieces_of_any_size_gives_the_same_rows(seed: int) -> None:
+def test_log_read_in_pieces_or_loaded_beside_gives_the_same_rows(seed: int, tmp_path: Path) -> None:
     """As one by one: what a later record of the same key replaces is left out only where that makes no difference."""
     random = Random(seed)
     log = drawn_log(random)
 
-    def after(sizes: Iterator[int]) -> list[object]:
-        cache = cache_of()
-        left = log
-        while left:
-            size = next(sizes)
-            read(cache, left[:size])
-            cache.save(left[:size][-1].offset + 1, 0)
-            left = left[size:]
-        rows = cache._database.execute(
-            "SELECT name, key, state, at, topic, principal, owned, position, value, producer_group, made, checks, level"
-            " FROM records ORDER BY key"
-        ).fetchall()
-        return [rows, +cache.counts, +cache.undecided]
+    damaged = set[int]()
+    path = str(tmp_path / "0.db")
+    load = LogLoad(path + "-load", RealDisk(), NOW)
+    for piece in pieces(log, random):
+        load.append(piece, lambda record: damaged.add(record.offset))
+    load.complete(log[-1].offset + 1, 60)
+    caches = [cache_of(), cache_of(), cache_of(path)]
+    assert caches[2].adopt(NOW._replace(high=1 << 62))
+    for each in log:
+        damaged.difference_update(read(caches[0], [each]))
+        caches[0].save(each.offset + 1, 0)
+    for piece in pieces(log, random):
+        read(caches[1], piece)
+        caches[1].save(piece[-1].offset + 1, 0)
+    one_by_one, in_pieces, loaded = map(contents, caches)
+    assert in_pieces == one_by_one
+    assert loaded == one_by_one
+    assert not damaged
 
-    assert after(iter(lambda: random.randint(1, 40), 0)) == after(repeat(1))
 
-
-def test_record_of_a_newer_version_stops_the_reading_also_where_a_later_one_replaces_it() -> None:
+def test_record_of_a_newer_version_stops_the_reading_also_where_a_later_one_replaces_it(tmp_path: Path) -> None:
     """Its partition cannot be served: what a newer owner meant is not known."""
     key, newer = WHOSE.key("1"), b"\x02" + message()[1:]
     log = [KafkaRecord("t", 0, number, 0, key, each, ()) for number, each in enumerate((newer, message()))]
     with pytest.raises(NewerRecord):
         read(cache_of(), log)
+    with pytest.raises(NewerRecord):
+        LogLoad(str(tmp_path / "0.db"), RealDisk(), NOW).append(log, print)
     damaged = [each._replace(value=b"\x01") for each in log[:1]]
     assert read(cache_of(), damaged) == [0]
