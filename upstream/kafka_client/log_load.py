@@ -63,8 +63,7 @@ class LogLoader:
         self._stopped.set()
 
     def _live(self) -> None:
-        failure: KafkaFailure | None
-        damaged: list[int] = []
+        code, text, damaged = "FAIL", "the process that reads the log has ended", list[int]()
         with _PLACES:
             if self._stopped.is_set():
                 return
@@ -74,11 +73,12 @@ class LogLoader:
                 while not child.pipe.poll(_WAIT_SECONDS):
                     if self._stopped.is_set():
                         return
-                failure, damaged = child.pipe.recv()
+                code, text, damaged = child.pipe.recv()
             except (EOFError, OSError):
-                failure = KafkaFailure("FAIL", "the process that reads the log has ended")
+                pass
             finally:
                 child.kill()
+        failure = KafkaFailure(code, text) if code else None
         self._post(lambda: None if self._stopped.is_set() else self._done(failure, damaged))
 
 
@@ -86,16 +86,16 @@ def main() -> None:
     """Load once, as asked over the pipe."""
     with own_end() as pipe, contextlib.suppress(EOFError, OSError):
         order: LoadOrder = pipe.recv()
-        damaged: list[int] = []
-        failure: KafkaFailure | None = None
+        code, text, damaged = "", "", list[int]()
         try:
             # A parent that has ended closes its end.
             _load(order, damaged, lambda: pipe.poll(0))
         except confluent().KafkaException as error:
             failure = failure_of(error)
+            code, text = failure.code, str(failure)
         except Exception as error:
-            failure = KafkaFailure("FAIL", repr(error))
-        pipe.send((failure and KafkaFailure(failure.code, str(failure)), damaged))
+            code, text = "FAIL", repr(error)
+        pipe.send((code, text, damaged))
 
 
 def _load(order: LoadOrder, damaged: list[int], is_stopped: Callable[[], bool]) -> None:
@@ -109,7 +109,9 @@ def _load(order: LoadOrder, damaged: list[int], is_stopped: Callable[[], bool]) 
         if len(damaged) < _DAMAGED_MAX:
             damaged.append(record.offset)
 
-    while not ended and not is_stopped():
+    while not ended:
+        if is_stopped():
+            return
         records = []
         for message in consumer.consume(_BATCH, _WAIT_SECONDS):
             if (error := message.error()) is None:
