@@ -62,7 +62,7 @@ class _Arrivals:
 
     def wait(self, count: int) -> list[float]:
         """Return how late so many were, the earliest first."""
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + 900
         while len(self.late) < count and time.monotonic() < deadline:
             time.sleep(0.05)
         found, self.late = sorted(self.late), []

@@ -35,10 +35,10 @@ class LogLoad(PartitionCache):
         super().__init__(path, disk)
         self.clear(checkpoint.low)
         self._checkpoint = checkpoint
+        self._has_deleted = False
         self._database.executescript(
-            "DROP INDEX by_time; DROP INDEX by_name; DROP INDEX by_checks; DROP INDEX by_age; DROP INDEX by_level;"
-            # What is not completed is not used.
-            f"PRAGMA journal_mode = OFF; PRAGMA cache_size = -{_SORT_KBYTES}"
+            # What is not completed is not used. The other indexes have few rows.
+            f"DROP INDEX by_time; DROP INDEX by_name; PRAGMA journal_mode = OFF; PRAGMA cache_size = -{_SORT_KBYTES}"
         )
 
     def append(self, records: Sequence[KafkaRecord], damaged: Callable[[KafkaRecord], object]) -> None:
@@ -60,13 +60,14 @@ class LogLoad(PartitionCache):
             key, value = record.key or b"", record.value
             if value and value[0] > VERSION:
                 raise NewerRecord(f"version {value[0]}")
-            row = CachedRecord(key, _DELETED, 0, "", "", 0, record.offset, b"")
-            if value is not None:
-                try:
-                    row = row_of(key, value, record.offset)
-                except Damaged:
-                    damaged(record)
-                    continue
+            try:
+                row = None if value is None else row_of(key, value, record.offset)
+            except Damaged:
+                damaged(record)
+                continue
+            if row is None:
+                row = CachedRecord(key, _DELETED, 0, "", "", 0, record.offset, b"")
+                self._has_deleted = True
             if name not in later or name in several or not _is_replaced(row, later[name]):
                 later[name] = row
                 rows.append((*row[:-1], name))
@@ -81,7 +82,8 @@ class LogLoad(PartitionCache):
             last = names[-1]
             for rows in self._rows_of_names(names).values():
                 self._take_again(sorted(rows, key=lambda row: row.id))
-        self._database.execute("DELETE FROM records WHERE state = ?", (_DELETED,))
+        if self._has_deleted:
+            self._database.execute("DELETE FROM records WHERE state = ?", (_DELETED,))
         self._database.executescript(TABLES)
         self._stamp(self._checkpoint)
         self.save(position, now_ms)
