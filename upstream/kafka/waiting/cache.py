@@ -183,30 +183,33 @@ class PartitionCache:
     def read(self, records: Sequence[KafkaRecord], damaged: Callable[[KafkaRecord, Damaged], object]) -> None:
         """Take records of the log; `damaged` is called with those that no version wrote.
 
-        Of an identity with one key only, as nearly all have, the last record counts and is written in bulk; others
-        are taken one by one, as identities do not depend on each other.
+        Of an identity that is new and has one key, as nearly all do, the last record counts and is written in bulk;
+        others are taken one by one, as identities do not depend on each other.
 
         Raises:
             NewerRecord: This version cannot know what it says.
         """
         new = [each for each in records if not self._passes_over(each.offset)] if self._own else records
         names = [crc32(identity_text(each.key or b"")) for each in new]
-        rows = self._rows_of_names(names)
+        single = set(self._rows_of_names(names))
         keys: dict[int, bytes | None] = {}
         last: dict[int, KafkaRecord] = {}
-        single = set[int]()
         for name, record in zip(names, new, strict=True):
             value = record.value
             if keys.setdefault(name, record.key) != record.key or (value and value[0] > VERSION):
                 single.add(name)
             last[name] = record
-        bulk = _Bulk()
+        found: list[tuple[object, ...]] = []
         for name, record in last.items():
-            if name not in single and not self._replaces(record, name, rows.get(name, ()), bulk):
-                single.add(name)
-        bulk.write(self._database)
-        for row, count in bulk.counted:
-            self._add(row, count)
+            if name not in single and record.value is not None:
+                try:
+                    row = row_of(record.key or b"", record.value, record.offset)
+                except Damaged:
+                    single.add(name)
+                else:
+                    found.append((*row[:-1], name))
+                    self._add(row, 1)
+        self._database.executemany(INSERT, found)
         for name, record in zip(names, new, strict=True) if single else ():
             if name in single:
                 try:
@@ -219,30 +222,6 @@ class PartitionCache:
         own = offset in self._own
         self._own.discard(offset)
         return own
-
-    def _replaces(self, record: KafkaRecord, name: int, rows: Sequence[CachedRecord], bulk: _Bulk) -> bool:
-        """Have a record take the place of its key's row; False: there are other keys, or it is damaged."""
-        old = rows[0] if rows else None
-        if len(rows) > 1 or (old is not None and old.key != record.key):
-            return False
-        if old is not None and old.position >= record.offset:
-            return True
-        if record.value is not None:
-            try:
-                row = row_of(record.key or b"", record.value, record.offset)
-            except Damaged:
-                return False
-            if old is None:
-                bulk.inserted.append((*row[:-1], name))
-            else:
-                bulk.updated.append((*row[1:3], *row[5:-1], old.id))
-            if row.state in _PENDING:
-                bulk.counted.append((row, 1))
-        elif old is not None:
-            bulk.deleted.append((old.id,))
-        if old is not None:
-            bulk.counted.append((old, -1))
-        return True
 
     def change(self, key: bytes, value: bytes | None, offset: int) -> None:
         """Take a record that was written by this owner, and is to be read again.
@@ -318,10 +297,6 @@ class PartitionCache:
     def has(self, key: bytes) -> bool:
         """Whether a key has a record."""
         return any(each.key == key for each in self._named(identity_text(key)))
-
-    def rows_of(self, identity: bytes) -> list[CachedRecord]:
-        """All keys of an identity, but for requests."""
-        return [each for each in self._named(identity) if each.state != KeyState.REQUEST]
 
     def of(self, state: KeyState, before: int, limit: int) -> list[CachedRecord]:
         """Rows of a state whose `at` is before a moment, the first ones."""
@@ -467,22 +442,6 @@ class PartitionCache:
             self.counts[row.topic, row.principal] += count
         if row.state in _UNDECIDED:
             self.undecided[row.principal] += count
-
-
-class _Bulk:
-    """Rows to be written together, with what they add to the counts."""
-
-    def __init__(self) -> None:
-        self.inserted: list[tuple[object, ...]] = []
-        self.updated: list[tuple[object, ...]] = []
-        self.deleted: list[tuple[int]] = []
-        self.counted: list[tuple[CachedRecord, int]] = []
-
-    def write(self, database: sqlite3.Connection) -> None:
-        """Write them."""
-        database.executemany(INSERT, self.inserted)
-        database.executemany(_UPDATE, self.updated)
-        database.executemany("DELETE FROM records WHERE id = ?", self.deleted)
 
 
 def row_of(key: bytes, value: bytes, offset: int) -> CachedRecord:

@@ -48,7 +48,7 @@ def read(cache: PartitionCache, records: Sequence[KafkaRecord]) -> list[int]:
 
 def states(cache: PartitionCache) -> list[tuple[bytes, int]]:
     """Keys of the identity, each with its state."""
-    return [(each.key, each.state) for each in cache.rows_of(WHOSE.text)]
+    return cache._database.execute("SELECT key, state FROM records ORDER BY id").fetchall()
 
 
 def test_first_key_of_an_identity_waits_and_others_are_repeats() -> None:
