@@ -48,3 +48,4 @@ def test_log_is_loaded_by_a_process(address: str, topic: Callable[..., str], tmp
     assert [each.at for each in cache.due(1_000, 2)] == [2, 3]
     failure, _ = asyncio.run(loaded(**{"no.such.setting": 1}))
     assert "no.such.setting" in str(failure)
+    assert not Path(f"{path}-load").exists()

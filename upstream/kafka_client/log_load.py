@@ -6,7 +6,6 @@ The node does its other work meanwhile, and a machine with several processors fi
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -27,8 +26,8 @@ _BATCH = 5_000
 _WAIT_SECONDS = 1.0
 _SILENT_ROUNDS_MAX = 30
 _DAMAGED_MAX = 100
-_PLACES = threading.BoundedSemaphore(os.cpu_count() or 1)
-"""Processes of a node at a time."""
+_PLACES = threading.BoundedSemaphore(4)
+"""Processes of a node at a time: each has up to 100 MB."""
 
 
 class LoadOrder(NamedTuple):
@@ -95,6 +94,9 @@ def main() -> None:
             code, text = failure.code, str(failure)
         except Exception as error:
             code, text = "FAIL", repr(error)
+        if code:
+            with contextlib.suppress(FileNotFoundError):
+                RealDisk().remove(order.path)
         pipe.send((code, text, damaged))
 
 

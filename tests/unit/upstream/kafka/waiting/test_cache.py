@@ -11,7 +11,7 @@ import pytest
 
 from broker.runtime.disk import RealDisk
 from upstream.kafka.link import Checkpoint, KafkaRecord
-from upstream.kafka.waiting.cache import PartitionCache
+from upstream.kafka.waiting.cache import CachedRecord, PartitionCache
 from upstream.kafka.waiting.loading import LogLoad
 from upstream.kafka.waiting.records import (
     EndedMessage,
@@ -46,9 +46,14 @@ def read(cache: PartitionCache, records: Sequence[KafkaRecord]) -> list[int]:
     return damaged
 
 
+def rows_of(cache: PartitionCache) -> list[CachedRecord]:
+    """All rows."""
+    return [row for state in KeyState for row in cache.of(state, 1 << 62, 1_000)]
+
+
 def states(cache: PartitionCache) -> list[tuple[bytes, int]]:
     """Keys of the identity, each with its state."""
-    return cache._database.execute("SELECT key, state FROM records ORDER BY id").fetchall()
+    return sorted([(each.key, each.state) for each in rows_of(cache) if each.identity == WHOSE.text])
 
 
 def test_first_key_of_an_identity_waits_and_others_are_repeats() -> None:
@@ -192,12 +197,9 @@ def pieces(log: Sequence[KafkaRecord], random: Random) -> Iterator[Sequence[Kafk
 
 def contents(cache: PartitionCache) -> list[object]:
     """What a cache knows, but for the order of its rows."""
-    rows = cache._database.execute(
-        "SELECT name, key, state, at, topic, principal, owned, position, value, producer_group, made, checks, level"
-        " FROM records ORDER BY key"
-    ).fetchall()
-    indexes = cache._database.execute("SELECT name FROM sqlite_master WHERE type = 'index' ORDER BY name").fetchall()
-    return [rows, +cache.counts, +cache.undecided, cache.position, indexes]
+    rows = sorted([each._replace(id=0) for each in rows_of(cache)])
+    found = [cache.find(each.identity) for each in rows]
+    return [rows, [each and each.key for each in found], +cache.counts, +cache.undecided, cache.position]
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -224,6 +226,8 @@ def test_log_read_in_pieces_or_loaded_beside_gives_the_same_rows(seed: int, tmp_
     assert in_pieces == one_by_one
     assert loaded == one_by_one
     assert not damaged
+    indexes = sqlite3.connect(path).execute("SELECT COUNT(*) FROM sqlite_master WHERE type = 'index' AND sql > ''")
+    assert indexes.fetchall() == [(5,)]
 
 
 def test_record_of_a_newer_version_stops_the_reading_also_where_a_later_one_replaces_it(tmp_path: Path) -> None:
