@@ -27,7 +27,7 @@ _WAIT_SECONDS = 1.0
 _SILENT_ROUNDS_MAX = 30
 _DAMAGED_MAX = 100
 _PLACES = threading.BoundedSemaphore(4)
-"""Processes of a node at a time: each has up to 100 MB."""
+"""Processes of a node at a time: each has up to 150 MB."""
 
 
 class LoadOrder(NamedTuple):
