@@ -27,7 +27,10 @@ class WaitingNode:
         self.client = SimClient(world.kafka)
         self.world = world
         runtime = runtime_of(
-            SimDisk(), world.clock, scheduler=world.scheduler, random=Random(world.random.getrandbits(32))
+            how.pop("disk", None) or SimDisk(),
+            world.clock,
+            scheduler=world.scheduler,
+            random=Random(world.random.getrandbits(32)),
         )
         self.metrics = runtime.metrics
         settings: dict[str, Any] = {

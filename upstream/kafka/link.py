@@ -383,6 +383,28 @@ ScanDone = Callable[[KafkaFailure | None, ScanFound], None]
 """Called, in the loop's thread, when a scan has ended; what was found before a failure is lost."""
 
 
+class Checkpoint(NamedTuple):
+    """What the cache of a waiting topic's partition has to be of to be used again.
+
+    Attributes:
+        log: The topic, by the ids of cluster and topic; "": not known, and no file is used again.
+        boot: When the machine was booted, seconds since the epoch.
+        low, high: Bounds of the log now.
+        oldest_ms: A file that was written before this moment may lack tombstones.
+    """
+
+    log: str
+    boot: int
+    low: int
+    high: int
+    oldest_ms: int
+
+
+LogLoaded = Callable[[KafkaFailure | None, Sequence[int]], None]
+"""Called, in the loop's thread, when the file of a partition is complete, or why it is not; and with the offsets of
+records that no version wrote."""
+
+
 class KafkaClient(Protocol):
     """Makes the ways to one cluster."""
 
@@ -420,4 +442,17 @@ class KafkaClient(Protocol):
 
         Returns:
             Ends the scan soon; `done` is called with what was found.
+        """
+
+    def load(self, place: KafkaPartition, path: str, checkpoint: Checkpoint, done: LogLoaded) -> Callable[[], object]:
+        """Fill a file from a partition of a waiting topic, beside the loop (`upstream.kafka.waiting.loading`).
+
+        Args:
+            place: The partition.
+            path: Of the file.
+            checkpoint: What the file is of.
+            done: Called when it has ended.
+
+        Returns:
+            Ends it soon; `done` is not called then.
         """

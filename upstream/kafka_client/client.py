@@ -14,8 +14,9 @@ from conf.sections.kafka import KafkaClusterConfig
 from upstream.calls.seams import ThreadLoop
 from upstream.kafka.cluster_facts import ClusterFacts
 from upstream.kafka.lease import Lease
-from upstream.kafka.link import Broken, ScanDone, TopicScan
+from upstream.kafka.link import Broken, Checkpoint, KafkaPartition, LogLoaded, ScanDone, TopicScan
 from upstream.kafka_client.cluster_inspection import look_beside
+from upstream.kafka_client.log_load import LoadOrder, LogLoader
 from upstream.kafka_client.member import LibrdkafkaMember
 from upstream.kafka_client.member_protocol import ProtocolChoice
 from upstream.kafka_client.package import KafkaUnusable, confluent
@@ -136,6 +137,11 @@ class LibrdkafkaClient:
         """Look through a topic, in a thread of its own."""
         post = Post(self._loop)
         return LogScanner(self._client_id, scan, done, settings=self._settings, post=post, clock=self._clock).stop
+
+    def load(self, place: KafkaPartition, path: str, checkpoint: Checkpoint, done: LogLoaded) -> Callable[[], object]:
+        """Fill a file from a log, by a process of its own."""
+        order = LoadOrder(self._settings.cluster, self._settings.config, place, path, checkpoint)
+        return LogLoader(order, done, Post(self._loop)).stop
 
     def session_ms(self, reported: Callable[[int | None], None]) -> None:
         """Ask for the brokers' session time, by a process of its own, until the cluster answers."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -72,7 +72,11 @@ def main() -> None:
 
 _TRIES = 4
 _TRY_SECONDS = 2.0
-_ANSWER_SECONDS = 10.0
+_ANSWER_SECONDS = (1.0, 1.0, 1.0, 2.0, 4.0, 10.0)
+"""Of one attempt after the other, each by new connections: of two brokers, a client asks one that hangs every other
+time."""
+_LATE_SECONDS = 0.5
+_BROKERS_MAX = 3
 _FITTING_MAX = 200
 _FINAL = frozenset({"AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "SSL"})
 _HIDDEN = frozenset({"TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"})
@@ -101,8 +105,8 @@ def look_at(settings: Settings, topics: Collection[str], groups: Collection[str]
         if failure.code in _FINAL:
             final.append(str(failure))
 
-    admin = settings.admin("pyddmq-check", error_cb=note)
-    found: Any = None
+    questions = _Questions(lambda: settings.admin("pyddmq-check", error_cb=note))
+    admin, found = questions.admin, None
     for _ in range(_TRIES):
         try:
             found = admin.list_topics(timeout=_TRY_SECONDS)
@@ -117,41 +121,85 @@ def look_at(settings: Settings, topics: Collection[str], groups: Collection[str]
     hidden: dict[str, str] = {}
     plain = {name for name in topics if not is_expression(name)}
     fitting = [name for name in sorted(found.topics) if any(fits(each, name, whole=whole) for each in topics)]
-    allowed, members = _groups(admin, sorted(groups))
-    described = _topics(admin, sorted({*plain, *fitting[:_FITTING_MAX]}), hidden)
+    try:
+        described = _topics(questions, sorted({*plain, *fitting[:_FITTING_MAX]}), hidden)
+    except TimeoutError:
+        return ClusterFacts(trouble="the cluster has not answered what its topics are like")
+    allowed, members = _groups(questions, sorted(groups))
     return ClusterFacts(
         names=frozenset(found.topics),
         topics=described,
         hidden=hidden,
         groups=allowed,
         members=members,
-        settings=_broker_settings(admin, sorted(found.brokers)),
+        settings=_broker_settings(questions, sorted(found.brokers)),
         brokers=len(found.brokers),
         id=found.cluster_id or "",
     )
 
 
-def _topics(admin: Any, names: Sequence[str], hidden: dict[str, str]) -> dict[str, TopicFacts]:
+class _Questions:
+    """Questions to a cluster, each asked again by another client where it is not answered.
+
+    Attributes:
+        admin: The present client.
+    """
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self.admin = make()
+
+    def ask(
+        self, question: Callable[[Any, float], Mapping[Any, Any]], seconds: Sequence[float] = _ANSWER_SECONDS
+    ) -> dict[Any, Any]:
+        """Return what each of a question's futures has, or the exception with which it ended.
+
+        Args:
+            question: Makes the futures by a client, with the seconds after which a request fails.
+            seconds: Those, of each attempt.
+        """
+        found: dict[Any, Any] = {}
+        for limit in seconds:
+            found = {key: _answer(future, limit) for key, future in question(self.admin, limit).items()}
+            if not any(isinstance(each, TimeoutError) for each in found.values()):
+                break
+            self.admin = self._make()
+        return found
+
+
+def _answer(future: Any, seconds: float) -> Any:
+    from confluent_kafka import KafkaException
+
+    try:
+        return future.result(seconds + _LATE_SECONDS)
+    except KafkaException as error:
+        return TimeoutError() if failure_of(error).code == "TIMED_OUT" else error
+    except TimeoutError as error:
+        return error
+
+
+def _topics(questions: _Questions, names: Sequence[str], hidden: dict[str, str]) -> dict[str, TopicFacts]:
+    """Return those that are there. Raises TimeoutError: the cluster does not answer."""
     if not names:
         return {}
-    from confluent_kafka import KafkaException, TopicCollection
+    from confluent_kafka import TopicCollection
 
-    asked = admin.describe_topics(
-        TopicCollection(list(names)), include_authorized_operations=True, request_timeout=_ANSWER_SECONDS
+    # One that is not there is not made by this, which a request for its metadata would do.
+    answers = questions.ask(
+        lambda admin, seconds: admin.describe_topics(
+            TopicCollection(list(names)), include_authorized_operations=True, request_timeout=seconds
+        )
     )
     facts: dict[str, TopicFacts] = {}
     reported_of: dict[str, Any] = {}
-    for name, future in asked.items():
-        # One that is not there is not made by this, which a request for its metadata would do.
-        try:
-            reported = future.result(_ANSWER_SECONDS)
-        except KafkaException as error:
-            failure = failure_of(error)
-            if failure.code in _HIDDEN:
-                hidden[name] = str(failure)
-            continue
-        reported_of[name] = reported
-    settings = _settings(admin, "topic", list(reported_of))
+    for name, reported in answers.items():
+        if isinstance(reported, TimeoutError):
+            raise reported
+        if not isinstance(reported, Exception):
+            reported_of[name] = reported
+        elif (failure := failure_of(reported)).code in _HIDDEN:
+            hidden[name] = str(failure)
+    settings = _settings(questions, "topic", list(reported_of))
     for name, reported in reported_of.items():
         facts[name] = TopicFacts(
             partitions=len(reported.partitions),
@@ -170,23 +218,24 @@ def _allowed(reported: Any) -> frozenset[str] | None:
     return None if operations is None else frozenset(each.name for each in operations)
 
 
-def _groups(admin: Any, names: Sequence[str]) -> tuple[dict[str, frozenset[str] | None], dict[str, list[MemberFacts]]]:
+def _groups(
+    questions: _Questions, names: Sequence[str]
+) -> tuple[dict[str, frozenset[str] | None], dict[str, list[MemberFacts]]]:
     """Return what this user may do with groups, and their members."""
     if not names:
         return {}, {}
-    from confluent_kafka import KafkaException
-
-    asked = admin.describe_consumer_groups(
-        list(names), include_authorized_operations=True, request_timeout=_ANSWER_SECONDS
+    answers = questions.ask(
+        lambda admin, seconds: admin.describe_consumer_groups(
+            list(names), include_authorized_operations=True, request_timeout=seconds
+        )
     )
     found: dict[str, frozenset[str] | None] = {}
     members: dict[str, list[MemberFacts]] = {}
-    for name, future in asked.items():
-        try:
-            described = future.result(_ANSWER_SECONDS)
-        except KafkaException as error:
+    for name, described in answers.items():
+        if isinstance(described, Exception):
             # Of one that never was the cluster says nothing.
-            found[name] = frozenset() if failure_of(error).code in _HIDDEN else None
+            is_hidden = not isinstance(described, TimeoutError) and failure_of(described).code in _HIDDEN
+            found[name] = frozenset() if is_hidden else None
             continue
         found[name] = _allowed(described)
         members[name] = [_member(each) for each in described.members]
@@ -200,21 +249,33 @@ def _member(reported: Any) -> MemberFacts:
     return MemberFacts(reported.client_id, reported.host.lstrip("/"), partitions)
 
 
-def _broker_settings(admin: Any, ids: Sequence[int]) -> Mapping[str, str]:
-    return next(iter(_settings(admin, "broker", [str(each) for each in ids[:1]]).values()), {})
+def _broker_settings(questions: _Questions, ids: Sequence[int]) -> Mapping[str, str]:
+    """Those of a broker that answers; {}: none does."""
+    for seconds in _ANSWER_SECONDS:
+        for each in ids[:_BROKERS_MAX]:
+            with contextlib.suppress(TimeoutError):
+                return _settings(questions, "broker", [str(each)], [seconds]).get(str(each), {})
+    return {}
 
 
-def _settings(admin: Any, kind: str, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Settings by name; of what may not be seen none."""
+def _settings(
+    questions: _Questions, kind: str, names: Sequence[str], seconds: Sequence[float] = _ANSWER_SECONDS
+) -> dict[str, dict[str, str]]:
+    """Settings by name; of what may not be seen none. Raises TimeoutError: the cluster does not answer."""
     if not names:
         return {}
-    from confluent_kafka import KafkaException
     from confluent_kafka.admin import ConfigResource
 
+    answers = questions.ask(
+        lambda admin, limit: admin.describe_configs(
+            [ConfigResource(kind, name) for name in names], request_timeout=limit
+        ),
+        seconds,
+    )
     found: dict[str, dict[str, str]] = {}
-    asked = admin.describe_configs([ConfigResource(kind, name) for name in names], request_timeout=_ANSWER_SECONDS)
-    for resource, future in asked.items():
-        with contextlib.suppress(KafkaException):
-            entries = future.result(_ANSWER_SECONDS)
+    for resource, entries in answers.items():
+        if isinstance(entries, TimeoutError):
+            raise entries
+        if not isinstance(entries, Exception):
             found[resource.name] = {key: each.value for key, each in entries.items() if each.value is not None}
     return found

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from broker.runtime.disk import RealDisk
 from tests.fakes.kafka.cluster import SimKafka
 from tests.fakes.kafka.link import Answer, SimLink
 from tests.fakes.kafka.member import SimMember
@@ -16,11 +17,13 @@ from upstream.kafka.cluster_facts import ClusterFacts, MemberFacts, TopicFacts
 from upstream.kafka.lease import Lease
 from upstream.kafka.link import (
     Broken,
+    Checkpoint,
     Gap,
     Headers,
     KafkaFailure,
     KafkaPartition,
     KafkaRecord,
+    LogLoaded,
     Produced,
     RecordsRead,
     ScanDone,
@@ -28,8 +31,11 @@ from upstream.kafka.link import (
     TopicScan,
 )
 from upstream.kafka.scan import ScanProgress, partitions_of_scan
+from upstream.kafka.waiting.loading import LogLoad
 
 _AGAIN_SECONDS = 0.1
+_LOADED = 7
+"""Records of a log that are loaded together."""
 _NAMES = itertools.count(1)
 
 
@@ -104,6 +110,26 @@ class SimClient:
 
         self.link.ask(request, lambda failure: done(failure, ScanFound([], None, 0.0)))
         return lambda: None
+
+    def load(self, place: KafkaPartition, path: str, checkpoint: Checkpoint, done: LogLoaded) -> Callable[[], object]:
+        """In pieces, at once, some time later."""
+        stopped: list[bool] = []
+
+        def ended(failure: KafkaFailure | None, damaged: Sequence[int]) -> None:
+            if not stopped:
+                done(failure, damaged)
+
+        def request(answer: Answer) -> None:
+            partition, damaged = self._cluster.found(place), list[int]()
+            records = [] if partition is None else partition.read(checkpoint.low, 1 << 30)
+            load = LogLoad(path, RealDisk(), checkpoint)
+            for at in range(0, len(records), _LOADED):
+                load.append(records[at : at + _LOADED], lambda record: damaged.append(record.offset))
+            load.complete(records[-1].offset + 1 if records else checkpoint.low, self._cluster.clock.wall_ms())
+            answer(ended, None, damaged)
+
+        self.link.ask(request, lambda failure: ended(failure, []))
+        return lambda: stopped.append(True)
 
     def kill(self) -> None:
         """The node has died."""

@@ -10,12 +10,14 @@ from upstream.kafka.cluster_facts import ClusterFacts
 from upstream.kafka.lease import Lease
 from upstream.kafka.link import (
     Broken,
+    Checkpoint,
     GroupMember,
     Headers,
     KafkaFailure,
     KafkaPartition,
     KafkaRecord,
     KafkaTransactions,
+    LogLoaded,
     PartitionReader,
     Produced,
     ScanDone,
@@ -73,6 +75,10 @@ class MemoryProducer:
 
     def scan(self, scan: TopicScan, done: ScanDone) -> Callable[[], object]:
         """Nothing is looked for here."""
+        raise NotImplementedError
+
+    def load(self, place: KafkaPartition, path: str, checkpoint: Checkpoint, done: LogLoaded) -> Callable[[], object]:
+        """Nothing waits here."""
         raise NotImplementedError
 
     def look(self, topics: Sequence[str], reported: Callable[[ClusterFacts], None], groups: Sequence[str] = ()) -> None:

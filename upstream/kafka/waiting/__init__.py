@@ -14,11 +14,12 @@ client's resend never replaces what the owner wrote. A key has one of these stat
 
 Ways. Any node appends a message or a request, and answers when Kafka has acknowledged it. Each partition has one owner
 among the nodes, by a consumer group (`cluster`). The owner reads its partition (read committed) into a cache, one
-SQLite file (`cache`), which may be deleted at any time: the log is the truth. All changes by an owner are Kafka
-transactions (`owner`, `batches`) of the partition's transactional ids (`lanes`): the messages for their target topics
-together with the records that end them, or a request's deletion together with the change and the answer. So each
-happens whole or not at all. A former owner's transaction is fenced, or has ended when its lease is over. One id writes
-for healthy targets; by the others, targets under suspicion (`targets`) are tried alone meanwhile.
+SQLite file (`cache`), which may be deleted at any time: the log is the truth. Without one, a process of its own makes
+it of a long log (`loading`). All changes by an owner are Kafka transactions (`owner`, `batches`) of the partition's
+transactional ids (`lanes`): the messages for their target topics together with the records that end them, or a
+request's deletion together with the change and the answer. So each happens whole or not at all. A former owner's
+transaction is fenced, or has ended when its lease is over. One id writes for healthy targets; by the others, targets
+under suspicion (`targets`) are tried alone meanwhile.
 
 States of an owned partition:
 

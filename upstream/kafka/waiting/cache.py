@@ -12,19 +12,30 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
 from broker.runtime.seams import Disk
-from upstream.kafka.link import KafkaRecord
-from upstream.kafka.waiting.records import Damaged, KeyState, facts_of, identity_text, parse_key
+from upstream.kafka.link import Checkpoint, KafkaRecord
+from upstream.kafka.waiting.records import (
+    VERSION,
+    ChecksHead,
+    Damaged,
+    EndedHead,
+    KeyState,
+    WaitingHead,
+    head_of,
+    identity_text,
+    parse_key,
+)
 
 _LAYOUT = 4
 _CACHE_KBYTES = 8_000
+_NAMES_MAX = 1000
 _BOOT_SECONDS = 5
 """By so much may the wall clock have been set since."""
-_TABLES = """
+TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value);
 CREATE TABLE IF NOT EXISTS records (
     id INTEGER PRIMARY KEY, name INTEGER, key BLOB, state INTEGER, at INTEGER, topic TEXT, principal TEXT,
@@ -39,7 +50,7 @@ CREATE INDEX IF NOT EXISTS by_level ON records (level, at) WHERE level > 0;
 """`name` is a checksum of the identity, for a small index; rows with the same checksum differ in their key."""
 _COLUMNS = "key, state, at, topic, principal, owned, position, value, producer_group, made, checks, level, id"
 _NAMED = f"SELECT {_COLUMNS} FROM records WHERE name = ?"
-_INSERT = (
+INSERT = (
     "INSERT INTO records (key, state, at, topic, principal, owned, position, value, producer_group, made, checks, "
     "level, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
@@ -95,23 +106,6 @@ class CachedRecord(NamedTuple):
         return identity_text(self.key)
 
 
-class Checkpoint(NamedTuple):
-    """What a file has to be of to be used again.
-
-    Attributes:
-        log: The topic, by the ids of cluster and topic; "": not known, and no file is used again.
-        boot: When the machine was booted, seconds since the epoch.
-        low, high: Bounds of the log now.
-        oldest_ms: A file that was written before this moment may lack tombstones.
-    """
-
-    log: str
-    boot: int
-    low: int
-    high: int
-    oldest_ms: int
-
-
 class PartitionCache:
     """The rows of one partition.
 
@@ -154,11 +148,28 @@ class PartitionCache:
         except sqlite3.DatabaseError:
             pass
         self.clear(checkpoint.low)
+        self._stamp(checkpoint)
+        return False
+
+    def _stamp(self, checkpoint: Checkpoint) -> None:
         self._database.executemany(
             "INSERT OR REPLACE INTO facts VALUES (?, ?)",
             [("layout", _LAYOUT), ("log", checkpoint.log), ("boot", checkpoint.boot)],
         )
-        return False
+
+    @property
+    def load_path(self) -> str:
+        """The file that is filled beside this one from a long log (`adopt`); "": this one is in memory."""
+        return "" if self._path == ":memory:" else f"{self._path}-load"
+
+    def adopt(self, checkpoint: Checkpoint) -> bool:
+        """Take the place of this file by the one that was filled; False: it cannot be used, and this is empty."""
+        self._database.close()
+        self._remove()
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.replace(self.load_path, self._path)
+        self._database = self._connect()
+        return self.resume(checkpoint)
 
     def clear(self, position: int) -> None:
         """Begin again, to be filled from the log."""
@@ -169,22 +180,58 @@ class PartitionCache:
         self.position = position
         self._count()
 
-    def apply(self, record: KafkaRecord) -> CachedRecord | None:
-        """Take a record of the log; returns its row, None: it has none now, or a newer one.
+    def read(self, records: Sequence[KafkaRecord], damaged: Callable[[KafkaRecord, Damaged], object]) -> None:
+        """Take records of the log; `damaged` is called with those that no version wrote.
+
+        Of an identity that is new and has one key, as nearly all do, the last record counts and is written in bulk;
+        others are taken one by one, as identities do not depend on each other.
+
+        Raises:
+            NewerRecord: This version cannot know what it says.
+        """
+        new = [each for each in records if not self._passes_over(each.offset)] if self._own else records
+        names = [crc32(identity_text(each.key or b"")) for each in new]
+        single = set(self._rows_of_names(names))
+        keys: dict[int, bytes | None] = {}
+        last: dict[int, KafkaRecord] = {}
+        for name, record in zip(names, new, strict=True):
+            value = record.value
+            if keys.setdefault(name, record.key) != record.key or (value and value[0] > VERSION):
+                single.add(name)
+            last[name] = record
+        found: list[tuple[object, ...]] = []
+        for name, record in last.items():
+            if name not in single and record.value is not None:
+                try:
+                    row = row_of(record.key or b"", record.value, record.offset)
+                except Damaged:
+                    single.add(name)
+                else:
+                    found.append((*row[:-1], name))
+                    self._add(row, 1)
+        self._database.executemany(INSERT, found)
+        for name, record in zip(names, new, strict=True) if single else ():
+            if name in single:
+                try:
+                    self._change(record.key or b"", record.value, record.offset)
+                except Damaged as error:
+                    damaged(record, error)
+
+    def _passes_over(self, offset: int) -> bool:
+        """Whether a record is this owner's, whose change was made when it was committed."""
+        own = offset in self._own
+        self._own.discard(offset)
+        return own
+
+    def change(self, key: bytes, value: bytes | None, offset: int) -> None:
+        """Take a record that was written by this owner, and is to be read again.
 
         Raises:
             Damaged, NewerRecord: It is not one that this version knows.
         """
-        if record.offset in self._own:
-            self._own.discard(record.offset)
-            return None
-        return self._change(record.key or b"", record.value, record.offset)
-
-    def change(self, key: bytes, value: bytes | None, offset: int) -> CachedRecord | None:
-        """Likewise, of a record that was written by this owner, and is to be read again."""
         if offset >= self.position:
             self._own.add(offset)
-        return self._change(key, value, offset)
+        self._change(key, value, offset)
 
     def end(self, ended: Sequence[tuple[CachedRecord, bytes, int]], at_ms: int) -> None:
         """Take the ends of messages that this owner has delivered: row, value of the record, its offset."""
@@ -195,51 +242,30 @@ class PartitionCache:
         for row, _, _ in new:
             self._add(row, -1)
 
-    def _change(self, key: bytes, value: bytes | None, offset: int) -> CachedRecord | None:
-        identity, _ = parse_key(key)
+    def _change(self, key: bytes, value: bytes | None, offset: int) -> None:
+        parse_key(key)
         text = identity_text(key)
         rows = self._named(text)
         old = next((each for each in rows if each.key == key), None)
         if old is not None and old.position >= offset:
-            return None
+            return
         if value is None:
             if old is not None:
                 self._drop(old)
-            return None
-        facts = facts_of(value)
-        try:
-            what = facts["what"]
-            group, owned, made, level = "", 0, 0, 0
-            if what == "waiting":
-                state, at, owned = KeyState.WAITING, facts["due_ms"], int(facts["owned"])
-                level, half = facts.get("level", 0), facts["half"]
-                if half is not None:
-                    state = _HALF_STATES.get(half["state"], KeyState.WAITING)
-                    group, made = half["group"], facts["at_ms"]
-            elif what == "ended":
-                state, at, owned, group = KeyState.ENDED, facts["at_ms"], 1, facts["group"]
-            elif what == "checks":
-                state, at = KeyState.CHECKS, facts["next_ms"]
-                # The half's own record stays as it is: a check costs a small one.
-                halves = [(at, facts["times"], each.id) for each in rows if each.state == KeyState.HALF]
-                self._database.executemany("UPDATE records SET at = ?, checks = ? WHERE id = ?", halves)
-            else:
-                state, at = KeyState.REQUEST, offset
-        except (KeyError, TypeError, ValueError) as error:
-            raise Damaged(f"not a record of this topic: {error!r}") from error
-        place = 0 if old is None else old.id
-        row = CachedRecord(
-            key, state, at, identity.topic, identity.principal, owned, offset, value, group, made, 0, level, place
-        )  # fmt: skip
-        if state in _OPEN:
+            return
+        row = row_of(key, value, offset)._replace(id=0 if old is None else old.id)
+        if row.state == KeyState.CHECKS:
+            # The half's own record stays as it is: a check costs a small one.
+            halves = [(row.at, row.checks, each.id) for each in rows if each.state == KeyState.HALF]
+            self._database.executemany("UPDATE records SET at = ?, checks = ? WHERE id = ?", halves)
+        if row.state in _OPEN:
             row = self._only(row, [each for each in rows if each.key != key and each.state in _OPEN])
         if old is None:
-            self._database.execute(_INSERT, (*row[:-1], crc32(text)))
+            self._database.execute(INSERT, (*row[:-1], crc32(text)))
         else:
             self._add(old, -1)
             self._update(row)
         self._add(row, 1)
-        return row
 
     def _only(self, row: CachedRecord, others: Sequence[CachedRecord]) -> CachedRecord:
         """Have one key only for an identity: the one that an owner wrote under, else the first."""
@@ -271,10 +297,6 @@ class PartitionCache:
     def has(self, key: bytes) -> bool:
         """Whether a key has a record."""
         return any(each.key == key for each in self._named(identity_text(key)))
-
-    def rows_of(self, identity: bytes) -> list[CachedRecord]:
-        """All keys of an identity, but for requests."""
-        return [each for each in self._named(identity) if each.state != KeyState.REQUEST]
 
     def of(self, state: KeyState, before: int, limit: int) -> list[CachedRecord]:
         """Rows of a state whose `at` is before a moment, the first ones."""
@@ -376,14 +398,14 @@ class PartitionCache:
             # A node that is killed in the middle of a commit leaves a whole file.
             database.execute("PRAGMA journal_mode = WAL")
             database.execute(f"PRAGMA cache_size = -{_CACHE_KBYTES}")
-            database.executescript(_TABLES)
+            database.executescript(TABLES)
         except sqlite3.DatabaseError:
             database.close()
             if self._path == ":memory:" or not self._disk.exists(self._path):
                 raise
             self._remove()
             database = sqlite3.connect(self._path)
-            database.executescript(_TABLES)
+            database.executescript(TABLES)
         return database
 
     def _remove(self) -> None:
@@ -406,6 +428,17 @@ class PartitionCache:
     def _rows(self, where: str, *values: object) -> list[CachedRecord]:
         found = self._database.execute(f"SELECT {_COLUMNS} FROM records WHERE {where}", values)
         return [CachedRecord._make(each) for each in found]
+
+    def _rows_of_names(self, names: Sequence[int]) -> dict[int, list[CachedRecord]]:
+        found: dict[int, list[CachedRecord]] = {}
+        for first in range(0, len(names), _NAMES_MAX):
+            some = names[first : first + _NAMES_MAX]
+            marks = ",".join("?" * len(some))
+            for name, *row in self._database.execute(
+                f"SELECT name, {_COLUMNS} FROM records WHERE name IN ({marks})", some
+            ):
+                found.setdefault(name, []).append(CachedRecord._make(row))
+        return found
 
     def _named(self, identity: bytes) -> list[CachedRecord]:
         found = map(CachedRecord._make, self._database.execute(_NAMED, (crc32(identity),)))
@@ -431,3 +464,24 @@ def _chosen(topic: str, level: int) -> tuple[str, list[object]]:
     if level >= 0:
         chosen, values = f"{chosen} AND level {'=' if level else '>'} ? AND level > 0", [*values, level]
     return chosen, values
+
+
+def row_of(key: bytes, value: bytes, offset: int) -> CachedRecord:
+    """Return the row of a record that nothing else of its identity changes. Raises Damaged, NewerRecord."""
+    identity, _ = parse_key(key)
+    head = head_of(value)
+    group, owned, made, level, checks = "", 0, 0, 0, 0
+    if isinstance(head, EndedHead):
+        state, at, owned, group = KeyState.ENDED, head.at_ms, 1, head.group
+    elif isinstance(head, WaitingHead):
+        state, at, owned, level = KeyState.WAITING, head.due_ms, int(head.owned), head.level
+        if head.half is not None:
+            state = _HALF_STATES.get(head.half.state, KeyState.WAITING)
+            group, made = head.half.group, head.at_ms
+    elif isinstance(head, ChecksHead):
+        state, at, checks = KeyState.CHECKS, head.next_ms, head.times
+    else:
+        state, at = KeyState.REQUEST, offset
+    return CachedRecord(
+        key, state, at, identity.topic, identity.principal, owned, offset, value, group, made, checks, level
+    )

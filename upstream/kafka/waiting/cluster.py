@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -14,6 +14,7 @@ from upstream.kafka.cluster_facts import ClusterFacts, TopicFacts
 from upstream.kafka.lease import Lease
 from upstream.kafka.link import (
     Assignment,
+    Checkpoint,
     Commit,
     Done,
     GroupMember,
@@ -22,14 +23,14 @@ from upstream.kafka.link import (
     KafkaPartition,
     KafkaProducer,
     KafkaRecord,
-    LogBounds,
     OutgoingRecord,
     TopicSubscription,
 )
 from upstream.kafka.waiting import records
 from upstream.kafka.waiting.batches import Batches
-from upstream.kafka.waiting.cache import CachedRecord, Checkpoint, PartitionCache
-from upstream.kafka.waiting.owner import OwnerWays, PartitionOwner, TransactionTurns
+from upstream.kafka.waiting.cache import CachedRecord, PartitionCache
+from upstream.kafka.waiting.lanes import TransactionTurns
+from upstream.kafka.waiting.owner import OwnerWays, PartitionOwner
 from upstream.kafka.waiting.records import Identity, PartitionStatus, WaitingRecord
 from upstream.kafka.waiting.requests import OwnerRequests
 from upstream.kafka.waiting.statuses import WaitingStatuses
@@ -38,7 +39,7 @@ from upstream.kafka.waiting.topics import WaitingSettings, problem_of
 STATUS_SECONDS = 1.0
 SESSION_SECONDS = 6.0
 """Of the owners' group: after so much silence others get the partitions."""
-_LOOK_SECONDS, _LOOK_AGAIN_SECONDS = 600.0, 15.0
+_LOOK_SECONDS, _LOOK_AGAIN_SECONDS, _LOOK_SOON_SECONDS = 600.0, 15.0, 3.0
 _JOIN_AGAIN_SECONDS = 5.0
 _STANDS_SECONDS = 20.0
 _LATE_MS_MAX = 30_000
@@ -306,7 +307,7 @@ class KafkaWaiting:
             # What was known before is still the best that is known.
             if self._facts is None:
                 self._problem = "unknown", f"Kafka cluster {settings.cluster} cannot be reached: {facts.trouble}"
-            self._look.after(_LOOK_AGAIN_SECONDS)
+            self._look.after(_LOOK_SOON_SECONDS if self._facts is None else _LOOK_AGAIN_SECONDS)
             return
         topic = facts.topics.get(settings.topic)
         text = problem_of(settings, topic, settings.answers_topic in facts.topics, facts.hidden)
@@ -360,11 +361,11 @@ class KafkaWaiting:
 
     def records(self, found: Sequence[KafkaRecord]) -> None:
         """Hand records to their owners."""
-        by_place: dict[KafkaPartition, list[KafkaRecord]] = {}
+        by_number: dict[int, list[KafkaRecord]] = {}
         for each in found:
-            by_place.setdefault(KafkaPartition(each.topic, each.partition), []).append(each)
-        for place, each_records in by_place.items():
-            if (owner := self.owners.get(place)) is not None:
+            by_number.setdefault(each.partition, []).append(each)
+        for number, each_records in by_number.items():
+            if (owner := self.owners.get(KafkaPartition(self.settings.topic, number))) is not None:
                 owner.records(each_records)
 
     def at_end(self, place: KafkaPartition, offset: int) -> None:
@@ -411,14 +412,6 @@ class KafkaWaiting:
             checks=lambda: self.checks,
             new_id=self._new_id,
         )
-
-        def ends(reported: Callable[[LogBounds], None]) -> None:
-            def answered(found: Sequence[LogBounds], _: Mapping[KafkaPartition, KafkaFailure]) -> None:
-                for each in found:
-                    reported(each)
-
-            member.ends([place], answered)
-
         return PartitionOwner(
             place,
             cache,
@@ -430,13 +423,14 @@ class KafkaWaiting:
                 lanes=lanes,
                 lease=self._lease,
                 confirm=lambda owner, done: self._commit([owner], done),
-                ends=ends,
+                ends=partial(member.ends, [place]),
                 read_from=partial(member.read_from, place),
                 unusable=self._unusable,
                 turns=self._turns,
                 checks=lambda: self.checks,
                 due=self._checks_due,
                 suspected=self._suspected,
+                load=partial(self._client.load, place),
             ),
             runtime=self._runtime,
         )
@@ -560,7 +554,7 @@ class KafkaWaiting:
         return [each for each in self.owners.values() if each.state != "closed"]
 
     def owned(self) -> list[PartitionStatus]:
-        """Return how the partitions stand that this node owns."""
+        """Return how the partitions that this node owns are."""
         return [each.status() for each in self._open_owners()]
 
 

@@ -31,6 +31,40 @@ from upstream.kafka.link import KafkaFailure, KafkaTransactions, OutgoingRecord,
 LANES = 3
 _AGAIN_SECONDS = 1.0
 _GIVE_UP_SECONDS = 1.0
+TRANSACTIONS_MAX = 2
+"""Transactions of a node under way at a time: while one commits, the next is written."""
+
+
+class TransactionTurns:
+    """Lets a few partitions of a node have a transaction under way at a time (D64).
+
+    The others gather what becomes due meanwhile: a transaction costs Kafka and the node as much for one message as for
+    a hundred.
+    """
+
+    def __init__(self, limit: int = TRANSACTIONS_MAX) -> None:
+        self._free = limit
+        self._waiting: dict[Callable[[], None], None] = {}
+
+    def take(self, wake: Callable[[], None]) -> bool:
+        """Take a turn; False: there is none, and `wake` is called when one is."""
+        if not self._free:
+            self._waiting[wake] = None
+            return False
+        self._free -= 1
+        return True
+
+    def give(self) -> None:
+        """Give a turn back, for the partition that has waited longest."""
+        self._free += 1
+        if self._waiting:
+            wake = next(iter(self._waiting))
+            del self._waiting[wake]
+            wake()
+
+    def forget(self, wake: Callable[[], None]) -> None:
+        """A partition waits no more."""
+        self._waiting.pop(wake, None)
 
 
 class TransactionLane:

@@ -16,17 +16,21 @@ from broker.transaction.settings import CheckSettings
 from upstream.kafka.lease import Lease
 from upstream.kafka.link import (
     Assignment,
+    Checkpoint,
     Done,
+    Ends,
     KafkaFailure,
     KafkaPartition,
     KafkaRecord,
     KafkaTransactions,
     LogBounds,
+    LogLoaded,
 )
 from upstream.kafka.waiting.batches import BATCH_MESSAGES, Batch, Batches
-from upstream.kafka.waiting.cache import CachedRecord, Checkpoint, PartitionCache
-from upstream.kafka.waiting.lanes import TransactionLane, TransactionLanes
-from upstream.kafka.waiting.records import Damaged, HalfChecks, NewerRecord, PartitionStatus
+from upstream.kafka.waiting.cache import CachedRecord, PartitionCache
+from upstream.kafka.waiting.lanes import TransactionLane, TransactionLanes, TransactionTurns
+from upstream.kafka.waiting.loading import LOAD_RECORDS
+from upstream.kafka.waiting.records import HalfChecks, NewerRecord, PartitionStatus
 from upstream.kafka.waiting.targets import SuspectTargets
 
 DELIVERED = declare("pyddmq_kafka_waiting_delivered_total", "Waiting messages delivered to Kafka topics", ("cluster",))
@@ -49,43 +53,10 @@ DISCARDED = declare(
 OwnerState = Literal["fencing", "reading", "serving", "closed"]
 _AGAIN_SECONDS = 1.0
 _AT_ONCE_SECONDS = 0.05
-TRANSACTIONS_MAX = 2
-"""Transactions of a node under way at a time: while one commits, the next is written."""
 _CALL_SECONDS = 0.05
+_FAR = 1 << 62
 _WAKE_SECONDS_MAX = 1.0
 """The wall clock may be set: so long at most is it trusted."""
-
-
-class TransactionTurns:
-    """Lets a few partitions of a node have a transaction under way at a time (D64).
-
-    The others gather what becomes due meanwhile: a transaction costs Kafka and the node as much for one message as for
-    a hundred.
-    """
-
-    def __init__(self, limit: int = TRANSACTIONS_MAX) -> None:
-        self._free = limit
-        self._waiting: dict[PartitionOwner, None] = {}
-
-    def take(self, owner: PartitionOwner) -> bool:
-        """Take a turn; False: there is none, and the owner is woken when one is."""
-        if not self._free:
-            self._waiting[owner] = None
-            return False
-        self._free -= 1
-        return True
-
-    def give(self) -> None:
-        """Give a turn back, for the owner that has waited longest."""
-        self._free += 1
-        if self._waiting:
-            owner = next(iter(self._waiting))
-            del self._waiting[owner]
-            owner.wake()
-
-    def forget(self, owner: PartitionOwner) -> None:
-        """An owner waits no more."""
-        self._waiting.pop(owner, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +77,7 @@ class OwnerWays:
         checks: When halves are checked.
         due: Called with producer groups of which a check is due.
         suspected: Called with a topic that ended a batch, and why, for the other owners of the node.
+        load: Fills a file from the partition's log (`upstream.kafka.link.KafkaClient.load`).
     """
 
     cluster: str
@@ -114,13 +86,14 @@ class OwnerWays:
     lanes: str
     lease: Lease
     confirm: Callable[[PartitionOwner, Done], None]
-    ends: Callable[[Callable[[LogBounds], None]], None]
+    ends: Callable[[Ends], None]
     read_from: Callable[[int], None]
     unusable: Callable[[Exception], None]
     turns: TransactionTurns
     checks: Callable[[], CheckSettings]
     due: Callable[[Collection[str]], None]
     suspected: Callable[[str, str], None]
+    load: Callable[[str, Checkpoint, LogLoaded], Callable[[], object]]
 
 
 class PartitionOwner:
@@ -157,6 +130,7 @@ class PartitionOwner:
         self._checked: dict[bytes, HalfChecks] = {}
         self._called_at = 0.0
         self._trouble = ""
+        self._stop_load: Callable[[], object] | None = None
         self._began = self._clock.monotonic()
         self.takeover_ms = 0
 
@@ -165,12 +139,35 @@ class PartitionOwner:
         self._guarded(lambda: self._resume(checkpoint))
         if self.state == "closed":
             return
-        self._ways.read_from(self.cache.position)
+        if self._stop_load is None:
+            self._ways.read_from(self.cache.position)
         self._fence()
 
     def _resume(self, checkpoint: Checkpoint) -> None:
         if not self.cache.resume(checkpoint):
             self._metrics.counter(REBUILT, self._ways.cluster).add()
+            path = self.cache.load_path
+            if path and checkpoint.log and checkpoint.high - checkpoint.low >= LOAD_RECORDS:
+                self._stop_load = self._ways.load(path, checkpoint, partial(self._loaded, checkpoint))
+
+    def _loaded(self, checkpoint: Checkpoint, failure: KafkaFailure | None, damaged: Sequence[int]) -> None:
+        """Go on from where the file ends; without one the log is read here."""
+        self._stop_load = None
+        for offset in damaged:
+            self._note_damaged(offset, "not a record of this topic")
+        if failure is None:
+            # Of an end that has grown since.
+            self._guarded(lambda: self.cache.adopt(checkpoint._replace(high=_FAR)))
+        else:
+            self._note(f"its log is read slowly: {failure}")
+        if self.state != "closed":
+            self._ways.read_from(self.cache.position)
+            self._check_end()
+
+    def _end_load(self) -> None:
+        if self._stop_load is not None:
+            self._stop_load()
+            self._stop_load = None
 
     def end(self, done: Callable[[], None]) -> None:
         """Give the partition up once what is being written has ended."""
@@ -188,8 +185,9 @@ class PartitionOwner:
         self._turn.cancel()
         self._again.cancel()
         self._give_up.cancel()
-        self._ways.turns.forget(self)
+        self._ways.turns.forget(self.wake)
         self._give_turn()
+        self._end_load()
         self.lanes.close()
         self.cache.close()
         if self._ended is not None:
@@ -202,7 +200,7 @@ class PartitionOwner:
         """Take the partition over again, after what is being written."""
         self.state = "fencing"
         self._turn.cancel()
-        self._ways.turns.forget(self)
+        self._ways.turns.forget(self.wake)
         if not self._writing:
             self._again.after(seconds)
 
@@ -263,7 +261,7 @@ class PartitionOwner:
     def _ask_ends(self) -> None:
         # What is read meanwhile may lie above the answer.
         read = self.cache.position
-        self._ways.ends(lambda bounds: self._bounds(bounds, read))
+        self._ways.ends(lambda found, _: self._bounds(found[0], read) if found else None)
 
     def _bounds(self, bounds: LogBounds, read: int) -> None:
         """Read to the end as it was after the fence. A log that is shorter is another log."""
@@ -287,6 +285,7 @@ class PartitionOwner:
                 "kafka_waiting_rebuilt", cluster, partition=partition, position=position, low=bounds.low
             )
         self._metrics.counter(REBUILT, self._ways.cluster).add()
+        self._end_load()
         self._guarded(lambda: self.cache.clear(bounds.low))
         if self.state == "closed":
             return
@@ -317,19 +316,13 @@ class PartitionOwner:
             self.wake()
 
     def _apply(self, records: Sequence[KafkaRecord]) -> None:
-        for record in records:
-            try:
-                self.cache.apply(record)
-            except Damaged as error:
-                self._limited_log.note(
-                    "kafka_waiting_record_damaged",
-                    self._ways.cluster,
-                    partition=self.place.partition,
-                    offset=record.offset,
-                    error=str(error),
-                )
+        self.cache.read(records, lambda record, error: self._note_damaged(record.offset, str(error)))
         if records:
             self.cache.save(records[-1].offset + 1, self._clock.wall_ms())
+
+    def _note_damaged(self, offset: int, text: str) -> None:
+        cluster, partition = self._ways.cluster, self.place.partition
+        self._limited_log.note("kafka_waiting_record_damaged", cluster, partition=partition, offset=offset, error=text)
 
     def at_end(self, offset: int) -> None:
         """Note that all before an offset was reported."""
@@ -405,7 +398,7 @@ class PartitionOwner:
         lane.write(batch.records, partial(self._written, lane, batch), alone)
 
     def _take_the_turn(self) -> bool:
-        self._has_turn = self._has_turn or self._ways.turns.take(self)
+        self._has_turn = self._has_turn or self._ways.turns.take(self.wake)
         return self._has_turn
 
     def _give_turn(self) -> None:

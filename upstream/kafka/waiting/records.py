@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import struct
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 from zlib import crc32
 
@@ -19,6 +19,8 @@ from upstream.kafka.link import Headers
 VERSION = 1
 _SIZE = struct.Struct(">BI")
 _HANDLE_CHARS_MAX = 1024
+_DECODE_KEY = msgspec.json.Decoder(list[str]).decode
+Facts = TypeVar("Facts")
 
 DELIVERED = "delivered"
 CANCELLED = "cancelled"
@@ -96,7 +98,7 @@ def identity_text(key: bytes) -> bytes:
 def parse_key(key: bytes | None) -> tuple[Identity, bool]:
     """Return whose a key is, and whether it is a request's. Raises Damaged."""
     try:
-        topic, principal, name, _, *rest = msgspec.json.decode(key or b"", type=list[str])
+        topic, principal, name, _, *rest = _DECODE_KEY(key or b"")
     except (ValueError, msgspec.MsgspecError) as error:
         raise Damaged(f"{(key or b'')[:80]!r} is not a key of this topic") from error
     return Identity(topic, principal, name), bool(rest)
@@ -238,21 +240,66 @@ def encode(content: Content) -> bytes:
     return b"".join((_SIZE.pack(VERSION, len(head)), head, body))
 
 
-def facts_of(value: bytes) -> dict[str, Any]:
-    """Return what a value says, but for a message's body, `what` it is among it. Raises Damaged, NewerRecord."""
+class _HalfHead(msgspec.Struct):
+    group: str
+    state: str
+
+
+class WaitingHead(msgspec.Struct, tag_field="what", tag="waiting"):
+    """What a cache keeps of a `WaitingRecord` in columns, read without the rest of it; likewise the next ones."""
+
+    due_ms: int
+    owned: bool
+    at_ms: int
+    half: _HalfHead | None
+    level: int = 0
+
+
+class EndedHead(msgspec.Struct, tag_field="what", tag="ended"):
+    """Of an `EndedMessage`."""
+
+    at_ms: int
+    group: str
+
+
+class ChecksHead(msgspec.Struct, tag_field="what", tag="checks"):
+    """Of `HalfChecks`."""
+
+    times: int
+    next_ms: int
+
+
+class RequestHead(msgspec.Struct, tag_field="what", tag="request"):
+    """Of a `WaitingRequest`."""
+
+
+class DecisionHead(msgspec.Struct, tag_field="what", tag="decision"):
+    """Of a `HalfDecision`."""
+
+
+Head = WaitingHead | EndedHead | ChecksHead | RequestHead | DecisionHead
+_DECODE_HEAD: Callable[[bytes], Head] = msgspec.json.Decoder(Head).decode
+_DECODE_FACTS = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def head_of(value: bytes) -> Head:
+    """Return what a cache keeps of a value in columns. Raises Damaged, NewerRecord."""
+    return _decoded(value, _DECODE_HEAD)
+
+
+def _decoded(value: bytes, decode_head: Callable[[bytes], Facts]) -> Facts:
     try:
         version, size = _SIZE.unpack_from(value)
         if version > VERSION:
             raise NewerRecord(f"version {version}")
-        facts = msgspec.json.decode(value[_SIZE.size : _SIZE.size + size], type=dict[str, Any])
+        return decode_head(value[_SIZE.size : _SIZE.size + size])
     except (struct.error, msgspec.MsgspecError) as error:
         raise Damaged(f"not a record of this topic: {error}") from error
-    return facts
 
 
 def decode(value: bytes) -> Content:
     """Return what a value says. Raises Damaged, NewerRecord."""
-    facts = facts_of(value)
+    facts = _decoded(value, _DECODE_FACTS)
     try:
         kind = _KINDS.get(facts.pop("what"))
         if kind is not None:

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from broker.runtime.disk import RealDisk
-from upstream.kafka.link import KafkaRecord
-from upstream.kafka.waiting.cache import Checkpoint, PartitionCache
-from upstream.kafka.waiting.records import EndedMessage, Identity, KeyState, WaitingRecord, WaitingRequest, encode
+from upstream.kafka.link import Checkpoint, KafkaRecord
+from upstream.kafka.waiting.cache import CachedRecord, PartitionCache
+from upstream.kafka.waiting.loading import LogLoad
+from upstream.kafka.waiting.records import (
+    EndedMessage,
+    HalfChecks,
+    Identity,
+    KeyState,
+    NewerRecord,
+    WaitingHalf,
+    WaitingRecord,
+    WaitingRequest,
+    encode,
+)
 
 WHOSE = Identity("orders", "", "a")
 NOW = Checkpoint("cluster/topic", 1_000, 0, 10, 50)
@@ -26,9 +39,21 @@ def cache_of(path: str = ":memory:") -> PartitionCache:
     return PartitionCache(path, RealDisk())
 
 
+def read(cache: PartitionCache, records: Sequence[KafkaRecord]) -> list[int]:
+    """Have records of the log taken; returns the offsets of damaged ones."""
+    damaged: list[int] = []
+    cache.read(records, lambda record, _: damaged.append(record.offset))
+    return damaged
+
+
+def rows_of(cache: PartitionCache) -> list[CachedRecord]:
+    """All rows."""
+    return [row for state in KeyState for row in cache.of(state, 1 << 62, 1_000)]
+
+
 def states(cache: PartitionCache) -> list[tuple[bytes, int]]:
     """Keys of the identity, each with its state."""
-    return [(each.key, each.state) for each in cache.rows_of(WHOSE.text)]
+    return sorted([(each.key, each.state) for each in rows_of(cache) if each.identity == WHOSE.text])
 
 
 def test_first_key_of_an_identity_waits_and_others_are_repeats() -> None:
@@ -55,7 +80,7 @@ def test_older_record_changes_nothing() -> None:
     key = WHOSE.key("1")
     cache.change(key, message(), 1)
     cache.change(key, message(900, owned=True), 8)
-    cache.apply(KafkaRecord("t", 0, 5, 0, key, message(100, owned=True), ()))
+    read(cache, [KafkaRecord("t", 0, 5, 0, key, message(100, owned=True), ())])
     assert cache.next_due() == 900
     cache.change(key, None, 9)
     assert (cache.next_due(), states(cache), cache.counts.total()) == (None, [], 0)
@@ -117,23 +142,101 @@ def test_end_of_a_delivered_message_counts_once(read_first: bool) -> None:
     """Be it read before its commit is known or afterwards; it is known by its identity, and delivered no more."""
     cache = cache_of()
     key = WHOSE.key("1")
-    cache.apply(KafkaRecord("t", 0, 1, 0, key, message(), ()))
+    read(cache, [KafkaRecord("t", 0, 1, 0, key, message(), ())])
     cache.save(2, 0)
     [row] = cache.due(9, 10)
     ended = encode(EndedMessage("delivered", 9))
     own = KafkaRecord("t", 0, 2, 0, key, ended, ())
 
-    def read() -> None:
-        cache.apply(own)
+    def read_own() -> None:
+        read(cache, [own])
         cache.save(3, 0)
 
     if read_first:
-        read()
+        read_own()
     cache.end([(row, ended, 2)], 9)
     if not read_first:
-        read()
+        read_own()
     assert (cache.counts.total(), cache.due(9, 10)) == (0, [])
     found = cache.find(WHOSE.text)
     assert found is not None
     assert (found.state, found.at, found.position, found.value) == (KeyState.ENDED, 9, 2, ended)
     assert states(cache) == [(key, KeyState.ENDED)]
+
+
+def drawn_log(random: Random) -> list[KafkaRecord]:
+    """All kinds of records of a few identities, each with a few keys, and some that no version wrote."""
+    found = []
+    for offset in range(random.randint(1, 60)):
+        identity = Identity(random.choice(("orders", "events")), random.choice(("", "ann")), str(random.randrange(4)))
+        key = identity.key(random.choice("112"))
+        half = WaitingHalf("shop", random.choice(("undecided", "discarded", "committed")))
+        waiting = WaitingRecord(random.randrange(9), None, b"k", b"", (), owned=random.random() < 0.3, at_ms=offset)
+        value = random.choice((
+            encode(waiting), encode(waiting._replace(half=half, level=random.randrange(2))),
+            encode(EndedMessage("delivered", offset, random.choice(("", "shop")))), None,
+        ))  # fmt: skip
+        drawn = random.random()
+        if drawn < 0.1:
+            key, value = identity.key("checks"), random.choice((encode(HalfChecks(3, offset)), None))
+        elif drawn < 0.2:
+            key, value = identity.key("1", str(offset)), random.choice((encode(WaitingRequest("r")), None))
+        elif drawn < 0.25:
+            key, value = random.choice(((key, b"\x01"), (b"?", encode(waiting)), (key, b"")))
+        found.append(KafkaRecord("t", 0, offset, 0, key, value, ()))
+    return found
+
+
+def pieces(log: Sequence[KafkaRecord], random: Random) -> Iterator[Sequence[KafkaRecord]]:
+    """The log in pieces of drawn sizes."""
+    while log:
+        size = random.randint(1, 40)
+        yield log[:size]
+        log = log[size:]
+
+
+def contents(cache: PartitionCache) -> list[object]:
+    """What a cache knows, but for the order of its rows."""
+    rows = sorted([each._replace(id=0) for each in rows_of(cache)])
+    found = [cache.find(each.identity) for each in rows]
+    return [rows, [each and each.key for each in found], +cache.counts, +cache.undecided, cache.position]
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_log_read_in_pieces_or_loaded_beside_gives_the_same_rows(seed: int, tmp_path: Path) -> None:
+    """As one by one: what a later record of the same key replaces is left out only where that makes no difference."""
+    random = Random(seed)
+    log = drawn_log(random)
+
+    damaged = set[int]()
+    path = str(tmp_path / "0.db")
+    load = LogLoad(path + "-load", RealDisk(), NOW)
+    for piece in pieces(log, random):
+        load.append(piece, lambda record: damaged.add(record.offset))
+    load.complete(log[-1].offset + 1, 60)
+    caches = [cache_of(), cache_of(), cache_of(path)]
+    assert caches[2].adopt(NOW._replace(high=1 << 62))
+    for each in log:
+        damaged.difference_update(read(caches[0], [each]))
+        caches[0].save(each.offset + 1, 0)
+    for piece in pieces(log, random):
+        read(caches[1], piece)
+        caches[1].save(piece[-1].offset + 1, 0)
+    one_by_one, in_pieces, loaded = map(contents, caches)
+    assert in_pieces == one_by_one
+    assert loaded == one_by_one
+    assert not damaged
+    indexes = sqlite3.connect(path).execute("SELECT COUNT(*) FROM sqlite_master WHERE type = 'index' AND sql > ''")
+    assert indexes.fetchall() == [(5,)]
+
+
+def test_record_of_a_newer_version_stops_the_reading_also_where_a_later_one_replaces_it(tmp_path: Path) -> None:
+    """Its partition cannot be served: what a newer owner meant is not known."""
+    key, newer = WHOSE.key("1"), b"\x02" + message()[1:]
+    log = [KafkaRecord("t", 0, number, 0, key, each, ()) for number, each in enumerate((newer, message()))]
+    with pytest.raises(NewerRecord):
+        read(cache_of(), log)
+    with pytest.raises(NewerRecord):
+        LogLoad(str(tmp_path / "0.db"), RealDisk(), NOW).append(log, print)
+    damaged = [each._replace(value=b"\x01") for each in log[:1]]
+    assert read(cache_of(), damaged) == [0]

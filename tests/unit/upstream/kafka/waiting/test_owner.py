@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 
 import pytest
 
+from broker.runtime.disk import RealDisk
+from tests.fakes.kafka.client import SimClient
 from tests.waiting_world import START_MS, TOPIC, WaitingWorld
 from upstream.kafka.link import KafkaFailure, KafkaPartition
+from upstream.kafka.waiting import owner
 from upstream.kafka.waiting.cluster import WaitingRefused
 
 
@@ -222,11 +226,22 @@ def test_target_that_is_mended_gets_its_messages() -> None:
     assert world.nodes[0].waiting.troubles() == []
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_seeds(seed: int) -> None:
-    """Three nodes that are killed, cut off and started again: nothing early, nothing lost, nothing twice."""
-    world = WaitingWorld(seed, nodes=3, partitions=4)
+@pytest.mark.parametrize("seed", range(8))
+def test_seeds(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three nodes that are killed, cut off and started again: nothing early, nothing lost, nothing twice.
+
+    With odd seeds they have files, and load what they have not.
+    """
+    monkeypatch.setattr(owner, "LOAD_RECORDS", 10)
+    world = WaitingWorld(seed, nodes=0, partitions=4)
     drawn = world.random
+
+    def start(name: str) -> None:
+        how = {"folder": str(tmp_path / name), "disk": RealDisk()} if seed % 2 else {}
+        world.start(name, **how)
+
+    for each in range(3):
+        start(f"n{each}")
     world.settle()
     cancels: dict[str, list[str]] = {}
     number, cut = 0, None
@@ -252,7 +267,7 @@ def test_seeds(seed: int) -> None:
             victim = drawn.choice(world.nodes)
             victim.kill()
             cut = None if victim is cut else cut
-            world.start(f"again{round_}")
+            start(f"again{round_}")
         if drawn.random() < 0.1:
             drawn.choice(world.nodes).client.link.reset()
     if cut is not None:
@@ -359,3 +374,51 @@ def test_node_that_leaves_while_it_joins_takes_nothing() -> None:
         assert node.served == []
     world.start("n")
     world.settle()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_long_log_is_loaded_beside_before_anything_is_delivered(
+    fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where that fails it is read as ever; the next owner has the file."""
+    monkeypatch.setattr(owner, "LOAD_RECORDS", 20)
+    world = WaitingWorld(partitions=1)
+    world.settle()
+    for number in range(60):
+        world.nodes[0].add(f"m{number}", world.now_ms + (2_000 if number % 2 else 30_000))
+    world.run(5)
+    world.nodes[0].kill()
+    if fails:
+        failure = KafkaFailure("FAIL", "it has ended")
+        monkeypatch.setattr(SimClient, "load", lambda *facts: world.scheduler.call_soon(facts[-1], failure, [3]))
+    node = world.start("n1", folder=str(tmp_path), disk=RealDisk())
+    world.settle()
+    [partition] = node.waiting.owned()
+    assert partition.pending == 30
+    assert [each.name for each in tmp_path.glob("*.db*") if "-load" in each.name] == []
+    world.run(35)
+    assert all(len(moments) == 1 and moments[0] >= world.added[name] for name, moments in world.delivered().items())
+    assert world.delivered().keys() == world.added.keys()
+    node.kill()
+    monkeypatch.setattr(SimClient, "load", lambda *_: pytest.fail("the file is used"))
+    world.start("n2", folder=str(tmp_path), disk=RealDisk())
+    world.settle()
+
+
+def test_owner_that_loses_its_partition_stops_the_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it would have loaded is not waited for."""
+    monkeypatch.setattr(owner, "LOAD_RECORDS", 20)
+    world = WaitingWorld(partitions=1)
+    world.settle()
+    for number in range(30):
+        world.nodes[0].add(f"m{number}", world.now_ms + 60_000)
+    world.run(1)
+    world.nodes[0].kill()
+    stopped: list[bool] = []
+    monkeypatch.setattr(SimClient, "load", lambda *_: lambda: stopped.append(True))
+    node = world.start("n1", folder=str(tmp_path), disk=RealDisk())
+    world.run(20)
+    assert [each.state for each in node.waiting.owned()] == ["reading"]
+    node.leave()
+    world.run(1)
+    assert stopped == [True]
