@@ -113,6 +113,10 @@ class PlainNode(LiveNode):
     def topics(self) -> Sequence[TopicView]:
         return self.topic_list
 
+    def topics_in_steps(self) -> Generator[None, None, list[TopicView]]:
+        yield
+        return list(self.topics())
+
     def topic_names(self) -> Sequence[str]:
         return [each.topic for each in self.topic_list]
 

@@ -72,7 +72,7 @@ def test_timers_are_listed_shown_and_survive_a_kill(start_node: StartNode) -> No
     assert (stats["pendingTotal"], stats["topics"][0]) == (3, {"topic": "orders", "pending": 2})
     assert (stats["nextDueMs"], stats["lateMs"]) == (asked(node, "list")[0]["dueMs"], 0)
     assert 'pyddmq_timers_pending{topic="orders"} 2.0' in page(node, "/metrics")
-    assert "<h2>Fall due</h2>" in page(node, "/waiting")
+    assert "<h2>Fall due <small>" in page(node, "/waiting")
 
 
 def test_paused_stage_holds_deliveries_until_it_is_resumed(start_node: StartNode) -> None:
