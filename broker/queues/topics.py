@@ -72,15 +72,6 @@ def retry_topic(group: str) -> str:
     return RETRY_PREFIX + group
 
 
-def kind_of(name: str) -> str:
-    """What a topic is for, to people: `user`, `retries` or `dead letters` of a group, or `system`."""
-    if name.startswith(RETRY_PREFIX):
-        return "retries"
-    if name.startswith(DEAD_LETTER_PREFIX):
-        return "dead letters"
-    return "system" if is_system(name) else "user"
-
-
 def check_name(name: str) -> None:
     """Check a topic name against RocketMQ's rules.
 
@@ -131,6 +122,15 @@ class Topic:
         self.system = system
         self.message_type = MessageType.MIXED
         self.listeners: list[Callable[[], None]] = []
+
+    @property
+    def kind(self) -> str:
+        """What it is for, to people: `user`, `retries` or `dead letters` of a group, or `system`."""
+        if self.name.startswith(RETRY_PREFIX):
+            return "retries"
+        if self.name.startswith(DEAD_LETTER_PREFIX):
+            return "dead letters"
+        return "system" if self.system else "user"
 
     def __repr__(self) -> str:
         return f"Topic({self.name!r}, queues={len(self.queues)})"

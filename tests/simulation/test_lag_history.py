@@ -55,17 +55,17 @@ def test_commands_print_them(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     """A sparkline per group; a share that is too low ends with 1."""
     ward = grown()
 
-    def get(_: str, path: str, kind: type[Any], *, asked: dict[str, Any], **__: float) -> Any:
+    def get(_: str, path: str, kind: type[Any], *, parameters: dict[str, Any], **__: float) -> Any:
         if kind is ObjectivesAnswer:
             assert path == "/api/lag/objectives"
-            assert given(asked) in (
+            assert given(parameters) in (
                 {"objective": "60s", "since": "6m"},
                 {"objective": "60s", "since": "6m", "atLeast": "99.9"},
             )
-            share = 0.999 if "atLeast" in given(asked) else None
+            share = 0.999 if "atLeast" in given(parameters) else None
             return run_now(ward.view.objectives(group=None, span_ms=360_000, target_ms=60_000, at_least=share))
         assert kind is LagAnswer
-        assert (path, asked["trend"]) == ("/api/lag", "6m")
+        assert (path, parameters["trend"]) == ("/api/lag", "6m")
         answer = lag_of(ward.node, limit=10)
         assert answer is not None
         return replace(answer, trend=run_now(ward.view.trend(group=None, span_ms=360_000)))
@@ -89,8 +89,8 @@ def test_span_of_which_little_is_known_ends_with_3(
     """Thirty days of which minutes were recorded are no success, and the command says how much is known."""
     ward = grown()
 
-    def get(_: str, __: str, ___: type[Any], *, asked: dict[str, Any], **____: float) -> Any:
-        span_ms = parse_duration(asked["since"])
+    def get(_: str, __: str, ___: type[Any], *, parameters: dict[str, Any], **____: float) -> Any:
+        span_ms = parse_duration(parameters["since"])
         return run_now(ward.view.objectives(group=None, span_ms=span_ms, target_ms=600_000))
 
     monkeypatch.setattr(lag_objective_command, "get", get)

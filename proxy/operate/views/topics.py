@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from broker.queues.topics import Topic, kind_of
 from broker.views import QueueRange, View
+
+if TYPE_CHECKING:
+    from broker.queues.topics import Topic
 
 
 def ranges(topic: Topic) -> list[QueueRange]:
@@ -36,7 +39,7 @@ class TopicView(View, frozen=True, kw_only=True):
         return cls(
             topic=topic.name,
             system=topic.system,
-            kind=kind_of(topic.name),
+            kind=topic.kind,
             message_type=topic.message_type.value,
             queues=ranges(topic),
         )

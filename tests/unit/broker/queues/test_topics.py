@@ -11,7 +11,7 @@ import pytest
 
 from broker.errors import DiskFull, MessageRefused, StoreFailed
 from broker.format.message_type import MessageType
-from broker.queues.topics import SYSTEM_TOPICS, Topics, check_name, dead_letter_topic, is_system, kind_of
+from broker.queues.topics import SYSTEM_TOPICS, Topic, Topics, check_name, dead_letter_topic, is_system
 from broker.runtime.file_writes import TURN
 from broker.runtime.sealed_file import read_whole, sealed_lines, write_whole
 from broker.runtime.steps import run_now
@@ -187,7 +187,7 @@ def test_type_that_cannot_be_written_is_not_in_force() -> None:
 def test_kinds_of_topics_stand_apart() -> None:
     """A group's retries and dead letters are not to be taken for the broker's own works."""
     names = ("t", "%RETRY%g", "%DLQ%g", "SCHEDULE_TOPIC_XXXX")
-    assert [kind_of(name) for name in names] == ["user", "retries", "dead letters", "system"]
+    assert [Topic(name, system=is_system(name)).kind for name in names] == ["user", "retries", "dead letters", "system"]
 
 
 def writes(disk: SimDisk) -> int:
