@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator, Sequence
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from broker.errors import StoreError
 from broker.format.numbers import whole_number
@@ -26,6 +28,8 @@ PAGE_ROWS = 100
 QUEUES_SHOWN = 200
 NEWEST = 20
 """Messages that the page shows of a topic."""
+KAFKA_SECONDS = 2.0
+"""How long the page waits for Kafka."""
 
 
 class TopicsView(View, frozen=True, kw_only=True):
@@ -78,6 +82,7 @@ class TopicPageView(View, frozen=True, kw_only=True):
         newest: The newest messages, the oldest first.
         end: Where a request for newer messages begins.
         text: What the newest messages contain; "" for any.
+        problem: Why Kafka's part of the page is missing; "" for nothing.
     """
 
     now_ms: int
@@ -90,6 +95,7 @@ class TopicPageView(View, frozen=True, kw_only=True):
     newest: Sequence[MessageView]
     end: int | str
     text: str
+    problem: str
 
 
 async def topics(call: PageCall) -> TopicsView:
@@ -112,22 +118,27 @@ async def topic(call: PageCall) -> TopicPageView:
     """Return what the page of a topic shows. Raises HTTPNotFound."""
     name, text = call.query.get("topic", ""), call.query.get("text", "").strip()
     may_read = call.may_read_bodies(name)
+    cluster = None if is_expression(name) else call.node.in_kafka.cluster_of(name)
     view, store = call.node.topic(name), call.node.searchable()
-    end: int | str
-    try:
-        in_kafka = await _in_kafka(call, name)
-        if in_kafka is not None:
-            view, end = in_kafka, tail_cursor({each.queue: each.max for each in in_kafka.queues})
-            newest = [] if text else await _newest_in_kafka(call, in_kafka, may_read=may_read)
-        elif view is None or store is None:
-            raise web.HTTPNotFound(text=f"Topic {name!r} does not exist; /topics lists all topics.")
-        else:
-            end = store.index.log.visible_end
-            newest = [] if text else await call.search(_newest(call, store, view, may_read=may_read))
-    except NotFound as error:
-        raise web.HTTPNotFound(text=f"{error}.") from error
-    except ClusterUnavailable as error:
-        raise web.HTTPServiceUnavailable(text=f"{error}.") from error
+    end: int | str = ""
+    newest: list[MessageView] = []
+    problem = ""
+    if cluster is not None:
+        view = TopicView(topic=name, system=False, kind=f"in Kafka cluster {cluster}", queues=[])
+        try:
+            async with asyncio.timeout(KAFKA_SECONDS):
+                view = replace(view, queues=await _partitions(call, cluster, name))
+                newest = [] if text else await _newest_in_kafka(call, view, may_read=may_read)
+                end = tail_cursor({each.queue: each.max for each in view.queues})
+        except (NotFound, ClusterUnavailable) as error:
+            problem = f"{error}."
+        except TimeoutError:
+            problem = f"Kafka cluster {cluster} has not responded within {KAFKA_SECONDS:g} s."
+    elif view is None or store is None:
+        raise web.HTTPNotFound(text=f"Topic {name!r} does not exist; /topics lists all topics.")
+    else:
+        end = store.index.log.visible_end
+        newest = [] if text else await call.search(_newest(call, store, view, may_read=may_read))
     is_of_broker = view.system or any(each.topic == name for each in call.node.in_kafka.all_letters())
     return TopicPageView(
         now_ms=call.node.clock.wall_ms(),
@@ -140,12 +151,13 @@ async def topic(call: PageCall) -> TopicPageView:
         ),
         queues_total=len(view.queues),
         groups=_groups(call, name),
-        retention=None if in_kafka else _retention(call, name),
+        retention=None if cluster else _retention(call, name),
         may_publish=not is_of_broker and call.may(Permission.PRODUCE, name),
         may_read=may_read,
         newest=newest,
         end=end,
         text=text if may_read else "",
+        problem=problem,
     )
 
 
@@ -167,15 +179,11 @@ def _newest(
     return sorted(found, key=lambda each: each.physical)[-NEWEST:]
 
 
-async def _in_kafka(call: PageCall, name: str) -> TopicView | None:
-    """Return a topic in Kafka with its partitions; None: it is not there."""
-    cluster = None if is_expression(name) else call.node.in_kafka.cluster_of(name)
-    if cluster is None:
-        return None
+async def _partitions(call: PageCall, cluster: str, name: str) -> list[QueueRange]:
+    """Return the partitions of a topic in Kafka. Raises NotFound, ClusterUnavailable."""
     with kafka_errors(cluster):
         found = await call.node.scan(cluster, TopicScan(name, is_mark, bytes_max=0))
-    queues = [QueueRange(queue=each, min=low, max=end) for each, (low, end) in sorted(found.bounds.items())]
-    return TopicView(topic=name, system=False, kind=f"in Kafka cluster {cluster}", queues=queues)
+    return [QueueRange(queue=each, min=low, max=end) for each, (low, end) in sorted(found.bounds.items())]
 
 
 async def _newest_in_kafka(call: PageCall, view: TopicView, *, may_read: bool) -> list[MessageView]:
@@ -195,11 +203,19 @@ async def _newest_in_kafka(call: PageCall, view: TopicView, *, may_read: bool) -
 
 
 def _groups(call: PageCall, name: str) -> list[TopicGroupRow]:
-    rows: dict[str, TopicGroupRow] = {}
+    in_kafka = call.node.in_kafka
+    # Those whose partitions are not known yet have no queue that could be judged.
+    rows = {
+        group: TopicGroupRow(group=group, level="UNKNOWN", status="UNKNOWN", unfinished=None)
+        for group in (each.group for each in in_kafka.all_letters())
+        if in_kafka.is_read_by(group, name) and call.may_view(group)
+    }
+    judged = set[str]()
     for queue in call.judged.queues:
         if queue.topic != name or not call.may_view(queue.group):
             continue
-        known = rows.get(queue.group)
+        known = rows.get(queue.group) if queue.group in judged else None
+        judged.add(queue.group)
         is_worse = known is None or LEVELS.index(queue.level) > LEVELS.index(known.level)
         unfinished = queue.unfinished
         if known is not None:

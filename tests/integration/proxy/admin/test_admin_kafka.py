@@ -11,6 +11,7 @@ import pytest
 from broker.retry.redrive import Redrives
 from broker.store import Store
 from conf import loads
+from proxy.admin.console import topics
 from proxy.admin.server import AdminServer
 from proxy.operate.lookups.in_kafka import InKafka
 from pyddmq.testing import ManualClock, SimDisk
@@ -31,8 +32,9 @@ groups:
 class NodeBeforeKafka(PlainNode):
     """One with an empty store, whose topic and group are in Kafka."""
 
-    def __init__(self) -> None:
+    def __init__(self, answers: str = "ok") -> None:
         super().__init__()
+        self.answers = answers
         disk = SimDisk()
         self.empty = open_store(disk, clock=ManualClock(NOW_MS))
         self.messages = self.empty
@@ -43,6 +45,9 @@ class NodeBeforeKafka(PlainNode):
         return InKafka(CONFIG)
 
     async def scan(self, cluster: str, scan: TopicScan) -> ScanFound:
+        if self.answers != "ok":
+            await asyncio.sleep(3600 if self.answers == "never" else 0)
+            raise KafkaFailure(self.answers, "the cluster's own words")
         if scan.partition == 5:
             raise KafkaFailure("UNKNOWN_PARTITION", "topic invoices has no partition 5")
         if scan.partition == 6:
@@ -54,14 +59,15 @@ class NodeBeforeKafka(PlainNode):
         return self.empty, self.redrives
 
 
-def _get(path: str) -> tuple[int, dict[str, Any]]:
-    async def ask() -> tuple[int, dict[str, Any]]:
-        server = AdminServer(NodeBeforeKafka())
+def _get(path: str, *, answers: str = "ok") -> tuple[int, Any]:
+    async def ask() -> tuple[int, Any]:
+        server = AdminServer(NodeBeforeKafka(answers))
         await server.start("127.0.0.1", 0)
         host, port = server.address
         try:
             async with aiohttp.ClientSession() as session, session.get(f"http://{host}:{port}{path}") as response:
-                return response.status, await response.json()
+                is_page = response.content_type == "text/html"
+                return response.status, await (response.text() if is_page else response.json())
         finally:
             await server.stop()
 
@@ -97,6 +103,28 @@ def test_messages_in_kafka_are_found_with_where_to_continue() -> None:
     status, answer = _get("/api/messages?topic=invoices&queue=6")
     assert (status, "does not respond" in answer["error"]["message"]) == (503, True)
     assert _get("/api/messages?topic=invoices&cursor=8")[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ("ok", "body"),
+        ("TRANSPORT", "Kafka cluster main: the cluster&#39;s own words"),
+        ("UNKNOWN_TOPIC_OR_PART", "Kafka cluster main: the cluster&#39;s own words"),
+        ("never", "Kafka cluster main has not responded within 0.01 s."),
+    ],
+)
+def test_page_of_a_topic_is_whole_but_for_what_kafka_does_not_say(
+    answers: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its groups are shown, soon and with the reason, where the cluster has no partitions and messages to show."""
+    if answers == "never":
+        monkeypatch.setattr(topics, "KAFKA_SECONDS", 0.01)
+    status, page = _get("/topic?topic=invoices", answers=answers)
+    assert status == 200
+    assert said in page
+    assert 'href="/group?group=billing"' in page.partition("<h2>Groups</h2>")[2]
+    assert ("<h2>Queues" in page, 'id="tail"' in page) == (answers == "ok", answers == "ok")
 
 
 def test_groups_over_kafka_are_listed_beside_those_with_dead_letters() -> None:
