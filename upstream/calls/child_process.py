@@ -10,20 +10,20 @@ import subprocess
 import sys
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Self
 
 _MAIN = "import sys; sys.path[:] = {path!r}; from {module} import main; main()"
 
 
 class ChildProcess:
-    """A process that runs `main` of a module, which finds its end of the pipe by `own_end`.
+    """A process that runs `main` of a module, which finds its end of the pipe by `own_end`; `with` kills it at its end.
 
     Attributes:
         pipe: Our end of it.
     """
 
     def __init__(self, module: str, *, output: int = subprocess.DEVNULL) -> None:
-        """Start it; `output` is the descriptor for what it prints."""
+        """Start it; `output` is the descriptor for what it prints. Raises OSError: the machine has no more."""
         self.pipe, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(
@@ -34,6 +34,12 @@ class ChildProcess:
                 stderr=output,
                 start_new_session=True,
             )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     @property
     def pid(self) -> int:

@@ -84,8 +84,8 @@ class SurveyProcess:
         return answer.value
 
     def _start(self) -> ChildProcess:
-        child = self._child = ChildProcess(__name__)
         try:
+            child = self._child = ChildProcess(__name__)
             refused = child.call(self._given, ANSWER_SECONDS)
         except (EOFError, OSError):
             self._end()

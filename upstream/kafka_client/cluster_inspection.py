@@ -40,14 +40,12 @@ def look_beside(
         SecretUnreadable: A secret cannot be had.
     """
     for _ in range(_PROCESSES_MAX):
-        child = ChildProcess(MODULE)
         kind, found = "", None
         try:
-            kind, found = child.call((cluster, config, list(topics), list(groups)), ANSWER_SECONDS)
+            with ChildProcess(MODULE) as child:
+                kind, found = child.call((cluster, config, list(topics), list(groups)), ANSWER_SECONDS)
         except (EOFError, OSError):
             continue
-        finally:
-            child.kill()
         if kind == "facts":
             assert isinstance(found, ClusterFacts)
             return found

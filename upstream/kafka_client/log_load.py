@@ -66,17 +66,17 @@ class LogLoader:
         with _PLACES:
             if self._stopped.is_set():
                 return
-            child = ChildProcess(MODULE)
             try:
-                child.pipe.send(self._order)
-                while not child.pipe.poll(_WAIT_SECONDS):
-                    if self._stopped.is_set():
-                        return
-                code, text, damaged = child.pipe.recv()
-            except (EOFError, OSError):
+                with ChildProcess(MODULE) as child:
+                    child.pipe.send(self._order)
+                    while not child.pipe.poll(_WAIT_SECONDS):
+                        if self._stopped.is_set():
+                            return
+                    code, text, damaged = child.pipe.recv()
+            except EOFError:
                 pass
-            finally:
-                child.kill()
+            except OSError as error:
+                text = f"{text}: {error}"
         failure = KafkaFailure(code, text) if code else None
         self._post(lambda: None if self._stopped.is_set() else self._done(failure, damaged))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +12,13 @@ import pytest
 
 from conf.sections.kafka import KafkaClusterConfig
 from tests.conftest import need_module
+from upstream.calls import child_process
+from upstream.kafka.link import Checkpoint, KafkaFailure, KafkaPartition
 from upstream.kafka_client import cluster_inspection
+from upstream.kafka_client.all_groups_process import SurveyProcess
+from upstream.kafka_client.log_load import LoadOrder, LogLoader
 from upstream.kafka_client.package import KafkaUnusable
+from upstream.kafka_client.posting import Post
 
 
 def _cluster(**librdkafka: object) -> KafkaClusterConfig:
@@ -24,6 +31,28 @@ def test_process_that_dies_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(cluster_inspection, "MODULE", "tests.unit.upstream.kafka_client.dying")
     facts = cluster_inspection.look_beside("main", _cluster(), ["t"], ["g"])
     assert "ended three times without an answer" in facts.trouble
+
+
+def test_process_that_cannot_start_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the look, of the survey and of a load, whose caller waits for an answer."""
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(child_process, "Pipe", refused)
+    assert "ended three times without an answer" in cluster_inspection.look_beside("main", _cluster(), [], []).trouble
+    with pytest.raises(KafkaFailure, match="did not start"):
+        SurveyProcess("main", _cluster(), client_id="test")
+    checkpoint = Checkpoint("cluster/topic", 1, 0, 1, 0)
+
+    async def loaded() -> KafkaFailure | None:
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[KafkaFailure | None] = loop.create_future()
+        order = LoadOrder("main", _cluster(), KafkaPartition("t", 0), "", checkpoint)
+        LogLoader(order, lambda failure, _: ended.set_result(failure), Post(loop))
+        return await ended
+
+    assert "Too many open files" in str(asyncio.run(loaded()))
 
 
 def test_setting_that_is_refused_is_told_by_the_process() -> None:
