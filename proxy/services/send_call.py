@@ -130,4 +130,4 @@ class TakenSend(ABC):
 
     @abstractmethod
     def refuse(self, refusal: Refusal, count: int | None = None) -> None:
-        """Answer with why so many of its messages, all where left out, are not taken, and count them."""
+        """Answer with the reason, and count `count` messages as refused; by default all of the call."""

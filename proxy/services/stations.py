@@ -121,6 +121,6 @@ class StationedSend(TakenSend):
         self.stations.keyed.repeated(self, error)
 
     def refuse(self, refusal: Refusal, count: int | None = None) -> None:
-        """Answer with why so many of its messages, all where left out, are not taken, and count them."""
+        """Answer with the reason, and count `count` messages as refused; by default all of the call."""
         count = self.count if count is None else count
         self.stations.publishing.refuse(self.slot, refusal, self.refused(refusal), count)

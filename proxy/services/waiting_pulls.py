@@ -50,7 +50,7 @@ class WaitingPull:
         self._lingers.start(self._slot, self._request, self._group)
 
     def park(self, linger_ms: int) -> None:
-        """Wait for messages, so many milliseconds at most. Raises ParkedFull; nothing has happened then."""
+        """Wait up to `linger_ms` for messages. Raises ParkedFull; nothing has changed then."""
         connection = self._slot.connection
         self._parked = self._group.park(self._request.topic, self._request.count_max, connection, self.wake)
         self._slot.withdraw = self.withdraw

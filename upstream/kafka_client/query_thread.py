@@ -14,7 +14,7 @@ _STALE = frozenset({"UNKNOWN_PARTITION", "UNKNOWN_TOPIC"})
 """By what the consumer remembers there is none. It remembers for three minutes, and queries no broker meanwhile."""
 
 Question = Callable[[], Callable[[], None]]
-"""Runs in the thread; what it returns is called in the loop. A `KafkaException` of it means that there is no answer."""
+"""Runs in the thread; what it returns is called in the loop. A `KafkaException` means that the query has failed."""
 
 
 class QueryConsumers(NamedTuple):
@@ -42,7 +42,7 @@ class QueryThread:
         self._thread.start()
 
     def submit(self, question: Question, unanswered: Callable[[], None] | None = None) -> None:
-        """Run a query; `unanswered` is called in the loop where there is no answer."""
+        """Run a query; `unanswered` is called in the loop when it fails."""
         self._questions.put((question, unanswered))
 
     def close(self) -> None:

@@ -363,7 +363,7 @@ class PartitionCache:
 
         Args:
             after: That one.
-            limit: At most so many.
+            limit: How many at most.
             topic: Only this one; "": all.
             level: Only of this delay level; 0: of any; -1: all messages.
         """

@@ -16,7 +16,7 @@ from upstream.kafka.waiting.cache import INSERT, TABLES, CachedRecord, Partition
 from upstream.kafka.waiting.records import VERSION, Damaged, KeyState, NewerRecord, identity_text
 
 LOAD_RECORDS = 100_000
-"""Of a log with so many offsets; a shorter one is read sooner than a process starts."""
+"""Offsets of a log from which on a process loads it; a shorter one is read sooner than a process starts."""
 _SORT_KBYTES = 32_000
 _NAMES_MAX = 500
 _DELETED = -1
