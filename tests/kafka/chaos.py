@@ -237,6 +237,7 @@ class Chaos:
         *,
         chosen: Sequence[str] = FAULTS,
         protocol: str = "classic",
+        near_seconds: float = NEAR_SECONDS,
     ) -> None:
         self._folder = folder
         self._chosen = chosen
@@ -245,7 +246,7 @@ class Chaos:
         self._reported = reported
         self._kafka = server.KafkaServer(folder / "kafka", jars)
         self._account = ChaosAccount(
-            GROUP, TOPIC, near_seconds=NEAR_SECONDS, session_seconds=SESSION_SECONDS, timeout_seconds=TIMEOUT_SECONDS
+            GROUP, TOPIC, near_seconds=near_seconds, session_seconds=SESSION_SECONDS, timeout_seconds=TIMEOUT_SECONDS
         )
         self._nodes: list[NodeProcess] = []
         self._clients: dict[str, list[Client]] = {}
