@@ -15,8 +15,8 @@ from tests.crash.moments import plan
 from tests.crash.outcome import Outcome
 from tests.powerloss.mount import Mount
 
-CUTS = 100
-CAMPAIGNS = 4
+CUTS = 200
+CAMPAIGNS = 8
 TIMEOUT_MS = 6_000
 """The file system is slow: a reply may wait for it for seconds."""
 STRICT_SECONDS = 10.0
