@@ -326,10 +326,26 @@ def key_overtaken(history: History) -> Iterator[str]:
 
 
 def _repeats_a_lost_ack(history: History, group: str, get: Event) -> bool:
+    place = place_of(get["place"])
     return any(
-        each["success"] and each["life"] != get["life"] and each["n"] < get["n"] and history.may_be_lost(each)
-        for each in history.acks[group, place_of(get["place"])]
+        each["success"]
+        and each["life"] != get["life"]
+        and each["n"] < get["n"]
+        and any(history.may_be_lost(moment) for moment in _counted(history, group, place, each))
+        for each in history.acks[group, place]
     )
+
+
+def _counted(history: History, group: str, place: Place, ack: Event) -> Iterator[Event]:
+    """Yield between which moments an ack counted: when it was sent, and when it was answered or its node ended.
+
+    A node that waits for its disk may take an ack long after it was sent.
+    """
+    yield ack
+    life = ack["life"]
+    answers = (each for each in history.acked[group, place] if each["life"] == life and each["n"] > ack["n"])
+    if (last := next(answers, history.ends.get(life))) is not None:
+        yield {**ack, "t": last["t"]}
 
 
 # Readers with a position of their own.

@@ -224,6 +224,24 @@ def test_an_ack_that_went_with_the_power_may_be_undone() -> None:
     assert faults(run) == ["undone_ack"]
 
 
+@pytest.mark.parametrize("answered", [True, False])
+def test_an_ack_counts_by_the_moment_of_its_answer(answered: bool) -> None:
+    """A message whose ack was taken late, and went with the power, comes again after the next of its key."""
+    run = Run()
+    end = run.first("end")
+    acked = run.first("acked", place=["orders", "0", 1])
+    end["acks_lost"] = end["t"] - acked["t"] + 0.05
+    if not answered:
+        run.drop("acked", place=["orders", "0", 1])
+    for id_ in (1, 2):
+        run.get(id_)
+        run.journal.events[-1]["life"] = 1
+        run.ack(id_)
+    assert not faults(run)
+    end["acks_lost"] = 0.05 if answered else 0.0
+    assert "key_overtaken" in faults(run)
+
+
 def test_a_message_that_a_reset_took_back_comes_again() -> None:
     """Nor what an operator asked for; what was passed over need not come."""
     run = Run()
