@@ -123,6 +123,11 @@ class CallsPass:
         """Whether calls are few, and wait for the flush that is under way: none of them loses time by that."""
         return self._line.awaits_disk and len(self._slots) < GATHERED_CALLS and self._disk_at_work()
 
+    def run_ready(self) -> None:
+        """Handle it, unless it gathers for the flush that follows the one under way."""
+        if self._slots and not self.gathers:
+            self.run()
+
     def run(self) -> None:
         """Handle what was gathered."""
         if self._slots:

@@ -434,8 +434,8 @@ class ThriftServer:
 
     def run_ready_pass(self) -> None:
         """Handle them, unless they gather for the flush that follows the one under way."""
-        if self.calls_pass is not None and not self.calls_pass.gathers:
-            self.calls_pass.run()
+        if self.calls_pass is not None:
+            self.calls_pass.run_ready()
 
     def flush(self) -> None:
         """Write the replies of this turn."""
