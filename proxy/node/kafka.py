@@ -85,6 +85,8 @@ class KafkaClients:
         self._make = make
         self._clients: dict[str, KafkaClient] = {}
         self._producers: dict[str, LastingProducer] = {}
+        self._asked: tuple[Config | None, dict[str, str]] = (None, {})
+        """A topic of each cluster, by the configuration in force."""
         self.sends: KafkaSends | None = None
         self.waiting: dict[str, KafkaWaiting] = {}
         self._scanning = asyncio.Lock()
@@ -195,6 +197,20 @@ class KafkaClients:
     def producer_troubles(self) -> dict[str, str]:
         """Return the clusters whose producer has ended by a fault, each with what it said."""
         return {name: str(each.trouble) for name, each in self._producers.items() if each.trouble is not None}
+
+    def unreachable(self, config: Config) -> dict[str, str]:
+        """Return the clusters that do not respond, each with the reason; asks them where the last answer is old."""
+        if self._asked[0] is not config:
+            self._asked = config, {}
+            for topic in config.topics if self._clusters else ():
+                if (cluster := config.cluster_of(topic)) is not None and not is_expression(topic):
+                    self._asked[1].setdefault(cluster, topic)
+        found = {}
+        for cluster, producer in self._producers.items():
+            topic = self._asked[1].get(cluster)
+            if topic is not None and (failure := producer.unreachable(topic)) is not None:
+                found[cluster] = str(failure)
+        return found
 
     def close(self, seconds: float) -> None:
         """Wait at most so long for what is under way to each cluster, and end; blocks."""
@@ -309,6 +325,11 @@ class KafkaGroups:
         """Return the groups whose cluster is in trouble, each with what it said."""
         found = {name: broker.partitions.trouble for name, broker in self._brokers.items()}
         return {name: str(failure) for name, failure in found.items() if failure is not None}
+
+    def unreachable(self, config: Config) -> dict[str, str]:
+        """Return the clusters that do not respond, each with the reason, unless the troubles of a group say so."""
+        said = {self._clusters[group] for group in self.troubles()}
+        return {name: text for name, text in self._clients.unreachable(config).items() if name not in said}
 
     def topic_troubles(self) -> dict[str, list[str]]:
         """Return what is wrong with single topics, each sentence with the groups that read them."""

@@ -88,6 +88,7 @@ class NodeTroubles:
         clock_behind_seconds: By how much the wall clock is behind what it has shown before.
         stamps_ahead_seconds: By how much the latest store timestamp is ahead of the wall clock.
         kafka: Groups whose Kafka cluster is in trouble, each with what it said.
+        kafka_unreachable: Clusters that do not respond to this node, each with the reason.
         kafka_producers: Clusters whose producer has ended by a fault, each with what it said.
         kafka_topics: Likewise of single topics: sentences, each with the groups that it concerns.
         kafka_classic: Why groups of `groupProtocol: auto` are classic, likewise.
@@ -122,6 +123,7 @@ class NodeTroubles:
     clock_behind_seconds: float = 0.0
     stamps_ahead_seconds: float = 0.0
     kafka: Mapping[str, str] = field(default_factory=dict)
+    kafka_unreachable: Mapping[str, str] = field(default_factory=dict)
     kafka_producers: Mapping[str, str] = field(default_factory=dict)
     kafka_topics: Mapping[str, Sequence[str]] = field(default_factory=dict)
     kafka_classic: Mapping[str, Sequence[str]] = field(default_factory=dict)

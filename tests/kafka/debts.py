@@ -243,6 +243,10 @@ class WatchedProducer:
         """Pass on."""
         return self._producer.partitions(topic)
 
+    def unreachable(self, topic: str) -> KafkaFailure | None:
+        """Pass on."""
+        return self._producer.unreachable(topic)
+
     def close(self, seconds: float) -> None:
         """Pass on."""
         self._producer.close(seconds)

@@ -13,6 +13,7 @@ ELSEWHERE = {
     "kafka_trouble",
     "kafka_topic_trouble",
     "kafka_producer_broken",
+    "kafka_unreachable",
     "kafka_waiting",
     "lag_webhook",
     "tls_expiring",

@@ -98,6 +98,10 @@ class LastingProducer:
         """As known by now."""
         return None if self._producer is None else self._producer.partitions(topic)
 
+    def unreachable(self, topic: str) -> KafkaFailure | None:
+        """As known by now; one that has ended says why by `trouble`."""
+        return None if self._producer is None else self._producer.unreachable(topic)
+
     def close(self, seconds: float) -> None:
         """End. May be called in another thread."""
         self._closed = True

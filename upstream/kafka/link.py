@@ -288,6 +288,9 @@ class KafkaProducer(Protocol):
     def partitions(self, topic: str) -> int | None:
         """Return how many partitions a topic has, as known by now; None: not known (yet), or there is none."""
 
+    def unreachable(self, topic: str) -> KafkaFailure | None:
+        """Return why the cluster does not respond, as far as is known; asks it for a topic where that was long ago."""
+
     def close(self, seconds: float) -> None:
         """Wait at most so long for what is under way, and end. May be called in another thread."""
 

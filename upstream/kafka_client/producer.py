@@ -22,6 +22,7 @@ from upstream.kafka_client.package import cause_of, confluent, failure_of
 from upstream.kafka_client.posting import Post
 from upstream.kafka_client.query_thread import QueryThread
 from upstream.kafka_client.settings import Settings
+from upstream.kafka_client.troubles import LINK_LOST, sentence_of
 
 # Names of headers that are not UTF-8 (D58): as text they are `base64;` and the Base64 of their bytes.
 
@@ -163,6 +164,9 @@ class LibrdkafkaProducer:
         self._fatal: KafkaFailure | None = None
         self._refused: tuple[KafkaFailure, float] | None = None
         """Why the last connection was refused, and when."""
+        self._heard = ""
+        """What the last connection that failed said."""
+        self._unreachable: KafkaFailure | None = None
         self._producer = settings.producer(client_id, error_cb=self._note)
         self._alone: Any = None
         """Sends each record alone; made when a batch was too large for its topic."""
@@ -206,6 +210,11 @@ class LibrdkafkaProducer:
         if self._clock.monotonic() >= known.until:
             self._ask(topic, known)
         return known.count
+
+    def unreachable(self, topic: str) -> KafkaFailure | None:
+        """Return why the cluster did not respond when it was last asked."""
+        self.partitions(topic)
+        return self._unreachable
 
     def close(self, seconds: float) -> None:
         """Wait at most so long for what is under way, and end. May be called in another thread."""
@@ -273,6 +282,8 @@ class LibrdkafkaProducer:
         failure = failure_of(error, self._hide(error.str()))
         if failure.code in _REFUSED_LINK:
             self._refused = failure, self._clock.monotonic()
+        elif failure.code in LINK_LOST:
+            self._heard = sentence_of(failure.code, str(failure))
 
     def _reason(self, failure: KafkaFailure, *, unknown: bool) -> KafkaFailure:
         """Return why a record failed: of a fatal error, what that was."""
@@ -306,7 +317,8 @@ class LibrdkafkaProducer:
 
     def _answered(self, topic: str, known: _ProducerTopic, found: int | KafkaFailure) -> None:
         known.loading = False
-        self._refused = None
+        self._refused = self._unreachable = None
+        self._heard = ""
         count = None if isinstance(found, KafkaFailure) else found
         known.count = count
         known.until = self._clock.monotonic() + (_UNKNOWN_SECONDS if count is None else _KNOWN_SECONDS)
@@ -327,6 +339,7 @@ class LibrdkafkaProducer:
         refusal = None
         if self._refused is not None and now - self._refused[1] < _REFUSED_SECONDS:
             refusal = self._refused[0]
+        self._unreachable = refusal or KafkaFailure(NOT_SENT, self._heard or "it does not respond")
         ended = [
             each
             for each in known.held

@@ -12,9 +12,9 @@ from upstream.kafka_client.package import failure_of
 
 _LINK = frozenset({"ALL_BROKERS_DOWN", "AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "SSL"})
 """The cluster cannot be reached; an answer to anything shows that it can be again."""
-_OF_NO_CONCERN = frozenset(
-    {"TRANSPORT", "RESOLVE", "TIMED_OUT", "PARTITION_EOF", "MAX_POLL_EXCEEDED", "AUTO_OFFSET_RESET"}
-)
+LINK_LOST = frozenset({"TRANSPORT", "RESOLVE"})
+"""One connection failed."""
+_OF_NO_CONCERN = frozenset({*LINK_LOST, "TIMED_OUT", "PARTITION_EOF", "MAX_POLL_EXCEEDED", "AUTO_OFFSET_RESET"})
 """One of several brokers is away, which librdkafka makes good; or it shows elsewhere."""
 
 _ALL_DOWN = "ALL_BROKERS_DOWN"
@@ -64,7 +64,7 @@ class ClientTroubles:
         said = self._hide(error.str() or error.name())
         code = failure_of(error).code
         if code in _OF_NO_CONCERN:
-            if code in {"TRANSPORT", "RESOLVE"}:
+            if code in LINK_LOST:
                 self._heard = _LAPSE.sub("", said)
             return
         if code == _ALL_DOWN and self._heard:

@@ -102,6 +102,10 @@ KINDS: dict[str, FindingKind] = {
         "a Kafka cluster cannot be reached, or rejects requests",
         "Follow the finding; otherwise check the brokers, the network and the section `kafka`. The node retries.",
     ),
+    "kafka_unreachable": FindingKind(
+        "a Kafka cluster does not respond",
+        "Check the brokers, the network and the section `kafka`. The node retries.",
+    ),
     "kafka_producer_broken": FindingKind(
         "nothing can be sent to a Kafka cluster",
         "Check the error in the finding; a denied user needs IdempotentWrite on the cluster and Write on its topics.",

@@ -66,6 +66,9 @@ def _of_kafka(troubles: NodeTroubles) -> Iterator[Finding]:
         groups = ", ".join(sorted(name for name, each in troubles.kafka.items() if each == said))
         text = f"This node cannot read from Kafka for {groups}: {said}. Deliveries are stopped until then."
         yield found("kafka_trouble", True, text)
+    for cluster, said in troubles.kafka_unreachable.items():
+        text = f"Kafka cluster {cluster} does not respond: {said}. Sends to it fail, its groups' lag is unknown."
+        yield found("kafka_unreachable", True, text)
     for cluster, said in troubles.kafka_producers.items():
         text = f"The producer of Kafka cluster {cluster} failed and is being replaced: {said}."
         yield found("kafka_producer_broken", True, text)

@@ -36,6 +36,7 @@ def troubles_of(node: Node, configuration: ConfigurationView) -> NodeTroubles:
         clock_forward_ago=0.0 if forward is None else forward.ago,
         clock_behind_seconds=vitals.clock_behind_seconds,
         kafka=parts.kafka_groups.troubles(),
+        kafka_unreachable=parts.kafka_groups.unreachable(node.in_force.config),
         kafka_producers=parts.kafka.producer_troubles(),
         kafka_topics=parts.kafka_groups.topic_troubles(),
         kafka_classic=parts.kafka_groups.classic(),

@@ -267,6 +267,10 @@ class SimProducer:
         found = self._cluster.topics.get(topic)
         return None if found is None else len(found)
 
+    def unreachable(self, topic: str) -> KafkaFailure | None:
+        """As it is."""
+        return KafkaFailure("ALL_BROKERS_DOWN", "no broker responds") if self._cluster.down else None
+
     def close(self, seconds: float) -> None:
         """Nothing is held."""
 

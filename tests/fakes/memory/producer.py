@@ -138,6 +138,9 @@ class MemoryProducer:
         """As in `topics`."""
         return self.topics.get(topic)
 
+    def unreachable(self, topic: str) -> KafkaFailure | None:
+        """Never."""
+
     def close(self, seconds: float) -> None:
         """Nothing is under way any more."""
         self.closed.append(seconds)

@@ -190,6 +190,19 @@ def test_node_is_a_member_while_somebody_pulls() -> None:
     assert [message.value for _, message in world.ask() or world.ask()] == [b"later"]
 
 
+def test_cluster_that_is_away_is_a_finding_before_a_client_pulls() -> None:
+    """By the cluster; it ends with the trouble."""
+    world = World(PULLS)
+    world.run(3)
+    world.kafka.down = True
+    [finding] = world.found()
+    assert (finding.finding, finding.bad) == ("kafka_unreachable", True)
+    assert finding.text.startswith("Kafka cluster main does not respond: no broker responds")
+    world.kafka.down = False
+    world.run(5)
+    assert world.found() == []
+
+
 def test_group_that_pushes_is_always_a_member() -> None:
     """Nobody pulls from it."""
     push = "actions: [Async, AsyncHttp], options: {AsyncHttp: {urls: ['http://127.0.0.1:9/']}}"

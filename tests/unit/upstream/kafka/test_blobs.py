@@ -249,6 +249,9 @@ class _Silent:
     def partitions(self, topic: str) -> int | None:
         """Not known."""
 
+    def unreachable(self, topic: str) -> None:
+        """Not known."""
+
     def close(self, seconds: float = 0.0) -> None:
         """Nothing is held."""
 

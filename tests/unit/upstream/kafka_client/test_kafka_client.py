@@ -110,6 +110,19 @@ def test_record_fails_when_nobody_takes_it(clients: Clients) -> None:
     producer.close(0)
 
 
+def test_producer_says_why_its_cluster_does_not_respond(clients: Clients) -> None:
+    """It is asked for a topic; one that responds, whatever it says of the topic, is reachable."""
+    away = clients.client(address="127.0.0.1:1").producer()
+    assert away.unreachable("t") is None
+    clients.until(lambda: away.unreachable("t") is not None, "the cluster to be unreachable")
+    clients.until(lambda: "Connection refused" in str(away.unreachable("t")), "the reason")
+    away.close(0)
+    there = clients.client().producer()
+    clients.until(lambda: there.partitions("t") is not None, "the cluster to respond")
+    assert there.unreachable("t") is None
+    there.close(0)
+
+
 def test_last_commit_of_a_revoke_counts_after_its_time_for_answers(clients: Clients) -> None:
     """Whoever waited for answers as long as it may still commits those that came."""
     member, heard = clients.joined("g-last", ["t"], Heard(holds=True), revoke_timeout=1)
