@@ -57,6 +57,11 @@ class KafkaServer(KafkaProcess):
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
+    def dump_threads(self) -> None:
+        """Have it write what its threads do to its output."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGQUIT)
+
     def start(self) -> None:
         """Start it, and wait until it answers."""
         super().start()
