@@ -61,9 +61,18 @@ class NodeWindows:
 
     def taking_round(self, queues: Iterable[tuple[QueueKey, QueueSample]]) -> Generator[None, None, None]:
         """Take a round, in steps; queues that are not in it any more are forgotten."""
-        found = {(key.group, key.topic, key.queue): sample for key, sample in queues}
-        yield
-        for place in [place for place in self._newest if place not in found]:
+        found = {}
+        for number, (key, sample) in enumerate(queues, start=1):
+            found[key.group, key.topic, key.queue] = sample
+            if number % _ADDED_AT_ONCE == 0:
+                yield
+        gone = []
+        for number, place in enumerate(list(self._newest), start=1):
+            if place not in found:
+                gone.append(place)
+            if number % _ADDED_AT_ONCE == 0:
+                yield
+        for place in gone:
             self.forget(place)
         for number, (place, sample) in enumerate(found.items(), start=1):
             self.add(place, sample)

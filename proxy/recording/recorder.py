@@ -9,7 +9,7 @@ that round, and says so.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Iterable
 from dataclasses import dataclass
 
 from broker.log.durability import AwaitedSteps
@@ -88,10 +88,22 @@ class Notes:
         if abs(step_ms) >= CLOCK_STEP_MS:
             self.add(EventKind.CLOCK, detail=f"{step_ms:+d} ms")
 
-    def look_at_queues(self, keys: Collection[QueueKey]) -> None:
-        """Note groups and queues that were in the round before and are not in this one."""
-        now, groups = set(keys), {key.group for key in keys}
-        left = sorted(set(self._keys) - now, key=lambda key: (key.group, key.topic, key.queue))
+    def looking_at_queues(self, samples: Iterable[tuple[QueueKey, QueueSample]]) -> Generator[None, None, None]:
+        """Note groups and queues that were in the round before and are not in this one, in steps."""
+        now: set[QueueKey] = set()
+        groups: set[str] = set()
+        for number, (key, _) in enumerate(samples, start=1):
+            now.add(key)
+            groups.add(key.group)
+            if number % KEYS_AT_ONCE == 0:
+                yield
+        left = []
+        for number, key in enumerate(self._keys, start=1):
+            if key not in now:
+                left.append(key)
+            if number % KEYS_AT_ONCE == 0:
+                yield
+        left.sort(key=lambda key: (key.group, key.topic, key.queue))
         for group in dict.fromkeys(key.group for key in left if key.group not in groups):
             self.add(EventKind.LEFT, group, detail="the group is no longer configured")
         for key in left:
@@ -208,6 +220,7 @@ BUSY_US = declare("pyddmq_lag_round_microseconds_total", "Time of the event loop
 STEP_SECONDS = 0.001
 STEP_PIECES = 64
 """Pieces of a step at most, a queue each: the bound where the clock does not advance."""
+KEYS_AT_ONCE = 512
 FIRST_SECONDS = 1.0
 """The first round comes so soon after the start."""
 JITTER = 0.1
@@ -402,7 +415,7 @@ class Recorder:
             if sample is not None:
                 waiting.append(sample)
             yield
-        self.notes.look_at_queues([key for key, _ in samples])
+        yield from self.notes.looking_at_queues(samples)
         yield
         self.last = Round(time_ms=time_ms, queues=samples, scheduled=waiting)
         yield from self.windows.taking_round(samples)

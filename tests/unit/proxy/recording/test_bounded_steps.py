@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -22,6 +23,7 @@ from proxy.operate.answers import counter_sums
 from proxy.operate.live_node import LiveNode
 from proxy.recording.judging import QueueJudge
 from proxy.recording.queue_samples import QueueSampler
+from proxy.recording.recorder import Notes
 from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.insides import opened_of
 from tests.integration.store_tools import open_store
@@ -67,6 +69,26 @@ def test_rounds_are_taken_and_judged_in_steps(topics: int, queues: int) -> None:
     before = windows.judgements
     steps = sum(1 for _ in windows.judging(NOW_MS, lambda *_: LagLimits()))
     assert steps >= windows.judgements - before == topics * queues
+
+
+def test_queues_that_left_are_found_in_steps() -> None:
+    """Also where all have: those of the round before are looked at in steps, too."""
+    notes, sample = Notes(ManualClock()), QueueSample(time_ms=NOW_MS)
+    samples = [
+        (QueueKey(cluster="c", node="n", group="g", topic=f"t{number}", queue=0), sample) for number in range(MANY)
+    ]
+    looked = [0]
+
+    def looking() -> Iterator[tuple[QueueKey, QueueSample]]:
+        for each in samples:
+            looked[0] += 1
+            yield each
+
+    assert bounded(notes.looking_at_queues(looking()), lambda: looked[0]) == MANY
+    assert sum(1 for _ in notes.looking_at_queues(())) >= MANY // AT_ONCE
+    assert [each.detail for each in notes.take()] == ["the group is no longer configured"]
+    windows = windows_of(ManualClock(NOW_MS), MANY)
+    assert bounded(windows.taking_round(looking()), lambda: looked[0]) == MANY
 
 
 def test_topics_that_were_never_written_to_are_passed_in_steps() -> None:

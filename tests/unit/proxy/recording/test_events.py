@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.retention import ExpiringSegment, Relocation
 from broker.runtime.steps import run_now
-from lag.samples import EventKind, QueueKey
+from lag.samples import EventKind, QueueKey, QueueSample
 from proxy.recording.recorder import DETAIL_CHARS_MAX, EVENTS_MAX, Notes, RetentionNotes
 from pyddmq.testing import ManualClock
 
@@ -29,17 +29,22 @@ def test_events_come_once_in_order_with_one_line_of_detail() -> None:
     assert notes.take() == []
 
 
+def look(notes: Notes, *keys: QueueKey) -> None:
+    """Have queues be in a round."""
+    run_now(notes.looking_at_queues([(each, QueueSample(time_ms=0)) for each in keys]))
+
+
 def test_queue_and_group_that_are_no_longer_there_have_left() -> None:
     """Of a group that is gone as a whole one event says so."""
     notes = Notes(ManualClock())
-    notes.look_at_queues([key("a", 0), key("a", 1), key("b", 0), key("b", 1)])
+    look(notes, key("a", 0), key("a", 1), key("b", 0), key("b", 1))
     assert notes.take() == []
-    notes.look_at_queues([key("a", 0)])
+    look(notes, key("a", 0))
     assert [(each.kind, each.group, each.topic, each.queue) for each in notes.take()] == [
         (EventKind.LEFT, "b", "", -1),
         (EventKind.LEFT, "a", "t", 1),
     ]
-    notes.look_at_queues([key("a", 0)])
+    look(notes, key("a", 0))
     assert notes.take() == []
 
 
