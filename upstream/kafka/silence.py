@@ -55,7 +55,7 @@ class Silence:
             return None
         text = (
             f"the group's coordinator has not responded to this member for {silent:.0f} s, although the cluster "
-            "responds"
+            "responds; if this lasts for minutes, restart the broker that coordinates the group"
         )
         return KafkaFailure("STANDS", text)
 
