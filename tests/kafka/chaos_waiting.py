@@ -41,6 +41,8 @@ COMPACTED = {
     "segment.bytes": "1048576", "segment.ms": "5000", "min.compaction.lag.ms": "0", "min.cleanable.dirty.ratio": "0.01",
     "delete.retention.ms": "10000",
 }  # fmt: skip
+UNDECIDED_MAX = 100
+"""Each is checked every three seconds, to the end."""
 NODE = "transactionTimeOut: 1000, transactionCheckInterval: 3000, transactionCheckMax: 1000000"
 CLUSTER = f"waiting: {{partitions: {WAITING_PARTITIONS}}}"
 PAUSE_SECONDS, CALL_SECONDS, CALL_MS = 0.05, 15.0, 4_000
@@ -319,6 +321,8 @@ class WaitingLoad:
 
     def _half(self, calls: NodeCalls, drawn: Random, name: str) -> None:
         fate = drawn.choice(("commit", "commit", "rollback", "never", "both"))
+        if fate == "never" and sum(each == "never" for each in self.account.halves.fates.values()) >= UNDECIDED_MAX:
+            fate = "rollback"
         self.account.halves.fates[name] = fate
         message = producer_idl.Message(
             topic=NAME, body=name.encode(), partitionId=-1, hashId=0, properties={"name": name}
