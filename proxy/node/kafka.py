@@ -206,10 +206,10 @@ class KafkaClients:
                 if (cluster := config.cluster_of(topic)) is not None and not is_expression(topic):
                     self._asked[1].setdefault(cluster, topic)
         found = {}
-        for cluster, producer in self._producers.items():
-            topic = self._asked[1].get(cluster)
-            if topic is not None and (failure := producer.unreachable(topic)) is not None:
-                found[cluster] = str(failure)
+        for name, producer in self._producers.items():
+            asked = self._asked[1].get(name)
+            if asked is not None and (failure := producer.unreachable(asked)) is not None:
+                found[name] = str(failure)
         return found
 
     def close(self, seconds: float) -> None:

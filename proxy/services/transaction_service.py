@@ -273,6 +273,7 @@ class TransactionService:
         self.stations = stations
         self.transactions = transactions
         self.halves = halves
+        self._fetches = 0
         self._publishing = stations.publishing
         self._guard = stations.guard
         self.line = FetchLine(CHECKS, runtime.scheduler, settings)
@@ -439,15 +440,21 @@ class TransactionService:
         found: list[DueCheck] = []
         room = self._settings().max_recv_msgs_length
         while len(found) < (count_max if count_max > 0 else CHECKS_MAX) and room > 0:
-            checks = self.halves.fetch_checks(request.group, 1, owner) or [
-                DueCheck(_row(check), check, self.transactions.give_back, len(check.body) + len(check.properties))
-                for check in self.transactions.fetch_checks(request.group, 1, owner=owner)
-            ]
+            # In turn: many due checks of the one do not keep those of the other back.
+            self._fetches += 1
+            ways = (self.halves.fetch_checks, self._stored_checks)[:: 1 if self._fetches % 2 else -1]
+            checks = ways[0](request.group, 1, owner) or ways[1](request.group, 1, owner)
             if not checks:
                 break
             found += checks
             room -= sum(each.size for each in checks)
         return found
+
+    def _stored_checks(self, group: str, count_max: int, owner: str | None) -> list[DueCheck]:
+        return [
+            DueCheck(_row(check), check, self.transactions.give_back, len(check.body) + len(check.properties))
+            for check in self.transactions.fetch_checks(group, count_max, owner=owner)
+        ]
 
 
 def _row(check: HalfCheck) -> CheckRow:

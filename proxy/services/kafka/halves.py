@@ -68,6 +68,8 @@ class KafkaHalves:
     def __init__(self, waiting: Mapping[str, KafkaWaiting], clock: Clock) -> None:
         self._waiting = waiting
         self._clock = clock
+        self._fetches = 0
+        """Another cluster is the first each time."""
 
     def half(self, put: Put, port: KafkaPort, half: WaitingHalf, owner: str | None) -> tuple[Put, KafkaPort]:
         """Return what `KafkaSends.append` stores as a half.
@@ -115,7 +117,10 @@ class KafkaHalves:
     def fetch_checks(self, group: str, count_max: int, owner: str | None) -> list[DueCheck]:
         """Return due checks of a producer group."""
         found: list[DueCheck] = []
-        for cluster, waiting in self._waiting.items():
+        clusters = list(self._waiting.items())
+        self._fetches += 1
+        begin = self._fetches % max(1, len(clusters))
+        for cluster, waiting in clusters[begin:] + clusters[:begin]:
             for check in waiting.fetch_checks(group, count_max - len(found), owner or ""):
                 size = len(check.message.body) + sum(len(value or b"") for _, value in check.message.headers)
                 found.append(DueCheck(_row(cluster, check), check, waiting.give_back, size))

@@ -311,10 +311,13 @@ class PartitionCache:
             f"state = 0 AND at <= ? AND topic NOT IN ({marks}) ORDER BY at LIMIT ?", now_ms, *without, limit
         )
 
-    def due_checks(self, now_ms: int, limit: int, group: str = "") -> list[CachedRecord]:
-        """Halves whose next check is due, of one producer group or of all, the first ones."""
+    def due_checks(self, now_ms: int, limit: int, group: str = "", principal: str = "") -> list[CachedRecord]:
+        """Halves whose next check is due, the first ones: of all, or of a producer group, not another principal's."""
         chosen = ("AND producer_group = ?", [group]) if group else ("", [])
-        return self._rows(f"state = 4 AND at <= ? {chosen[0]} ORDER BY at LIMIT ?", now_ms, *chosen[1], limit)
+        owned = ("AND principal IN ('', ?)", [principal]) if principal else ("", [])
+        return self._rows(
+            f"state = 4 AND at <= ? {chosen[0]} {owned[0]} ORDER BY at LIMIT ?", now_ms, *chosen[1], *owned[1], limit
+        )
 
     def given_up(self, now_ms: int, checks_max: int, before_ms: int, limit: int) -> list[CachedRecord]:
         """Halves that had all their checks and the time to answer the last, and those made before a moment."""

@@ -154,6 +154,7 @@ class KafkaWaiting:
         self.requests = OwnerRequests(settings, producer, runtime)
         self._turns = TransactionTurns()
         self._fetching: dict[str, list[Callable[[], None]]] = {}
+        self._fetches = 0
         self._look = Later(runtime.scheduler, self._look_now)
         self._tick = Repeated(runtime.scheduler, STATUS_SECONDS, self._report_status)
         drawn = f"{runtime.random.getrandbits(64):016x}"
@@ -253,7 +254,11 @@ class KafkaWaiting:
             principal: Whose halves; "": all.
         """
         found: list[KafkaCheck] = []
-        for owner in self._open_owners():
+        owners = self._open_owners()
+        # Another one is the first each time: a partition with many due checks does not keep those of others back.
+        self._fetches += 1
+        begin = self._fetches % max(1, len(owners))
+        for owner in owners[begin:] + owners[:begin]:
             for row, times in owner.fetch_checks(group, count_max - len(found), principal):
                 message = records.decode(row.value)
                 assert isinstance(message, WaitingRecord), "a half has a message"

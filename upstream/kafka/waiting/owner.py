@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from broker.log.put import is_foreign
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
 from broker.runtime.metrics import declare
@@ -128,6 +127,8 @@ class PartitionOwner:
         self._has_turn = False
         self._ended: Callable[[], None] | None = None
         self._checked: dict[bytes, HalfChecks] = {}
+        self._fetched_at: dict[str, float] = {}
+        """When producer groups last fetched checks of halves here."""
         self._called_at = 0.0
         self._trouble = ""
         self._stop_load: Callable[[], object] | None = None
@@ -213,6 +214,7 @@ class PartitionOwner:
         self._term += 1
         self._give_up.after(self._ways.lease.seconds)
         self._checked.clear()
+        self._fetched_at.clear()
         self.state = "fencing"
         self._began = self._clock.monotonic()
         self._read_until = None
@@ -532,18 +534,19 @@ class PartitionOwner:
         now_ms = self._clock.wall_ms()
         next_ms = now_ms + self._ways.checks().interval_ms
         found: list[tuple[CachedRecord, int]] = []
-        for row in self.cache.due_checks(now_ms, BATCH_MESSAGES, group):
+        for row in self.cache.due_checks(now_ms, BATCH_MESSAGES, group, principal):
             if len(found) == count_max:
                 break
             # After the last one the half is discarded once the time to answer it has passed.
             if row.checks >= self._ways.checks().checks_max:
                 continue
-            if row.identity in self._checked or is_foreign(row.principal, principal or None):
+            if row.identity in self._checked:
                 continue
             times = row.checks + 1
             self._checked[row.identity] = HalfChecks(times, next_ms)
             found.append((row, times))
         if found:
+            self._fetched_at[group] = self._clock.monotonic()
             self.wake()
         return found
 
@@ -556,15 +559,17 @@ class PartitionOwner:
     # For operators
 
     def _unanswered(self, now_ms: int) -> list[str]:
-        """Say that checks are due and no producer fetches them (D66)."""
+        """Say that checks are due and no producer fetches them, or too few (D66)."""
         if self.state != "serving":
             return []
-        found = self.cache.due_checks(now_ms - self._ways.checks().interval_ms, 1)
-        return [
-            f"checks of producer group {row.group} have been due for {(now_ms - row.at) // 1000} s; no producer of the "
-            f"group fetches checks from node {self._ways.node}"
-            for row in found
-        ]
+        interval_ms = self._ways.checks().interval_ms
+        for row in self.cache.due_checks(now_ms - interval_ms, 1):
+            if self._clock.monotonic() - self._fetched_at.get(row.group, float("-inf")) <= interval_ms / 1000:
+                why = "its producers fetch fewer checks than come due; roll back what none of them can decide"
+            else:
+                why = f"no producer of the group fetches checks from node {self._ways.node}"
+            return [f"checks of producer group {row.group} have been due for {(now_ms - row.at) // 1000} s; {why}"]
+        return []
 
     def status(self) -> PartitionStatus:
         """Return what is to be known of it."""

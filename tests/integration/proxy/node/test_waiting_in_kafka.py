@@ -224,6 +224,36 @@ def test_checks_that_no_producer_fetches_are_a_finding() -> None:
     assert [each for each in judged(desk.node).findings if each.finding == "kafka_waiting"] == []
 
 
+class BothGround(KafkaTimeGround):
+    """With a topic in the node's own store, too."""
+
+    yaml = KafkaTimeGround.yaml.replace("topics:\n  orders", "topics:\n  local: {queues: 1}\n  orders", 1)
+
+
+def test_due_checks_of_kafka_keep_those_of_the_store_not_back() -> None:
+    """A fetch takes them in turn."""
+    ground = BothGround()
+    for number in range(20):
+        ground.half(b"kafka%d" % number)
+    ground.topic = "local"
+    ground.half(b"store")
+    ground.wait(8)
+    assert b"store" in [each.message.body for each in ground.checks()]
+
+
+def test_checks_of_which_too_few_are_fetched_are_a_finding() -> None:
+    """Another one: there are producers, and what helps is to decide the halves."""
+    ground = KafkaTimeGround()
+    desk = Desk(ground)
+    for number in range(300):
+        ground.half(b"h%d" % number)
+    for _ in range(20):
+        ground.wait(4)
+        ground.checks()
+    [finding, *_] = [each for each in judged(desk.node).findings if each.finding == "kafka_waiting"]
+    assert "its producers fetch fewer checks than come due" in finding.text
+
+
 def test_metrics_and_findings_say_how_it_stands() -> None:
     """Pending and owned partitions; a finding while a target refuses its messages."""
     ground = KafkaTimeGround()

@@ -9,6 +9,7 @@ import pytest
 from broker.transaction.outcomes import End
 from broker.transaction.settings import CheckSettings
 from tests.waiting_world import WaitingNode, WaitingWorld
+from upstream.kafka.waiting import owner
 from upstream.kafka.waiting.cluster import WaitingRefused
 from upstream.kafka.waiting.records import HalfDecision, Identity, KeyState, parse_key
 
@@ -98,6 +99,33 @@ def test_checks_are_handed_out_by_the_owner_until_the_half_is_decided() -> None:
     assert (done, node.checks(), node.checks("other")) == (["ok"], [], [("mine", 1)])
     world.run(1)
     assert kept_counts(node) == ["mine"], "what is over leaves no count behind"
+
+
+def test_many_due_checks_of_a_partition_keep_those_of_others_not_back() -> None:
+    """Each fetch begins with another partition, however small it is."""
+    world = WaitingWorld(partitions=3)
+    world.settle()
+    node = world.nodes[0]
+    for number in range(60):
+        node.half(f"h{number}")
+    world.run(8)
+    fetched = [node.waiting.fetch_checks("shop", 1, "")[0].identity for _ in range(6)]
+    assert sorted(each.partition(3) for each in fetched) == [0, 0, 1, 1, 2, 2]
+
+
+def test_due_checks_of_another_principal_are_not_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where there are more of them than are looked at."""
+    monkeypatch.setattr(owner, "BATCH_MESSAGES", 3)
+    world = WaitingWorld(partitions=1)
+    world.settle()
+    node = world.nodes[0]
+    for number in range(5):
+        node.half(f"theirs{number}", principal="other")
+    world.run(1)
+    node.half("mine", principal="me")
+    node.half("open")
+    world.run(9)
+    assert sorted(name for name, _ in node.checks(principal="me")) == ["mine", "open"]
 
 
 def test_check_that_no_producer_got_does_not_count() -> None:
