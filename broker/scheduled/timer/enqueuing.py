@@ -129,6 +129,7 @@ class Entering:
         floor: RocketMQ delivered what is in the queue below this offset and belongs to a slot before this moment.
         step_size: How many a step takes.
         superseded: Commit-log offsets to take out once the record that replaces them is entered.
+        decided_from: Commit-log offset from which on records are decided that are not entered yet; None: none is.
     """
 
     def __init__(self, store: Store, table: TimerTable, superseded: set[int], runtime: Runtime) -> None:
@@ -146,6 +147,7 @@ class Entering:
         self._read_to = 0
         self._waiting: deque[tuple[int, PendingTimerRecord]] = deque()
         self._decided: array[int] = array("q")
+        self.decided_from: int | None = None
 
     def begin_at(self, queue: ConsumeQueue, offset: int) -> None:
         """Go on at a queue offset, as far as the queue has it."""
@@ -153,9 +155,15 @@ class Entering:
         self.offset = self._read_to = max(queue.min_offset, min(offset, queue.max_offset))
         self._waiting.clear()
 
-    def leave_out(self, decided: array[int]) -> None:
-        """Do not enter these records, given by their commit-log offsets: they were delivered or replaced."""
-        self._decided = array("q", sorted(decided))
+    def leave_out(self, decided: array[int], start: int) -> None:
+        """Do not enter these records, given by their commit-log offsets: they were delivered or replaced.
+
+        Args:
+            decided: All that the commit log decides from `start` on, and that have no unit.
+            start: A commit-log offset.
+        """
+        self._decided = array("q", sorted(decided) if self.lag else ())
+        self.decided_from = start if self._decided else None
 
     @property
     def depth(self) -> int:
@@ -231,6 +239,7 @@ class Entering:
         self._entered.add(done)
         if self._decided and not self._waiting and self.queue is not None and self.offset >= self.queue.max_offset:
             self._decided = array("q")
+            self.decided_from = None
         return taken
 
     def _is_done(self, offset: int, entry: PendingTimerRecord) -> bool:

@@ -246,7 +246,7 @@ def _apply_decisions(parts: TimerParts, start: int, refused: dict[int, tuple[int
 
     if table.log.count or parts.entering.lag or refused:
         yield from decided(start, complete)
-    parts.entering.leave_out(unknown)
+    parts.entering.leave_out(unknown, start)
 
 
 def _enter(parts: TimerParts) -> Generator[None, None, None]:

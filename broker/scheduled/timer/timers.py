@@ -88,6 +88,9 @@ class TimerCheckpoints:
             # What `relink` left needs no look at the log: all of it is pending.
             end = store.end
             decided_from = end if clean else table.decided_from(end)
+            if parts.entering.decided_from is not None:
+                # What a rebuild has not entered yet would be delivered again by a start that does not know of this.
+                decided_from = min(decided_from, parts.entering.decided_from)
             check = TimerCheck(table.read_ms, table.log.position(table.log.count), parts.entering.offset)
             generation = table.log.generation
             is_saved = check == self.saved and generation == self._saved_generation

@@ -110,13 +110,17 @@ class TimerLog:
             TimersDamaged: They differ in size, one is missing between two, or a stop came while the last was cut.
             OSError: One cannot be read.
         """
-        names = [name for name in self._disk.list(self._folder) if is_number(name)]
+        names = sorted((name for name in self._disk.list(self._folder) if is_number(name)), key=int)
         sizes = set()
         for name in names:
             file = self._disk.open(f"{self._folder}/{name}")
+            if name == names[-1] and not file.size():
+                # A stop came between its name and its size: it has no unit, and is made when it is needed.
+                file.close()
+                break
             self._files[int(name)] = file
             sizes.add(file.size())
-        if not names:
+        if not self._files:
             return False
         size = sizes.pop()
         bases = sorted(self._files)

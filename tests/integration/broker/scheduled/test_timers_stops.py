@@ -9,7 +9,7 @@ import pytest
 from broker.scheduled.timer import metrics as counted
 from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import ROOT
-from tests.integration.timer_tools import START_MS, TOPIC, Broker, broker
+from tests.integration.timer_tools import SMALL, START_MS, TOPIC, Broker, broker
 from tests.integration.waiting_tools import lose
 
 FILES = ("timerwheel", "timerlog", "config/timercheck", "pyddmq/timers.json")
@@ -60,6 +60,50 @@ def test_any_downtime_without_any_of_the_files(days: int, lost: int) -> None:
     made.scheduler.advance(600)
     assert (made.delivered(), made.delivered("gone")) == ([*wanted, b"far"], [b"stuck"])
     assert made.timers.pending == 0
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_stop_before_a_rebuild_has_entered_all_repeats_nothing(clean: bool) -> None:
+    """What was delivered before the rebuild, and is not entered yet, is known to the next start, too."""
+    disk, clock = SimDisk(), ManualClock(START_MS)
+    made = broker(disk, clock, segment_bytes=1 << 18)
+    for number in range(40):
+        made.send(b"%02d" % number, 500 + number * 250)
+    made.scheduler.advance(6)
+    assert 0 < len(made.delivered()) < 40
+    made.timers.stop()
+    made.store.abandon()
+    disk.kill()
+    lose(disk, FILES, 15)
+    made = broker(disk, clock, start=False, segment_bytes=1 << 18)
+    assert made.timers.entering.lag == 40, "records that are due need a step of a running node"
+    made.timers.save(clean=clean)
+    made.store.abandon()
+    disk.kill()
+    made = broker(disk, clock, segment_bytes=1 << 18)
+    made.scheduler.advance(20)
+    assert made.delivered() == [b"%02d" % number for number in range(40)]
+    assert made.timers.entering.decided_from is None
+
+
+@pytest.mark.parametrize("timers", [3, 32])
+def test_kill_while_a_file_of_the_timer_log_is_made_is_no_damage(timers: int) -> None:
+    """It has its name and no size yet; a file has 32 units."""
+    made = broker()
+    for number in range(timers):
+        made.send(b"%02d" % number, 10_000)
+    made.scheduler.advance(1)
+    made.timers.save()
+    made.leave()
+    made.disk.kill()
+    made.disk.open(f"{ROOT}/timerlog/{SMALL.log_file_bytes:020d}", create=True)
+    made = made.opened_again()
+    assert made.metrics.value(counted.DAMAGED) == 0
+    for number in range(timers, 40):
+        made.send(b"%02d" % number, 10_000)
+    made.scheduler.advance(20)
+    assert made.delivered() == [b"%02d" % number for number in range(40)]
+    assert made.metrics.value(counted.REBUILT) == 0
 
 
 def test_damaged_unit_and_slot_have_everything_made_anew() -> None:
