@@ -6,6 +6,7 @@ import errno
 
 import pytest
 
+from broker.scheduled.timer import enqueuing
 from broker.scheduled.timer import metrics as counted
 from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import ROOT
@@ -63,8 +64,12 @@ def test_any_downtime_without_any_of_the_files(days: int, lost: int) -> None:
 
 
 @pytest.mark.parametrize("clean", [False, True])
-def test_stop_before_a_rebuild_has_entered_all_repeats_nothing(clean: bool) -> None:
+@pytest.mark.parametrize("turns", range(14))
+def test_stop_before_a_rebuild_has_entered_all_repeats_nothing(
+    turns: int, clean: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was delivered before the rebuild, and is not entered yet, is known to the next start, too."""
+    monkeypatch.setattr(enqueuing, "STEP_RECORDS", 5)
     disk, clock = SimDisk(), ManualClock(START_MS)
     made = broker(disk, clock, segment_bytes=1 << 18)
     for number in range(40):
@@ -77,6 +82,9 @@ def test_stop_before_a_rebuild_has_entered_all_repeats_nothing(clean: bool) -> N
     lose(disk, FILES, 15)
     made = broker(disk, clock, start=False, segment_bytes=1 << 18)
     assert made.timers.entering.lag == 40, "records that are due need a step of a running node"
+    made.timers.start()
+    for _ in range(turns):
+        made.scheduler.run_turn()
     made.timers.save(clean=clean)
     made.store.abandon()
     disk.kill()
