@@ -98,4 +98,13 @@ MUTANTS = (
             "tests/integration/proxy/services/test_kafka_sends.py::test_batch_of_both_is_answered_once_all_is_stored",
         ),
     ),
+    Mutant(
+        "due checks of the first partition keep those of all others back",
+        "upstream/kafka/waiting/cluster.py",
+        old="        for owner in owners[begin:] + owners[:begin]:\n",
+        new="        for owner in owners:\n",
+        caught_by=(
+            "tests/unit/upstream/kafka/waiting/test_kafka_halves.py::test_many_due_checks_of_a_partition_keep_those_of_others_not_back",
+        ),
+    ),
 )

@@ -48,6 +48,15 @@ MUTANTS = (
         caught_by=("tests/lifecycle/test_kill_points.py::test_kill_at_some_changes_breaks_nothing[0-Delays]",),
     ),
     Mutant(
+        "a checkpoint within a rebuild of timers forgets which were delivered",
+        "broker/scheduled/timer/timers.py",
+        old="            if parts.entering.decided_from is not None:\n",
+        new="            if parts.entering.decided_from is not None and clean is None:\n",
+        caught_by=(
+            "tests/integration/broker/scheduled/test_timers_stops.py::test_stop_before_a_rebuild_has_entered_all_repeats_nothing",
+        ),
+    ),
+    Mutant(
         "a rebuilt timer wheel does not read which timers were delivered",
         "broker/scheduled/timer/opening.py",
         old="    yield from _apply_decisions(parts, 0, {})\n",
