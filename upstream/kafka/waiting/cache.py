@@ -44,6 +44,7 @@ CREATE TABLE IF NOT EXISTS records (
 CREATE INDEX IF NOT EXISTS by_time ON records (state, at, topic, principal);
 CREATE INDEX IF NOT EXISTS by_name ON records (name);
 CREATE INDEX IF NOT EXISTS by_checks ON records (checks, at) WHERE state = 4;
+CREATE INDEX IF NOT EXISTS by_group ON records (producer_group, at) WHERE state = 4;
 CREATE INDEX IF NOT EXISTS by_age ON records (made, key) WHERE state IN (4, 5);
 CREATE INDEX IF NOT EXISTS by_level ON records (level, at) WHERE level > 0;
 """
@@ -315,9 +316,17 @@ class PartitionCache:
         """Halves whose next check is due, the first ones: of all, or of a producer group, not another principal's."""
         chosen = ("AND producer_group = ?", [group]) if group else ("", [])
         owned = ("AND principal IN ('', ?)", [principal]) if principal else ("", [])
-        return self._rows(
-            f"state = 4 AND at <= ? {chosen[0]} {owned[0]} ORDER BY at LIMIT ?", now_ms, *chosen[1], *owned[1], limit
+        where = f"state = 4 AND at <= ? {chosen[0]} {owned[0]} ORDER BY at LIMIT ?"
+        index = "INDEXED BY by_group" if group else ""
+        return self._rows(where, now_ms, *chosen[1], *owned[1], limit, index=index)
+
+    def has_due_check(self, now_ms: int, group: str, but: Collection[bytes]) -> bool:
+        """Whether the check of a half of a producer group is due, but for those of some identities."""
+        found = self._database.execute(
+            "SELECT key FROM records INDEXED BY by_group WHERE state = 4 AND producer_group = ? AND at <= ? LIMIT ?",
+            (group, now_ms, len(but) + 1),
         )
+        return any(identity_text(key) not in but for (key,) in found)
 
     def given_up(self, now_ms: int, checks_max: int, before_ms: int, limit: int) -> list[CachedRecord]:
         """Halves that had all their checks and the time to answer the last, and those made before a moment."""
@@ -428,8 +437,8 @@ class PartitionCache:
             if state in _UNDECIDED:
                 self.undecided[principal] += count
 
-    def _rows(self, where: str, *values: object) -> list[CachedRecord]:
-        found = self._database.execute(f"SELECT {_COLUMNS} FROM records WHERE {where}", values)
+    def _rows(self, where: str, *values: object, index: str = "") -> list[CachedRecord]:
+        found = self._database.execute(f"SELECT {_COLUMNS} FROM records {index} WHERE {where}", values)
         return [CachedRecord._make(each) for each in found]
 
     def _rows_of_names(self, names: Sequence[int]) -> dict[int, list[CachedRecord]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -284,10 +284,9 @@ class KafkaWaiting:
 
         return undo
 
-    def _checks_due(self, groups: Collection[str]) -> None:
-        for group in groups:
-            for callback in list(self._fetching.get(group, ())):
-                self._runtime.scheduler.call_soon(callback)
+    def _checks_due(self, group: str) -> None:
+        for callback in list(self._fetching.get(group, ())):
+            self._runtime.scheduler.call_soon(callback)
 
     def heard(self, value: bytes | None) -> None:
         """Take an answer or a status."""
@@ -433,6 +432,7 @@ class KafkaWaiting:
                 unusable=self._unusable,
                 turns=self._turns,
                 checks=lambda: self.checks,
+                fetching=self._fetching.keys(),
                 due=self._checks_due,
                 suspected=self._suspected,
                 load=partial(self._client.load, place),

@@ -74,7 +74,8 @@ class OwnerWays:
         unusable: Called once when the cache cannot be written.
         turns: Of the node, shared by its owners.
         checks: When halves are checked.
-        due: Called with producer groups of which a check is due.
+        fetching: Producer groups of which a fetch of checks waits, as it is now.
+        due: Called with one of which a check is due.
         suspected: Called with a topic that ended a batch, and why, for the other owners of the node.
         load: Fills a file from the partition's log (`upstream.kafka.link.KafkaClient.load`).
     """
@@ -90,7 +91,8 @@ class OwnerWays:
     unusable: Callable[[Exception], None]
     turns: TransactionTurns
     checks: Callable[[], CheckSettings]
-    due: Callable[[Collection[str]], None]
+    fetching: Collection[str]
+    due: Callable[[str], None]
     suspected: Callable[[str, str], None]
     load: Callable[[str, Checkpoint, LogLoaded], Callable[[], object]]
 
@@ -515,14 +517,14 @@ class PartitionOwner:
         if now - self._called_at < _CALL_SECONDS:
             return
         self._called_at = now
-        rows = self.cache.due_checks(now_ms, BATCH_MESSAGES)
-        if groups := {row.group for row in rows if row.identity not in self._checked}:
-            self._ways.due(groups)
+        for group in self._ways.fetching:
+            if self.cache.has_due_check(now_ms, group, self._checked):
+                self._ways.due(group)
 
     def fetch_checks(self, group: str, count_max: int, principal: str) -> list[tuple[CachedRecord, int]]:
         """Return halves of a producer group whose check is due, each with the number of this check (D66).
 
-        Nobody else gets them within the interval; their count is written with the next batch.
+        No other client gets them within the interval.
 
         Args:
             group: The producer group.
@@ -560,10 +562,8 @@ class PartitionOwner:
 
     def _unanswered(self, now_ms: int) -> list[str]:
         """Say that checks are due and no producer fetches them, or too few (D66)."""
-        if self.state != "serving":
-            return []
         interval_ms = self._ways.checks().interval_ms
-        for row in self.cache.due_checks(now_ms - interval_ms, 1):
+        for row in self.cache.due_checks(now_ms - interval_ms, 1) if self.state == "serving" else ():
             if self._clock.monotonic() - self._fetched_at.get(row.group, float("-inf")) <= interval_ms / 1000:
                 why = "its producers fetch fewer checks than come due; roll back what none of them can decide"
             else:

@@ -227,7 +227,7 @@ def test_log_read_in_pieces_or_loaded_beside_gives_the_same_rows(seed: int, tmp_
     assert loaded == one_by_one
     assert not damaged
     indexes = sqlite3.connect(path).execute("SELECT COUNT(*) FROM sqlite_master WHERE type = 'index' AND sql > ''")
-    assert indexes.fetchall() == [(5,)]
+    assert indexes.fetchall() == [(6,)]
 
 
 def test_record_of_a_newer_version_stops_the_reading_also_where_a_later_one_replaces_it(tmp_path: Path) -> None:

@@ -128,6 +128,22 @@ def test_due_checks_of_another_principal_are_not_in_the_way(monkeypatch: pytest.
     assert sorted(name for name, _ in node.checks(principal="me")) == ["mine", "open"]
 
 
+def test_fetch_is_woken_whatever_is_due_to_groups_that_fetch_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their checks are not even looked at."""
+    monkeypatch.setattr(owner, "BATCH_MESSAGES", 3)
+    world = WaitingWorld(partitions=1)
+    world.settle()
+    node = world.nodes[0]
+    for number in range(5):
+        node.half(f"gone{number}", group="gone")
+    world.run(1)
+    node.half("a")
+    woken: list[int] = []
+    node.waiting.on_checks("shop", lambda: woken.append(world.now_ms))
+    world.run(9)
+    assert woken
+
+
 def test_check_that_no_producer_got_does_not_count() -> None:
     """It is due again at once, with the same number."""
     world = WaitingWorld(partitions=1)
