@@ -283,7 +283,7 @@ class LibrdkafkaProducer:
         if failure.code in _REFUSED_LINK:
             self._refused = failure, self._clock.monotonic()
         elif failure.code in LINK_LOST:
-            self._heard = sentence_of(failure.code, str(failure))
+            self._heard = sentence_of(failure.code, self._hide(error.str()))
 
     def _reason(self, failure: KafkaFailure, *, unknown: bool) -> KafkaFailure:
         """Return why a record failed: of a fatal error, what that was."""
@@ -339,7 +339,7 @@ class LibrdkafkaProducer:
         refusal = None
         if self._refused is not None and now - self._refused[1] < _REFUSED_SECONDS:
             refusal = self._refused[0]
-        self._unreachable = refusal or KafkaFailure(NOT_SENT, self._heard or "it does not respond")
+        self._unreachable = refusal or KafkaFailure("ALL_BROKERS_DOWN", self._heard or "no answer")
         ended = [
             each
             for each in known.held
