@@ -113,7 +113,6 @@ MUTANTS = (
         new="",
         caught_by=(
             "tests/unit/upstream/running/test_calling.py::test_call_left_behind_by_its_generation_is_not_overlapped",
-            "tests/unit/upstream/running/test_calling_model.py::test_every_message_leaves_its_pipeline_once_and_in_order",
         ),
     ),
     Mutant(
