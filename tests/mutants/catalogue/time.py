@@ -136,24 +136,4 @@ MUTANTS = (
         ),
         rows=("W58",),
     ),
-    Mutant(
-        "the body of a loop is decoded as text",
-        "broker/scheduled/recurring/loops.py",
-        old="""\
-    return put._replace(properties=block, unique_key=b"")
-
-
-def anew""",
-        new="""\
-    text_body = bytes(put.body).decode("utf-8", "replace").encode()
-    return put._replace(body=text_body, properties=block, unique_key=b"")
-
-
-def anew""",
-        caught_by=(
-            "tests/integration/proxy/node/test_loops_node.py::test_missed_deliveries_of_a_loop_reach_a_consumer",
-            "tests/integration/broker/scheduled/test_loops.py::test_body_and_properties_stay_over_every_occurrence",
-        ),
-        rows=("W78",),
-    ),
 )
