@@ -440,7 +440,7 @@ class TransactionService:
         found: list[DueCheck] = []
         room = self._settings().max_recv_msgs_length
         while len(found) < (count_max if count_max > 0 else CHECKS_MAX) and room > 0:
-            # In turn: many due checks of the one do not keep those of the other back.
+            # Alternately, so that many due checks of one broker do not hold up those of the other.
             self._fetches += 1
             ways = (self.halves.fetch_checks, self._stored_checks)[:: 1 if self._fetches % 2 else -1]
             checks = ways[0](request.group, 1, owner) or ways[1](request.group, 1, owner)

@@ -99,12 +99,12 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "due checks of the first partition keep those of all others back",
+        "due checks of the first partition hold up those of all others",
         "upstream/kafka/waiting/cluster.py",
         old="        for owner in owners[begin:] + owners[:begin]:\n",
         new="        for owner in owners:\n",
         caught_by=(
-            "tests/unit/upstream/kafka/waiting/test_kafka_halves.py::test_many_due_checks_of_a_partition_keep_those_of_others_not_back",
+            "tests/unit/upstream/kafka/waiting/test_kafka_halves.py::test_many_due_checks_of_a_partition_do_not_hold_up_those_of_others",
         ),
     ),
 )

@@ -255,7 +255,7 @@ class KafkaWaiting:
         """
         found: list[KafkaCheck] = []
         owners = self._open_owners()
-        # Another one is the first each time: a partition with many due checks does not keep those of others back.
+        # Each fetch begins with another partition, so that one with many due checks does not hold up the others.
         self._fetches += 1
         begin = self._fetches % max(1, len(owners))
         for owner in owners[begin:] + owners[:begin]:

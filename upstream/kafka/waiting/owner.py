@@ -524,7 +524,7 @@ class PartitionOwner:
     def fetch_checks(self, group: str, count_max: int, principal: str) -> list[tuple[CachedRecord, int]]:
         """Return halves of a producer group whose check is due, each with the number of this check (D66).
 
-        No other client gets them within the interval.
+        No other client gets them within the interval; the next batch writes their count.
 
         Args:
             group: The producer group.

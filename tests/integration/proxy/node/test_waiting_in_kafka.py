@@ -230,7 +230,7 @@ class BothGround(KafkaTimeGround):
     yaml = KafkaTimeGround.yaml.replace("topics:\n  orders", "topics:\n  local: {queues: 1}\n  orders", 1)
 
 
-def test_due_checks_of_kafka_keep_those_of_the_store_not_back() -> None:
+def test_due_checks_of_kafka_do_not_hold_up_those_of_the_store() -> None:
     """A fetch takes them in turn."""
     ground = BothGround()
     for number in range(20):

@@ -101,7 +101,7 @@ def test_checks_are_handed_out_by_the_owner_until_the_half_is_decided() -> None:
     assert kept_counts(node) == ["mine"], "what is over leaves no count behind"
 
 
-def test_many_due_checks_of_a_partition_keep_those_of_others_not_back() -> None:
+def test_many_due_checks_of_a_partition_do_not_hold_up_those_of_others() -> None:
     """Each fetch begins with another partition, however small it is."""
     world = WaitingWorld(partitions=3)
     world.settle()
