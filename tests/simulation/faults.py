@@ -10,6 +10,7 @@ from typing import Any, cast
 from pyddmq.testing import NetworkFaults, SimTransport
 from pyddmq.testing.sim_disk import CRASH_MODES, PowerCut
 from tests.simulation.clients import Consumer, ProducerHabits
+from tests.simulation.ends import end_again
 from tests.simulation.ledger import PromiseBroken
 from tests.simulation.operator import operate, pause_group, reset_offsets
 from tests.simulation.timer_changes import change_timers
@@ -214,7 +215,7 @@ FAULTS: dict[str, Callable[[World, Random], None]] = {
     "operate": operate,
     "change_timers": change_timers,
 }
-SELDOM: dict[str, Callable[[World, Random], None]] = {"reset_offsets": reset_offsets}
+SELDOM: dict[str, Callable[[World, Random], None]] = {"reset_offsets": reset_offsets, "end_again": end_again}
 """Those that some seeds have besides."""
 
 

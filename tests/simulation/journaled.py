@@ -111,10 +111,10 @@ class JournaledLedger(Ledger):
         super().reset(group, topic, to, stamp)
         self._add("reset", stamp, group=group, topic=topic, to=dict(to))
 
-    def ended(self, *, power_lost: bool, time: float, seconds: float | None = None) -> None:
+    def ended(self, *, power_lost: bool, time: float, seconds: float | None = None, ready: bool = True) -> None:
         """See `Ledger`."""
         self._ends.append((self.life, time))
-        super().ended(power_lost=power_lost, time=time, seconds=seconds)
+        super().ended(power_lost=power_lost, time=time, seconds=seconds, ready=ready)
 
     def taken(self, ends: Mapping[tuple[str, str], int], *, seconds: float) -> None:
         """See `Ledger`."""

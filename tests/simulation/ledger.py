@@ -65,6 +65,8 @@ class Ledger:
         self.unfinished: Counter[tuple[str, str]] = Counter()
         """By group and topic: those of them that no success and no dead letter finished; found by `check`."""
         self.power_losses = PowerLosses()
+        self._recent_ends: list[tuple[int, float]] = []
+        """Lives, and when they ended, from the last one that served on."""
         self.retries = RetryPlaces()
         self._answered_itself: set[tuple[str, Place]] = set()
         """Messages with a success of their own since the last reset, not of a copy in the retry topic."""
@@ -205,17 +207,23 @@ class Ledger:
         """Note that a sync failed then and the power is lost now: 100 ms of acks before it may be gone, too."""
         self.power_losses.append(PowerLoss(self.life, time, self.ack_loss_seconds, by_disk=False))
 
-    def ended(self, *, power_lost: bool, time: float, seconds: float | None = None) -> None:
+    def ended(self, *, power_lost: bool, time: float, seconds: float | None = None, ready: bool = True) -> None:
         """Note the end of the node's process; the next stamps belong to the next one.
 
         Args:
             power_lost: Whether the power went, too.
             time: When.
             seconds: How old an ack may be and still have gone with it, as the disk saw it; None: `ack_loss_seconds`.
+            ready: Whether it had begun to serve: until then, what the process before it wrote last is not durable.
         """
+        if ready:
+            self._recent_ends.clear()
+        self._recent_ends.append((self.life, time))
         if power_lost:
             window = self.ack_loss_seconds if seconds is None else seconds
-            self.power_losses.append(PowerLoss(self.life, time, window, by_disk=seconds is not None))
+            self.power_losses += [
+                PowerLoss(life, at, window, by_disk=seconds is not None) for life, at in self._recent_ends
+            ]
         self.life += 1
         for publish in self.publishes.values():
             # What the dead process did not answer will never be answered.

@@ -37,6 +37,9 @@ TIMER_FAULTS_PER_SEED = 10
 TIMER_GROUP = "free"
 TIMER_WAITS_MS = (1_000, 4_000, 4_000, 12_000, 130_000)
 FAULTS_PER_SEED = 7
+ENDS_EVERY = 4
+"""Of so many seeds one has a node that is ended while it recovers."""
+ENDS_OF_TIMERS = 3
 WAIT_SHARE = 0.12
 """Of the messages of a run that wait for a level, a moment or a time."""
 ON_EXHAUSTED = ("deadLetter", "stopKey", "deadLetter", "deadLetter", "stopQueue")
@@ -139,16 +142,20 @@ def draw_timers(seed: int, *, faults: int = TIMER_FAULTS_PER_SEED) -> Plan:
     names = [*TIMER_FAULTS, "glitch_clock", "expire", "change_timers", "kill", "stop", "lose_power"]
     if seed % 2:
         names = [each for each in names if each not in ("damage_timer", "change_rebuilt_timers", "spoil_page")]
-    steps = tuple(
+    steps = [
         Step(random.choice(names), f"{seed} timer fault {number}", random.choice((0.25, 1.0, 2.5)))
         for number in range(faults)
-    )
+    ]
+    if seed % ENDS_EVERY == ENDS_EVERY - 1:
+        ends = Random(f"ends {seed}")
+        for number in range(ENDS_OF_TIMERS):
+            steps.insert(ends.randrange(len(steps) + 1), Step("end_again", f"{seed} ends {number}", 1.0))
     return Plan(
         seed=seed,
         ack_flush="sync",
         clients=tuple(clients),
         begin=1.0,
-        steps=steps,
+        steps=tuple(steps),
         wait_share=0.8,
         timers=timers,
     )
@@ -184,6 +191,8 @@ def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
     ]
     if seed % 4 == 2 or seed % 8 == 5:
         steps.insert(Random(f"reset {seed}").randrange(len(steps) + 1), Step("reset_offsets", f"{seed} reset", 0.5))
+    if seed % ENDS_EVERY == ENDS_EVERY - 1:
+        steps.insert(Random(f"ends {seed}").randrange(len(steps) + 1), Step("end_again", f"{seed} ends", 0.5))
     return Plan(
         seed=seed,
         ack_flush=ack_flush,
@@ -213,7 +222,7 @@ def run_plan(plan: Plan, *, make_node: NodeFactory = Node, ledger: type[Journale
 
 
 def _harms_timers(report: Report) -> bool:
-    return any(report.events[name] for name in ("timer_damaged", "page_timerlog", "page_timerwheel"))
+    return any(report.events[name] for name in ("timer_damaged", "page_timerlog", "page_timerwheel", "files_gone"))
 
 
 def make_world(

@@ -71,9 +71,9 @@ class TellingLedger(JournaledLedger):
         self.note(stamp.time, f"{group} success for {_at(place)} is answered")
         super().confirmed(group, place, stamp)
 
-    def ended(self, *, power_lost: bool, time: float, seconds: float | None = None) -> None:
+    def ended(self, *, power_lost: bool, time: float, seconds: float | None = None, ready: bool = True) -> None:
         self.note(time, f"the process ends{', and the power with it' if power_lost else ''}")
-        super().ended(power_lost=power_lost, time=time, seconds=seconds)
+        super().ended(power_lost=power_lost, time=time, seconds=seconds, ready=ready)
 
 
 @dataclass(slots=True)

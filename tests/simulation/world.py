@@ -257,6 +257,11 @@ class World:
         node, task = self.begin()
         self.run(until=task.done, seconds=60)
         task.result()
+        self.serves(node)
+        return node
+
+    def serves(self, node: Node) -> None:
+        """Go on with a node that has started."""
         self.node = node
         if "retentionBytes" in self._node_settings:
             opened_of(node).store.retention.holds.append(self.expired)
@@ -264,7 +269,6 @@ class World:
             for ledger in self.ledgers:
                 ledger.taken(ends(opened_of(node).store), seconds=LOG_LOSS_SECONDS)
         self._power_lost = False
-        return node
 
     def begin(self) -> tuple[Node, asyncio.Task[Opened]]:
         """Start a node without waiting for anything."""
@@ -303,13 +307,14 @@ class World:
         """
         assert self.process is not None
         self.report.outstanding.update(self.ledger.outstanding())
+        served = self.node is not None
         self._graveyard.append((self.process, self.node))
         self.process.kill()
         self.process = self.node = None
         if power and failed_at is not None:
             for ledger in self.ledgers:
                 ledger.unsynced_from(failed_at)
-        self._ended(power_lost=power)
+        self._ended(power_lost=power, ready=served)
         self._power_lost |= power
         if power:
             self.disk.crash(self.disk_random, modes=left)
@@ -328,9 +333,9 @@ class World:
         self.process = self.node = None
         self._ended(power_lost=False)
 
-    def _ended(self, *, power_lost: bool) -> None:
+    def _ended(self, *, power_lost: bool, ready: bool = True) -> None:
         for ledger in self.ledgers:
-            ledger.ended(power_lost=power_lost, time=self.loop.time())
+            ledger.ended(power_lost=power_lost, time=self.loop.time(), ready=ready)
 
     @property
     def ledgers(self) -> tuple[Ledger, ...]:
