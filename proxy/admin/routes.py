@@ -25,7 +25,7 @@ from proxy.access.audit import Audit
 from proxy.access.rules import NODE, Permission
 from proxy.access.views import AuditEntry
 from proxy.admin.console.menu import PAGES
-from proxy.admin.console.shell import Console
+from proxy.admin.console.shell import FAULT_TEXT, Console
 from proxy.admin.console.templating import environment
 from proxy.admin.entry.gate import AGAIN, AdminGate, Unknown, is_private, may_see_all, refuse_removed
 from proxy.admin.entry.rights import NOBODY, PROBES, READING, WITHOUT_RIGHT, check_routes, need_of
@@ -175,8 +175,7 @@ class Routes:
             route = request.match_info.route.resource
             kind = "" if route is None else route.canonical
             self._node.limited_log.fault("admin_request_failed", error, kind=kind, path=request.path)
-            text = "The node could not produce this answer; the cause is in its log."
-            response = self._refusal(500, text)
+            response = self._refusal(500, FAULT_TEXT)
         return response
 
     def _look(self, request: web.Request) -> None:

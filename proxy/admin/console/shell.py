@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from aiohttp import web
-from markupsafe import Markup
+from markupsafe import escape
 
 from broker.runtime.seams import Clock
 from broker.runtime.steps import StepsEnd, step
@@ -50,7 +50,12 @@ STATIC: Mapping[str, tuple[str, str]] = {
     "uPlot.min.css": ("vendor/uPlot.min.css", "text/css"),
 }
 """By name in the address: the file, and its type."""
+FIRST_BYTE_SECONDS = 0.05
+"""A browser gets the page around a fragment that takes longer before the fragment is made."""
+FAULT_TEXT = "The node could not produce this answer; the cause is in its log."
 _NONCE_BYTES = 16
+_CONTENT, _ETAG = "(content)", "(etag)"
+"""Where a fragment and its tag go in the page around it; names cannot be taken for them, as these come first."""
 
 
 class Fragment(NamedTuple):
@@ -93,6 +98,18 @@ class _KeptResult:
     def is_good(self, now: float) -> bool:
         """Whether it need not be made again."""
         return now < self._until or not self.task.done()
+
+
+class _Around(NamedTuple):
+    """A page without its fragment: text before and after it, and headers."""
+
+    before: str
+    after: str
+    headers: Mapping[str, str]
+
+    def end(self, etag: str) -> str:
+        """Return what follows the fragment."""
+        return self.after.replace(_ETAG, escape(etag))
 
 
 class Console:
@@ -142,13 +159,19 @@ class Console:
 
     def _handler(
         self, page: ConsolePage, asker_of: Callable[[web.Request], Asker]
-    ) -> Callable[[web.Request], Awaitable[web.Response]]:
-        async def handle(request: web.Request) -> web.Response:
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def handle(request: web.Request) -> web.StreamResponse:
             asker = asker_of(request)
-            fragment = await self._fragment(page, request, asker)
             if AGAIN in request.query:
-                return _fragment_answer(request, fragment)
-            return self._whole(page, request, asker, fragment)
+                return _fragment_answer(request, await self._fragment(page, request, asker))
+            making = asyncio.ensure_future(self._fragment(page, request, asker))
+            try:
+                done, _ = await asyncio.wait((making,), timeout=FIRST_BYTE_SECONDS)
+                if done:
+                    return _whole(self._around(page, request, asker), making.result())
+                return await self._in_parts(request, self._around(page, request, asker), making)
+            finally:
+                making.cancel()
 
         return handle
 
@@ -236,7 +259,25 @@ class Console:
     def _is_read_only(self, asker: Asker) -> bool:
         return self._settings().read_only or (asker.rights is None and self._token.is_set)
 
-    def _whole(self, page: ConsolePage, request: web.Request, asker: Asker, fragment: Fragment) -> web.Response:
+    async def _in_parts(self, request: web.Request, around: _Around, making: Awaitable[Fragment]) -> web.StreamResponse:
+        """Send what is around a fragment while that is made; the status is 200 even where it is refused then."""
+        response = web.StreamResponse(headers=around.headers)
+        response.content_type, response.charset = "text/html", "utf-8"
+        await response.prepare(request)
+        await response.write(around.before.encode())
+        try:
+            fragment = await making
+        except web.HTTPException as refused:
+            fragment = _refusal(refused.status, refused.text or refused.reason)
+        except Exception as error:
+            self._node.limited_log.fault("admin_request_failed", error, kind=request.path, path=request.path)
+            fragment = _refusal(500, FAULT_TEXT)
+        await response.write((fragment.text + around.end(fragment.etag)).encode())
+        await response.write_eof()
+        return response
+
+    def _around(self, page: ConsolePage, request: web.Request, asker: Asker) -> _Around:
+        """Return what is around the fragment of a page."""
         nonce = self._random_bytes(_NONCE_BYTES).hex()
         named = request.query.get(page.named_by, "") if page.named_by else ""
         parameters = {name: request.query[name] for name in page.parameters if name in request.query}
@@ -248,9 +289,8 @@ class Console:
                 heading=named or page.title,
                 pages=[each for each in PAGES if not each.menu_of and self._may_open(each, asker)],
                 again=f"{page.path}?{urlencode({**parameters, AGAIN: '1'})}",
-                # Made by the same engine, with everything escaped.
-                content=Markup(fragment.text),
-                etag=fragment.etag,
+                content=_CONTENT,
+                etag=_ETAG,
                 node=self._node,
                 viewer=_viewer(request, asker),
                 read_only=self._is_read_only(asker),
@@ -258,9 +298,8 @@ class Console:
                 versions=self._versions,
             )
         )
-        response = web.Response(text=text, content_type="text/html")
-        response.headers["Content-Security-Policy"] = policy(nonce)
-        return response
+        before, _, after = text.rpartition(_CONTENT)
+        return _Around(before, after, {"Content-Security-Policy": policy(nonce)})
 
     def _may_open(self, page: ConsolePage, asker: Asker) -> bool:
         """Whether the menu shows a page; those about one name show what the viewer may see."""
@@ -303,6 +342,15 @@ def policy(nonce: str) -> str:
         "form-action 'self'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; "
         "trusted-types htmx"
     )
+
+
+def _whole(around: _Around, fragment: Fragment) -> web.Response:
+    text = around.before + fragment.text + around.end(fragment.etag)
+    return web.Response(text=text, content_type="text/html", headers=around.headers)
+
+
+def _refusal(status: int, text: str) -> Fragment:
+    return Fragment(environment().get_template("refused.html").render(status=status, text=text), "")
 
 
 def _fragment_answer(request: web.Request, fragment: Fragment) -> web.Response:

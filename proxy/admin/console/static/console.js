@@ -17,7 +17,7 @@
 
   // Refresh.
 
-  let etag = page?.dataset.etag;
+  let etag = document.getElementById("etag")?.value;
   let waits = false;
 
   function show(state, text) {

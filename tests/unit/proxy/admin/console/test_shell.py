@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import hashlib
 import re
@@ -12,28 +13,30 @@ from pathlib import Path
 import pytest
 from markupsafe import escape
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 import proxy.admin.console
 from conf.sections.access import AccessRule
 from conf.sections.admin import AdminConfig
 from lag.samples import EventKind
 from proxy.access.views import AuditEntry
+from proxy.admin.console import shell
 from proxy.admin.console.buttons import page_of
 from proxy.admin.console.charts import sparkline
 from proxy.admin.console.menu import PAGES
 from proxy.admin.console.overview import FINDINGS_SHOWN, finding_rows
 from proxy.admin.console.rates import SecondRates
-from proxy.admin.console.shell import KEEP_SECONDS
+from proxy.admin.console.shell import FAULT_TEXT, KEEP_SECONDS, Console
 from proxy.admin.console.templating import environment
 from proxy.node.trouble_facts import ConfigurationView
-from proxy.operate.attention.judgement import LagQueues
+from proxy.operate.attention.judgement import Judgement, LagQueues
 from proxy.operate.attention.kinds import KINDS, found
 from proxy.operate.lookups.settings import without_secrets
 from proxy.operate.views.lag_history import EventView, LagCourse
 from proxy.operate.views.node import ConnectionView
 from proxy.services.topic_port import MESSAGES_SENT
 from pyddmq.testing import ManualClock, ManualScheduler
-from tests.access.admin_world import AdminWorld
+from tests.access.admin_world import AdminWorld, Answer
 from tests.access.test_admin_gate import CHANGES
 from tests.admin_node import NOW_MS, PlainNode, busy_node
 from tests.console_page import call_of, fragment, shown
@@ -99,6 +102,11 @@ def evil_node() -> PlainNode:
     return node
 
 
+def policy_of(answer: Answer) -> str:
+    """Return what a page may load."""
+    return str(answer.headers["Content-Security-Policy"])
+
+
 def faulty_configuration() -> ConfigurationView:
     """Return the view of a file whose name and faults are markup."""
     problems = (EVIL, f"{EVIL}:1: {EVIL}", f"{EVIL}:7: {EVIL}")
@@ -140,7 +148,7 @@ def test_script_is_only_that_of_the_console() -> None:
     async def scenario() -> None:
         for _ in range(2):
             answer = await world.ask("/", headers={"Accept": "text/html"})
-            policy = answer.headers["Content-Security-Policy"]
+            policy = policy_of(answer)
             [nonce] = re.findall(r"script-src 'nonce-(\w+)';", policy)
             nonces.add(nonce)
             assert "unsafe" not in policy
@@ -156,13 +164,52 @@ def test_script_is_only_that_of_the_console() -> None:
     assert len(nonces) == 2
 
 
+def _asked(*paths: str) -> list[Answer]:
+    """Ask a node that is the same each time."""
+    world, answers = AdminWorld(rules=None), list[Answer]()
+
+    async def scenario() -> None:
+        for path in paths:
+            answers.append(await world.ask(path))
+
+    world.run(scenario)
+    return answers
+
+
+def test_page_that_takes_its_time_begins_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The menu comes at once, then the same content, or in its place what a page of its own would say."""
+    paths = ("/", "/groups", "/group?group=nobody")
+    whole, judged = _asked(*paths), Console._judged
+
+    async def slowly(console: Console) -> Judgement:
+        await asyncio.sleep(0.01)
+        return await judged(console)
+
+    monkeypatch.setattr(shell, "FIRST_BYTE_SECONDS", 0)
+    monkeypatch.setattr(Console, "_judged", slowly)
+    parts = _asked(*paths)
+    assert [each.status for each in whole] == [200, 200, 404]
+    assert [each.status for each in parts] == [200, 200, 200]
+    assert all(each.headers["Transfer-Encoding"] == "chunked" and policy_of(each) for each in parts)
+    nonce = re.compile(r'nonce="\w*"')
+    assert [nonce.sub("", each.text) for each in parts[:2]] == [nonce.sub("", each.text) for each in whole[:2]]
+    assert "<strong>404</strong>" in parts[2].text
+    assert parts[2].text.endswith("</html>")
+    monkeypatch.setattr(Console, "_judged", None)
+    with capture_logs() as logs:
+        [faulty] = _asked("/topics")
+    assert (faulty.status, faulty.text.endswith("</html>")) == (200, True)
+    assert f"<strong>500</strong> {FAULT_TEXT}" in faulty.text
+    assert [each["path"] for each in logs if each["event"] == "admin_request_failed"] == ["/topics"]
+
+
 def test_fragment_that_did_not_change_is_not_sent_again() -> None:
     """By its ETag; the whole page says it, so that the first refresh has it."""
     world = AdminWorld(rules=None)
 
     async def scenario() -> None:
         whole = await world.ask("/groups")
-        [etag] = re.findall(r'data-etag="&#34;(\w+)&#34;"', whole.text)
+        [etag] = re.findall(r'<data id="etag" value="&#34;(\w+)&#34;">', whole.text)
         again = await world.ask("/groups?again=1", headers={"If-None-Match": f'"{etag}"'})
         assert (again.status, again.text, again.headers["ETag"]) == (304, "", f'"{etag}"')
         assert (await world.ask("/groups?again=1", headers={"If-None-Match": '"other"'})).status == 200
