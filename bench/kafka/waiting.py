@@ -139,9 +139,9 @@ def main() -> None:
     """Measure both."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=int, default=1_000, help="timers a second (%(default)s)")
-    parser.add_argument("--seconds", type=int, default=15, help="for so long (%(default)s)")
+    parser.add_argument("--seconds", type=int, default=30, help="for so long (%(default)s)")
     parser.add_argument("--burst", type=int, default=30_000, help="timers that are due at once (%(default)s)")
-    parser.add_argument("--partitions", type=int, default=12, help="of the waiting topic (%(default)s)")
+    parser.add_argument("--partitions", type=int, default=4, help="of the waiting topic (%(default)s)")
     parser.add_argument("--pending", type=int, default=0, help="messages that wait in a takeover (%(default)s)")
     parser.add_argument("--fired", type=int, default=0, help="messages that were fired before it (%(default)s)")
     asked = parser.parse_args()

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,11 @@ from bench.servers.processes import BenchError
 
 VERSION = "4.1.1"
 JARS = Jars(f"Kafka {VERSION}", Path(__file__).with_suffix(".xml"), f"kafka-{VERSION}")
-JVM = ("-Xmx1g", "-Xms64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true")
+_IPV4 = "-Djava.net.preferIPv4Stack=true"
+QUICK_JVM = ("-Xmx1g", "-Xms64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", _IPV4)
+"""Of a broker that is to start soon."""
+USUAL_JVM = ("-Xmx1g", "-Xms1g", _IPV4)
+"""Of one that is measured: it compiles what it does often."""
 CLUSTER_ID = "bXlkZG1xLXRlc3RzLTAwMQ"
 START_SECONDS_MAX = 240.0
 _POLL_SECONDS = 0.05
@@ -58,7 +62,7 @@ def running_kafka(folder: Path) -> Iterator[str]:
     if given := os.environ.get("PYDDMQ_KAFKA"):
         yield given
         return
-    server = KafkaProcess(folder / "kafka", JARS.fetch(), ports=free_ports())
+    server = KafkaProcess(folder / "kafka", JARS.fetch(), ports=free_ports(), jvm=USUAL_JVM)
     try:
         server.start()
         yield server.address
@@ -83,6 +87,7 @@ class KafkaProcess:
         more: Mapping[str, str] | None = None,
         listeners: Mapping[str, tuple[str, str]] | None = None,
         joins: str = "",
+        jvm: Sequence[str] = QUICK_JVM,
     ) -> None:
         """Prepare its files.
 
@@ -93,6 +98,7 @@ class KafkaProcess:
             more: Settings that are added to those of a small Kafka, or replace them.
             listeners: Further listeners by name: protocol and address.
             joins: The controller of another one, whose cluster it joins as broker 2; "": it is a cluster.
+            jvm: Options of its Java.
 
         Raises:
             BenchError: Kafka could not format the folder.
@@ -100,6 +106,7 @@ class KafkaProcess:
         folder.mkdir(parents=True)
         self._folder = folder
         self._jars = jars
+        self._jvm = jvm
         self._process: subprocess.Popen[bytes] | None = None
         port, controller = ports
         self._joins = joins
@@ -175,7 +182,7 @@ class KafkaProcess:
         return True
 
     def _command(self, *arguments: str) -> list[str]:
-        return ["java", *JVM, "-cp", f"{self._jars}/*", *arguments]
+        return ["java", *self._jvm, "-cp", f"{self._jars}/*", *arguments]
 
     def _format(self) -> None:
         how = "--no-initial-controllers" if self._joins else "--standalone"

@@ -6,10 +6,10 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.servers.kafka import JARS, JVM, VERSION, KafkaProcess
+from bench.servers.kafka import JARS, QUICK_JVM, VERSION, KafkaProcess
 from tests.patient import quiet_ports, until
 
-__all__ = ["JARS", "JVM", "VERSION", "KafkaServer"]
+__all__ = ["JARS", "QUICK_JVM", "VERSION", "KafkaServer"]
 
 SETTINGS = {
     # As Kafka has it: a test shows that we make no topic by mistake.

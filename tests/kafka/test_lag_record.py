@@ -27,7 +27,8 @@ from proxy.cli.demo.demo_lag_command import SMALL_DATA
 from pyddmq import Consumer as NodeConsumer
 from tests.conftest import need, need_module
 from tests.kafka.nodes import NodeProcess
-from tests.kafka.server import JVM, VERSION, KafkaServer
+from tests.kafka.server import QUICK_JVM as KAFKA_JVM
+from tests.kafka.server import VERSION, KafkaServer
 from tests.kafka.topics import SECONDS, delete_records, make_topic, plain_producer, send_plainly
 from tests.patient import until
 from upstream.kafka.link import KafkaFailure
@@ -52,7 +53,7 @@ def tools() -> str:
 
 def described(address: str, tools: str, prefix: str) -> list[Row]:
     """What kafka-consumer-groups says of the groups with a prefix."""
-    command = ["java", *JVM, "-cp", f"{tools}/*", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"]
+    command = ["java", *KAFKA_JVM, "-cp", f"{tools}/*", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"]
     command += ["--bootstrap-server", address, "--describe", "--all-groups"]
     said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240).stdout
     found: list[Row] = []

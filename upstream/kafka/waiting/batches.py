@@ -34,6 +34,7 @@ MISSED_MAX = 100_000
 """Missed occurrences of a loop beyond these are skipped, the oldest first (`broker.scheduled.recurring.loops`)."""
 _UNFOLDED_MAX = 64
 _GIVE_UP_MS = 1000
+_FORGET_MS = 1000
 DEAD_LETTER_ENDING = ".WAITING.DLQ"
 _ID_NAME = "UNIQ_KEY"
 _ALWAYS = 1 << 62
@@ -126,7 +127,7 @@ class Batches:
         self._remember_ms = remember_ms
         self._checks = checks
         self._new_id = new_id
-        self._gave_up_ms = 0
+        self._gave_up_ms = self._forgot_ms = 0
 
     def next(
         self,
@@ -347,14 +348,16 @@ class Batches:
     def _forget(self, batch: Batch, now_ms: int) -> None:
         """Delete repeats, and what ended or was discarded long ago."""
         long_ago = now_ms - self._remember_ms
-        for state, before in (
-            (KeyState.REPEAT, _ALWAYS),
-            (KeyState.ENDED, long_ago),
-            (KeyState.DISCARDED, long_ago),
-        ):
-            for row in self._cache.of(state, before, BATCH_MESSAGES):
-                if row.identity not in batch.identities:
-                    self._change(batch, row.key, None)
+        rows = self._cache.of(KeyState.REPEAT, _ALWAYS, BATCH_MESSAGES)
+        rows += self._cache.of(KeyState.DISCARDED, long_ago, BATCH_MESSAGES)
+        if abs(now_ms - self._forgot_ms) >= _FORGET_MS:
+            ended = self._cache.of(KeyState.ENDED, long_ago, BATCH_MESSAGES)
+            if len(ended) < BATCH_MESSAGES:
+                self._forgot_ms = now_ms
+            rows += ended
+        for row in rows:
+            if row.identity not in batch.identities:
+                self._change(batch, row.key, None)
 
     def _deliver(self, batch: Batch, topic: str, message: WaitingRecord) -> None:
         batch.delivered += 1

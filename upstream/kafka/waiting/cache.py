@@ -62,6 +62,8 @@ _UPDATE = (
 _PENDING = (KeyState.WAITING, KeyState.HALF, KeyState.DISCARDED)
 _OPEN = (*_PENDING, KeyState.ENDED)
 _UNDECIDED = (KeyState.HALF, KeyState.DISCARDED)
+_RARE = (KeyState.REQUEST, KeyState.REPEAT, KeyState.HALF, KeyState.DISCARDED)
+"""States that most partitions have no row of: to count these costs less than to ask at each turn."""
 _HALF_STATES = {"undecided": KeyState.HALF, "discarded": KeyState.DISCARDED}
 _END = (
     f"UPDATE records SET state = {KeyState.ENDED:d}, at = ?, owned = 1, position = ?, value = ?, made = 0, checks = 0, "
@@ -129,6 +131,7 @@ class PartitionCache:
         self.counts: Counter[tuple[str, str]] = Counter()
         self.undecided: Counter[str] = Counter()
         self._own: set[int] = set()
+        self._rare: Counter[int] = Counter()
         self._database = self._connect()
 
     def resume(self, checkpoint: Checkpoint) -> bool:
@@ -273,13 +276,19 @@ class PartitionCache:
         if others and not row.owned:
             return row._replace(state=KeyState.REPEAT)
         for each in others:
+            repeat = each._replace(state=KeyState.REPEAT)
             self._add(each, -1)
-            self._update(each._replace(state=KeyState.REPEAT))
+            self._update(repeat)
+            self._add(repeat, 1)
         return row
+
+    def reached(self, position: int) -> None:
+        """Note that all before an offset was read; the next `save` keeps it, as nothing is lost without."""
+        self.position = max(position, self.position)
 
     def save(self, position: int, now_ms: int) -> None:
         """Keep what was changed, with the offset of the next record to read."""
-        self.position = max(position, self.position)
+        self.reached(position)
         self._database.executemany(
             "INSERT OR REPLACE INTO facts VALUES (?, ?)", [("position", self.position), ("saved_ms", now_ms)]
         )
@@ -301,6 +310,8 @@ class PartitionCache:
 
     def of(self, state: KeyState, before: int, limit: int) -> list[CachedRecord]:
         """Rows of a state whose `at` is before a moment, the first ones."""
+        if state in _RARE and not self._rare[state]:
+            return []
         return self._rows("state = ? AND at < ? ORDER BY at LIMIT ?", state, before, limit)
 
     def due(self, now_ms: int, limit: int, *, only: str = "", without: Collection[str] = ()) -> list[CachedRecord]:
@@ -330,12 +341,16 @@ class PartitionCache:
 
     def given_up(self, now_ms: int, checks_max: int, before_ms: int, limit: int) -> list[CachedRecord]:
         """Halves that had all their checks and the time to answer the last, and those made before a moment."""
+        if not self._rare[KeyState.HALF]:
+            return []
         found = self._rows("state = 4 AND checks >= ? AND at <= ? LIMIT ?", checks_max, now_ms, limit)
         old = self._rows("state IN (4, 5) AND state = 4 AND made < ? ORDER BY made LIMIT ?", before_ms, limit)
         return list({row.key: row for row in [*found, *old]}.values())[:limit]
 
     def next_check(self, after_ms: int) -> int | None:
         """Return when the next half is to be checked, after a moment; None: none is."""
+        if not self._rare[KeyState.HALF]:
+            return None
         found: int | None
         [(found,)] = self._database.execute(
             "SELECT MIN(at) FROM records WHERE state = 4 AND at > ?", (after_ms,)
@@ -429,11 +444,15 @@ class PartitionCache:
     def _count(self) -> None:
         self.counts.clear()
         self.undecided.clear()
+        self._rare.clear()
         for state, topic, principal, count in self._database.execute(
-            "SELECT state, topic, principal, COUNT(*) FROM records WHERE state IN (0, 4, 5) "
+            "SELECT state, topic, principal, COUNT(*) FROM records WHERE state IN (0, 2, 3, 4, 5) "
             "GROUP BY state, topic, principal"
         ):
-            self.counts[topic, principal] += count
+            if state in _PENDING:
+                self.counts[topic, principal] += count
+            if state in _RARE:
+                self._rare[state] += count
             if state in _UNDECIDED:
                 self.undecided[principal] += count
 
@@ -466,6 +485,8 @@ class PartitionCache:
     def _add(self, row: CachedRecord, count: int) -> None:
         if row.state in _PENDING:
             self.counts[row.topic, row.principal] += count
+        if row.state in _RARE:
+            self._rare[row.state] += count
         if row.state in _UNDECIDED:
             self.undecided[row.principal] += count
 

@@ -332,7 +332,7 @@ class PartitionOwner:
         """Note that all before an offset was reported."""
         if self.state == "closed" or offset <= self.cache.position:
             return
-        self._guarded(lambda: self.cache.save(offset, self._clock.wall_ms()))
+        self.cache.reached(offset)
         self._check_end()
 
     def _guarded(self, work: Callable[[], object]) -> None:

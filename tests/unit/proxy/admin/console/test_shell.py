@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import hashlib
 import re
@@ -26,11 +25,13 @@ from proxy.admin.console.charts import sparkline
 from proxy.admin.console.menu import PAGES
 from proxy.admin.console.overview import FINDINGS_SHOWN, finding_rows
 from proxy.admin.console.rates import SecondRates
-from proxy.admin.console.shell import FAULT_TEXT, KEEP_SECONDS, Console
+from proxy.admin.console.shell import FAULT_TEXT, KEEP_SECONDS
 from proxy.admin.console.templating import environment
 from proxy.node.trouble_facts import ConfigurationView
+from proxy.operate.attention.findings import judging
 from proxy.operate.attention.judgement import Judgement, LagQueues
 from proxy.operate.attention.kinds import KINDS, found
+from proxy.operate.live_node import LiveNode
 from proxy.operate.lookups.settings import without_secrets
 from proxy.operate.views.lag_history import EventView, LagCourse
 from proxy.operate.views.node import ConnectionView
@@ -179,14 +180,14 @@ def _asked(*paths: str) -> list[Answer]:
 def test_page_that_takes_its_time_begins_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """The menu comes at once, then the same content, or in its place what a page of its own would say."""
     paths = ("/", "/groups", "/group?group=nobody")
-    whole, judged = _asked(*paths), Console._judged
+    whole = _asked(*paths)
 
-    async def slowly(console: Console) -> Judgement:
-        await asyncio.sleep(0.01)
-        return await judged(console)
+    def slowly(node: LiveNode, *, leisurely: bool) -> Generator[None, None, Judgement]:
+        yield from [None] * 20
+        return (yield from judging(node, leisurely=leisurely))
 
     monkeypatch.setattr(shell, "FIRST_BYTE_SECONDS", 0)
-    monkeypatch.setattr(Console, "_judged", slowly)
+    monkeypatch.setattr(shell, "judging", slowly)
     parts = _asked(*paths)
     assert [each.status for each in whole] == [200, 200, 404]
     assert [each.status for each in parts] == [200, 200, 200]
@@ -195,7 +196,7 @@ def test_page_that_takes_its_time_begins_before_it_is_made(monkeypatch: pytest.M
     assert [nonce.sub("", each.text) for each in parts[:2]] == [nonce.sub("", each.text) for each in whole[:2]]
     assert "<strong>404</strong>" in parts[2].text
     assert parts[2].text.endswith("</html>")
-    monkeypatch.setattr(Console, "_judged", None)
+    monkeypatch.setattr(shell, "judging", None)
     with capture_logs() as logs:
         [faulty] = _asked("/topics")
     assert (faulty.status, faulty.text.endswith("</html>")) == (200, True)
