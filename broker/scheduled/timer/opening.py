@@ -50,9 +50,12 @@ def find_pending(parts: TimerParts) -> Reading[None]:
     parts.entering.floor = saved.floor
     refused = {physical: (size, due_ms) for physical, size, due_ms in saved.refused}
     try:
-        yield from _from_files(parts, saved, refused)
+        usable = yield from _from_files(parts, saved, refused)
     except TimersDamaged as error:
         parts.note_damage(error)
+        usable = False
+    if not usable:
+        # What was refused is entered with all others.
         yield from rebuild(parts)
         return
     for physical, (size, due_ms) in refused.items():
@@ -66,12 +69,15 @@ def find_pending(parts: TimerParts) -> Reading[None]:
                 parts.table.pending[topic_hash] = parts.table.pending.get(topic_hash, 0) + 1
 
 
-def _from_files(parts: TimerParts, saved: Saved, refused: dict[int, tuple[int, int]]) -> Reading[None]:
+def _from_files(parts: TimerParts, saved: Saved, refused: dict[int, tuple[int, int]]) -> Reading[bool]:
+    """Go on with the files; False: they cannot be used, and everything is to be made again.
+
+    `refused` keeps those that are nowhere else. Raises TimersDamaged, OSError.
+    """
     table, check, queue = parts.table, saved.check, parts.queue
     found, wheel_found = table.log.open(), table.wheel.open()
     if check is None:
-        yield from rebuild(parts)
-        return
+        return False
     count = table.log.number(check.log_end)
     if not wheel_found or (found and count < table.log.first) or (count and count > table.log.in_files()):
         raise TimersDamaged("timer log or wheel do not match the checkpoint")
@@ -80,8 +86,7 @@ def _from_files(parts: TimerParts, saved: Saved, refused: dict[int, tuple[int, i
         precision = table.wheel.precision_near(check.read_ms)
         if precision != table.wheel.precision_ms:
             log.warning("timers_of_other_precision", theirs_ms=precision, ours_ms=table.wheel.precision_ms)
-            yield from rebuild(parts)
-            return
+            return False
     table.begin_at(check.read_ms)
     table.log.count = count
     parts.entering.begin_at(queue, check.offset)
@@ -91,13 +96,16 @@ def _from_files(parts: TimerParts, saved: Saved, refused: dict[int, tuple[int, i
         table.pending = dict(saved.pending)
     in_place = yield from _take_over_units(parts)
     if not in_place:
-        yield from rebuild(parts)
-        return
+        return False
     if not parts.store.recovery.clean and table.wheel.leads_out(table.read_ms, table.log.position(table.log.count)):
         raise TimersDamaged("the timer wheel refers to units that the timer log does not have")
+    # One whose slot is read again, for others that are not completed, is found there.
+    for physical in [each for each in refused if table.has_pending(each)]:
+        del refused[physical]
     yield from _apply_decisions(parts, saved.decided_from, refused)
     yield from _open_slot(parts)
     yield from _enter(parts)
+    return True
 
 
 def _open_slot(parts: TimerParts) -> Generator[None, None, None]:

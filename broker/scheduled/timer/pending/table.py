@@ -244,6 +244,11 @@ class TimerTable:
             return True
         return (key_of(unit), position) in (self.rolls if unit.magic & MAGIC_ROLL else self.coming)
 
+    def has_pending(self, physical: int) -> bool:
+        """Whether the timer of a record is pending, in a slot. Raises as `TimerLog.find`."""
+        position = self.log.find(physical)
+        return position is not None and self.is_pending(self.log.unit(position), position)
+
     # Reading slots
 
     def slot_units(self, slot_ms: int, above: int = -1) -> Iterator[list[tuple[int, Unit]]]:

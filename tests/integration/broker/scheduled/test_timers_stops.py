@@ -94,6 +94,59 @@ def test_stop_before_a_rebuild_has_entered_all_repeats_nothing(
     assert made.timers.entering.decided_from is None
 
 
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize("delivered", [False, True])
+def test_refused_timer_comes_once_although_its_slot_is_read_again(clean: bool, delivered: bool) -> None:
+    """A checkpoint names it, and a start finds it in its slot, too, where others of that slot still wait."""
+    made = broker()
+    made.store.create_topic("gone", 1)
+    made.send(b"stuck", 1100, "gone")
+    made.send(b"later", 1900)
+    made.store.topic_changes.delete("gone")
+    made.scheduler.advance(1.3)
+    assert made.metrics.value(counted.REFUSED) > 0
+    made.timers.save(clean=clean)
+    if delivered:
+        made.store.create_topic("gone", 1)
+        made.timers.due.retry_at = 0.0
+        made.send(b"now", 1)
+        made.scheduler.advance(0.3)
+        assert (made.delivered("gone"), made.delivered()) == ([b"stuck"], [b"now"])
+    made.leave()
+    made.disk.kill()
+    made = made.opened_again(start=False)
+    if not delivered:
+        made.store.create_topic("gone", 1)
+    made.timers.start()
+    made.scheduler.advance(30)
+    assert made.delivered("gone") == [b"stuck"]
+    assert made.delivered()[-1] == b"later"
+    assert (made.timers.pending, made.metrics.value(counted.DAMAGED)) == (0, 0)
+
+
+def test_refused_timer_comes_once_although_all_is_made_anew() -> None:
+    """The wall clock was ahead behind the checkpoint, so that its slots cannot be used."""
+    made = broker()
+    made.store.create_topic("gone", 1)
+    made.send(b"stuck", 1100, "gone")
+    made.store.topic_changes.delete("gone")
+    made.scheduler.advance(4)
+    made.timers.save()
+    made.clock.set_wall_ms(made.clock.wall_ms() + 3_600_000)
+    made.scheduler.advance(1.5)
+    made.clock.set_wall_ms(made.clock.wall_ms() - 3_600_000)
+    made.send(b"soon", 2000)
+    made.scheduler.advance(0.1)
+    made.leave()
+    made.disk.kill()
+    made = made.opened_again()
+    assert made.metrics.value(counted.REBUILT) == 1
+    made.store.create_topic("gone", 1)
+    made.scheduler.advance(30)
+    assert (made.delivered("gone"), made.delivered()) == ([b"stuck"], [b"soon"])
+    assert made.timers.pending == 0
+
+
 @pytest.mark.parametrize("timers", [3, 32])
 def test_kill_while_a_file_of_the_timer_log_is_made_is_no_damage(timers: int) -> None:
     """It has its name and no size yet; a file has 32 units."""
