@@ -167,8 +167,9 @@ class Batches(Scenario):
         """Open, and write behind what is there."""
         store = open_store(self.disk, clock=self.clock)
         store.create_topic(TOPIC, 2)
-        self.account.asked(b"after")
-        store.put(TOPIC, b"after")
-        self.account.answered(b"after")
+        after = b"after %d" % self.disk.operations
+        self.account.asked(after)
+        store.put(TOPIC, after)
+        self.account.answered(after)
         self._tell_of(store)
         store.close()

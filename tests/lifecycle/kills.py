@@ -15,16 +15,26 @@ from tests.lifecycle.tables import Row, all_tables
 from tests.lifecycle.walk import Walk
 from tests.tried import tried
 
-FAULTS = ("kill", "power loss", "kill, and files that can be made anew are gone", "kill, and a page is bad")
+FAULTS = (
+    "kill",
+    "power loss",
+    "kill, and files that can be made anew are gone",
+    "kill, and a page is bad",
+    "again, while it starts",
+)
 DOWN_DAYS = (0, 8, 400)
 """How long nothing runs after the stop."""
+AGAIN_CHANGES = 60
+"""A start makes about so many changes."""
+AGAIN_SHARE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class KillPoint:
     """Where a run ends and what comes after: the number of changes before it, a kill or a power loss, what goes.
 
-    `spoiled` names files with a page that cannot be read from then on.
+    `spoiled` names files with a page that cannot be read from then on. `again`: after so many changes the start that
+    follows ends in the same way; -1: it does not.
     """
 
     changes: int
@@ -32,11 +42,12 @@ class KillPoint:
     lost: tuple[str, ...]
     down_days: int
     spoiled: str = ""
+    again: int = -1
 
     @property
     def fault(self) -> str:
         """Which of `FAULTS` it is."""
-        return FAULTS[1 if self.power else 2 if self.lost else 3 if self.spoiled else 0]
+        return FAULTS[4 if self.again >= 0 else 1 if self.power else 2 if self.lost else 3 if self.spoiled else 0]
 
 
 def row_name(table: str, row: Row) -> str:
@@ -75,6 +86,12 @@ def run(kind: type[Scenario], seed: int, point: KillPoint, *, beside: bool = Fal
     if point.spoiled:
         moment.spoil(kind.root, point.spoiled)
     moment.clock.advance(point.down_days * DAY_S)
+    if point.again >= 0:
+        moment.disk.stop_after(point.again)
+        with contextlib.suppress(PowerCut):
+            scenario.finish()
+        moment.end(power=point.power)
+        moment.account.open_ones.clear()
     scenario.finish()
     return moment.account.broken()
 
@@ -95,21 +112,25 @@ def met(kind: type[Scenario], seed: int) -> Counter[str]:
 
 
 def every(kind: type[Scenario], changes: int) -> Iterator[KillPoint]:
-    """All kill points of a scenario: each change, killed and without power, losses and downtimes in turn."""
+    """All kill points of a scenario: each change, killed, without power, and twice; losses and downtimes in turn."""
     for number in range(changes):
         yield _point(kind, number, power=False, turn=number)
         yield _point(kind, number, power=True, turn=number)
+        again = number * len(kind.losses) % AGAIN_CHANGES
+        yield _point(kind, number, power=number % 2 == 1, turn=number, again=again)
 
 
 def some(kind: type[Scenario], changes: int, count: int, random: Random) -> Iterator[KillPoint]:
     """A few of them, spread over the whole run: one in each of `count` equal parts."""
     for number in range(count):
         first, end = number * changes // count, max((number + 1) * changes // count, number * changes // count + 1)
-        yield _point(kind, random.randrange(first, end), power=random.random() < 0.5, turn=random.randrange(1 << 16))
+        again = random.randrange(AGAIN_CHANGES) if random.random() < AGAIN_SHARE else -1
+        power, turn = random.random() < 0.5, random.randrange(1 << 16)
+        yield _point(kind, random.randrange(first, end), power=power, turn=turn, again=again)
 
 
-def _point(kind: type[Scenario], changes: int, *, power: bool, turn: int) -> KillPoint:
+def _point(kind: type[Scenario], changes: int, *, power: bool, turn: int, again: int = -1) -> KillPoint:
     """Files go, or pages go bad, after a kill only: a power loss takes copies of its own, and one loss is promised."""
     lost = () if power else tuple(kind.losses[turn % len(kind.losses)])
     spoiled = "" if power or lost else kind.spoils[turn // len(kind.losses) % len(kind.spoils)]
-    return KillPoint(changes, power, lost, DOWN_DAYS[turn // len(kind.losses) % len(DOWN_DAYS)], spoiled)
+    return KillPoint(changes, power, lost, DOWN_DAYS[turn // len(kind.losses) % len(DOWN_DAYS)], spoiled, again)

@@ -101,6 +101,7 @@ class Moment:
         """The last stop; nothing ends what follows."""
         self._stop_at = None
         self.stop(power=power)
+        self.disk.heal()
         self.disk.capacity_bytes = None
 
     def power_off(self) -> None:

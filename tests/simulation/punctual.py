@@ -8,6 +8,7 @@ from __future__ import annotations
 from broker.format.properties import parse_properties
 from broker.format.record import split
 from broker.queues.consume_queue import FILLER_SIZE
+from proxy.node.node import Node
 from tests.insides import opened_of
 from tests.simulation.facts import PromiseBroken, Publish
 from tests.simulation.world import World
@@ -22,6 +23,7 @@ class Punctual:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._node: Node | None = None
         self._read_to: dict[tuple[str, int], int] = {}
         self._late_since: dict[int, float] = {}
         self._back_at = float("-inf")
@@ -54,6 +56,10 @@ class Punctual:
             # After a start a level's message may wait for its delay once more (D35).
             self._back_at = now
             return
+        if node is not self._node:
+            # What the power took is written anew under the same offsets, and a level's message may wait again (D35).
+            self._node, self._back_at = node, now
+            self._read_to.clear()
         for name in TOPICS:
             for queue in opened_of(node).store.topics[name].queues:
                 start = max(self._read_to.get((name, queue.queue_id), 0), queue.min_offset)
