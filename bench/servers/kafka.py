@@ -19,9 +19,9 @@ VERSION = "4.1.1"
 JARS = Jars(f"Kafka {VERSION}", Path(__file__).with_suffix(".xml"), f"kafka-{VERSION}")
 _IPV4 = "-Djava.net.preferIPv4Stack=true"
 QUICK_JVM = ("-Xmx1g", "-Xms64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", _IPV4)
-"""Of a broker that is to start soon."""
+"""For a broker that starts fast."""
 USUAL_JVM = ("-Xmx1g", "-Xms1g", _IPV4)
-"""Of one that is measured: it compiles what it does often."""
+"""For one that is measured: with the compiler that optimizes."""
 CLUSTER_ID = "bXlkZG1xLXRlc3RzLTAwMQ"
 START_SECONDS_MAX = 240.0
 _POLL_SECONDS = 0.05

@@ -72,7 +72,7 @@ def find_pending(parts: TimerParts) -> Reading[None]:
 def _from_files(parts: TimerParts, saved: Saved, refused: dict[int, tuple[int, int]]) -> Reading[bool]:
     """Go on with the files; False: they cannot be used, and everything is to be made again.
 
-    `refused` keeps those that are nowhere else. Raises TimersDamaged, OSError.
+    What is found in a slot, or was decided since, is taken out of `refused`. Raises TimersDamaged, OSError.
     """
     table, check, queue = parts.table, saved.check, parts.queue
     found, wheel_found = table.log.open(), table.wheel.open()
@@ -99,9 +99,12 @@ def _from_files(parts: TimerParts, saved: Saved, refused: dict[int, tuple[int, i
         return False
     if not parts.store.recovery.clean and table.wheel.leads_out(table.read_ms, table.log.position(table.log.count)):
         raise TimersDamaged("the timer wheel refers to units that the timer log does not have")
-    # One whose slot is read again, for others that are not completed, is found there.
-    for physical in [each for each in refused if table.has_pending(each)]:
-        del refused[physical]
+    # A refused timer is found in its slot, too, where that is read again for others that are not completed.
+    for number, physical in enumerate(list(refused), start=1):
+        if table.has_pending(physical):
+            del refused[physical]
+        if number % CHUNK_UNITS == 0:
+            yield None
     yield from _apply_decisions(parts, saved.decided_from, refused)
     yield from _open_slot(parts)
     yield from _enter(parts)
