@@ -63,7 +63,11 @@ class ExpiredRecords:
         ):
             return Relocation.BLOCKED
         for (name, queue_id), minimum in expiring.minimums.items():
-            queue = opened_of(node).store.topics[name].queues[queue_id]
+            topic = opened_of(node).store.topics.get(name)
+            if topic is None:
+                # It was deleted meanwhile, and read then.
+                continue
+            queue = topic.queues[queue_id]
             units = queue.read(queue.min_offset, minimum - queue.min_offset)
             for offset, (physical, size, _) in zip(itertools.count(queue.min_offset), units, strict=False):
                 if size != FILLER_SIZE:

@@ -14,6 +14,7 @@ from tests.simulation.ends import end_again
 from tests.simulation.ledger import PromiseBroken
 from tests.simulation.operator import operate, pause_group, reset_offsets
 from tests.simulation.timer_changes import change_timers
+from tests.simulation.topic_goes import lose_topic
 from tests.simulation.world import AWAITS, BLOCKS, World
 
 ROUGH = NetworkFaults(delay_ms_max=30, fragment_share=0.8, join_share=0.5, reset_share=0.01, window_bytes=2_048)
@@ -215,7 +216,11 @@ FAULTS: dict[str, Callable[[World, Random], None]] = {
     "operate": operate,
     "change_timers": change_timers,
 }
-SELDOM: dict[str, Callable[[World, Random], None]] = {"reset_offsets": reset_offsets, "end_again": end_again}
+SELDOM: dict[str, Callable[[World, Random], None]] = {
+    "reset_offsets": reset_offsets,
+    "end_again": end_again,
+    "lose_topic": lose_topic,
+}
 """Those that some seeds have besides."""
 
 

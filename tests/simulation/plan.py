@@ -25,6 +25,7 @@ from tests.simulation.occurrences import GROUP as LOOPS
 from tests.simulation.operator import end_stops
 from tests.simulation.punctual import Punctual
 from tests.simulation.timer_faults import TIMER_FAULTS
+from tests.simulation.topic_goes import topic_comes
 from tests.simulation.world import OPERATIONS, NodeFactory, Report, World
 from tests.tried import tried
 
@@ -40,6 +41,10 @@ FAULTS_PER_SEED = 7
 ENDS_EVERY = 4
 """Of so many seeds one has a node that is ended while it recovers."""
 ENDS_OF_TIMERS = 3
+FLEETING_EVERY = 4
+"""Of so many seeds one has a topic that comes and goes."""
+LOSSES = 4
+"""How often it does."""
 WAIT_SHARE = 0.12
 """Of the messages of a run that wait for a level, a moment or a time."""
 ON_EXHAUSTED = ("deadLetter", "stopKey", "deadLetter", "deadLetter", "stopQueue")
@@ -56,7 +61,8 @@ ALL_FAULTS = {**FAULTS, **SELDOM, **TIMER_FAULTS}
 class ClientPlan(NamedTuple):
     """One client; `group` is empty for a producer, `linger_ms` for pull clients only.
 
-    `loops`: it adds loops. `halves`: it sends transactions. `checked`: it answers checks of transactions.
+    `loops`: it adds loops. `halves`: it sends transactions. `checked`: it answers checks of transactions. `fleeting`:
+    it sends to a topic that comes and goes.
     """
 
     number: int
@@ -67,6 +73,7 @@ class ClientPlan(NamedTuple):
     loops: bool = False
     halves: bool = False
     checked: bool = False
+    fleeting: bool = False
 
 
 class TimerPlan(NamedTuple):
@@ -150,6 +157,7 @@ def draw_timers(seed: int, *, faults: int = TIMER_FAULTS_PER_SEED) -> Plan:
         ends = Random(f"ends {seed}")
         for number in range(ENDS_OF_TIMERS):
             steps.insert(ends.randrange(len(steps) + 1), Step("end_again", f"{seed} ends {number}", 1.0))
+    _add_fleeting(seed, clients, steps)
     return Plan(
         seed=seed,
         ack_flush="sync",
@@ -193,6 +201,7 @@ def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
         steps.insert(Random(f"reset {seed}").randrange(len(steps) + 1), Step("reset_offsets", f"{seed} reset", 0.5))
     if seed % ENDS_EVERY == ENDS_EVERY - 1:
         steps.insert(Random(f"ends {seed}").randrange(len(steps) + 1), Step("end_again", f"{seed} ends", 0.5))
+    _add_fleeting(seed, clients, steps)
     return Plan(
         seed=seed,
         ack_flush=ack_flush,
@@ -203,6 +212,16 @@ def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
         begin=begin,
         steps=tuple(steps),
     )
+
+
+def _add_fleeting(seed: int, clients: list[ClientPlan], steps: list[Step]) -> None:
+    """Give some seeds a topic that comes and goes; some of these have a node, too, that is ended while it recovers."""
+    if seed % FLEETING_EVERY != 1 and seed % (2 * FLEETING_EVERY) != ENDS_EVERY - 1:
+        return
+    clients.append(ClientPlan(len(clients), fleeting=True))
+    places = Random(f"fleeting {seed}")
+    for number in range(LOSSES):
+        steps.insert(places.randrange(len(steps) + 1), Step("lose_topic", f"{seed} fleeting {number}", 0.5))
 
 
 def run_plan(plan: Plan, *, make_node: NodeFactory = Node, ledger: type[JournaledLedger] = JournaledLedger) -> Report:
@@ -244,6 +263,9 @@ def make_world(
 
     def run() -> Report:
         world.start()
+        is_fleeting = any(client.fleeting for client in plan.clients)
+        if is_fleeting:
+            topic_comes(world)
         if plan.timers is not None:
             Punctual(world)
         for client in plan.clients:
@@ -257,6 +279,10 @@ def make_world(
             tried("simulation", step.fault, operations=world.under_way(), states=world.states())
             ALL_FAULTS[step.fault](world, Random(step.seed))
             world.run(seconds=step.pause)
+        if is_fleeting:
+            if world.node is None:
+                world.start()
+            topic_comes(world)
         # Of one source for all calls: else a message that is tried again each time would never end.
         decisions = Random(f"{plan.seed} stops")
         world.settle(by_hand=lambda: end_stops(world, decisions))
@@ -288,6 +314,9 @@ def _timer_settings(timers: TimerPlan) -> dict[str, Any]:
 def _add(world: World, plan: Plan, client: ClientPlan) -> None:
     if client.loops:
         world.add_loops(compact=client.compact, number=client.number)
+        return
+    if client.fleeting:
+        world.add_fleeting(number=client.number)
         return
     if client.halves or client.checked:
         (world.add_halves if client.halves else world.add_checked)(number=client.number)

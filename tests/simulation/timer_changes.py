@@ -122,13 +122,13 @@ def _change_one(world: World, random: Random, publish: Publish, cut: int | None)
     world.ledger.timer_asked(publish.uid, wait, world.loop.time())
     world.ledger.note(world.loop.time(), f"message {publish.uid} is {f'moved to {wait.ms}' if wait else 'cancelled'}")
     if in_level:
-        answer = _ask(world, "cancel_delays", DelayCancelBody(messages=[MessageName(id=handle)]), cut)
+        answer = ask(world, "cancel_delays", DelayCancelBody(messages=[MessageName(id=handle)]), cut)
         reported = None if answer is None else answer.results[0]
     elif wait is None:
-        answer = _ask(world, "cancel_timers", TimerCancelBody(timers=[MessageName(id=handle)]), cut)
+        answer = ask(world, "cancel_timers", TimerCancelBody(timers=[MessageName(id=handle)]), cut)
         reported = None if answer is None else answer.results[0]
     else:
-        reported = _ask(world, "reschedule_timer", RescheduleBody(id=handle, deliver_at_ms=wait.ms), cut)
+        reported = ask(world, "reschedule_timer", RescheduleBody(id=handle, deliver_at_ms=wait.ms), cut)
     outcome = "unanswered" if reported is None else reported.outcome
     world.report.events[f"{'delay' if in_level else 'timer'}_{outcome}"] += 1
     world.ledger.note(world.loop.time(), f"message {publish.uid}: {outcome}")
@@ -147,10 +147,10 @@ def _change_loop(world: World, random: Random, account: LoopAccount, cut: int | 
     world.ledger.note(world.loop.time(), f"{name} is {f'moved to {due_ms}' if move else 'cancelled'}")
     if move:
         account.moved_ms.append(due_ms)
-        reported = _ask(world, "reschedule_timer", RescheduleBody(id=name, topic=LATER, deliver_at_ms=due_ms), cut)
+        reported = ask(world, "reschedule_timer", RescheduleBody(id=name, topic=LATER, deliver_at_ms=due_ms), cut)
     else:
         account.cancel_asked = True
-        answer = _ask(world, "cancel_timers", TimerCancelBody(timers=[MessageName(id=name, topic=LATER)]), cut)
+        answer = ask(world, "cancel_timers", TimerCancelBody(timers=[MessageName(id=name, topic=LATER)]), cut)
         reported = None if answer is None else answer.results[0]
     outcome = "unanswered" if reported is None else reported.outcome
     world.report.events[f"loop_{outcome}"] += 1
@@ -162,13 +162,13 @@ def _change_loop(world: World, random: Random, account: LoopAccount, cut: int | 
 
 
 def _name_strange(world: World) -> None:
-    answer = _ask(world, "cancel_timers", TimerCancelBody(timers=[MessageName(id=STRANGE)]), None)
+    answer = ask(world, "cancel_timers", TimerCancelBody(timers=[MessageName(id=STRANGE)]), None)
     if answer is None or answer.results[0].outcome != "unknown":
         raise PromiseBroken(8, f"a timer that nobody made was cancelled with {answer}")
     world.report.events["timer_unknown"] += 1
 
 
-def _ask(world: World, name: str, body: Any, cut: int | None) -> Any:
+def ask(world: World, name: str, body: Any, cut: int | None) -> Any:
     """Have the node make a change, and the disk stop at the `cut`-th thing done to it; None when that came first."""
     task = _begin(world, name, body)
     if cut is not None:

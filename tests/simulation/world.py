@@ -40,6 +40,7 @@ from tests.simulation import halves
 from tests.simulation.clients import LEVELS_MS, PERFECT, Consumer, ConsumerHabits, Producer, ProducerHabits
 from tests.simulation.deeds import Deeds
 from tests.simulation.expired import ExpiredRecords
+from tests.simulation.fleeting import FleetingAccount, FleetingProducer
 from tests.simulation.halves import Checked, HalfAccount, HalfProducer
 from tests.simulation.journaled import JournaledLedger
 from tests.simulation.ledger import Ledger, PromiseBroken, Subscription
@@ -243,8 +244,9 @@ class World:
         self.process: Process | None = None
         self.node: Node | None = None
         self.expired = ExpiredRecords(lambda: self.node)
-        self.clients: list[Producer | Consumer | LoopProducer | HalfProducer | Checked] = []
+        self.clients: list[Producer | Consumer | LoopProducer | HalfProducer | Checked | FleetingProducer] = []
         self.halves = HalfAccount()
+        self.fleeting = FleetingAccount()
         self.cutting = False
         self._make_node = make_node
         self.errors: list[Exception] = []
@@ -464,6 +466,14 @@ class World:
         checked.connect()
         return checked
 
+    def add_fleeting(self, *, number: int | None = None) -> FleetingProducer:
+        """Connect a producer to a topic that comes and goes; `number` as for producers."""
+        number = self._number(number)
+        producer = FleetingProducer(self.surroundings(number), number, self.fleeting)
+        self.clients.append(producer)
+        producer.connect()
+        return producer
+
     def log_end(self) -> int:
         """End of the log now; beyond all of it while there is no node."""
         return 1 << 62 if self.node is None else opened_of(self.node).store.end
@@ -581,6 +591,7 @@ class World:
             visible = stored_halves(store)
             self.halves.check(visible)
             self.ledger.judge(self.halves, visible)
+            self.fleeting.check(self.fleeting.lives(store, self.expired), doubtful=self.ledger.damaged_timers)
             uid_of = self.loop_ledger.uid_of
             dead = dead_occurrences(store, uid_of, self.expired)
             self.loop_ledger.check(stored_occurrences(store, uid_of, self.expired), dead)
