@@ -52,10 +52,22 @@ class CommitBatch:
         last_record: That of its last record.
         dones: Callbacks of the appends.
         not_before_ms: When it may be shown, ms since the epoch; 0 for at once.
+        not_before: That moment in monotonic seconds, as the clocks were when it was named.
         is_last: It is the last of its flush.
     """
 
-    __slots__ = ("_queues", "_topics", "dones", "end", "is_last", "last_record", "not_before_ms", "start", "state")
+    __slots__ = (
+        "_queues",
+        "_topics",
+        "dones",
+        "end",
+        "is_last",
+        "last_record",
+        "not_before",
+        "not_before_ms",
+        "start",
+        "state",
+    )
 
     def __init__(
         self,
@@ -66,6 +78,7 @@ class CommitBatch:
         end: int,
         last_record: int,
         not_before_ms: int,
+        not_before: float,
     ) -> None:
         """Take what is staged.
 
@@ -76,12 +89,13 @@ class CommitBatch:
             end: As the attribute.
             last_record: As the attribute.
             not_before_ms: As the attribute.
+            not_before: As the attribute.
         """
         assert start <= last_record < end or start == end, "a batch is of the records between its start and its end"
         self.state = STAGED
         self.start, self.end, self.last_record = start, end, last_record
         self.dones = dones
-        self.not_before_ms = not_before_ms
+        self.not_before_ms, self.not_before = not_before_ms, not_before
         self.is_last = False
         self._queues = [(queue, queue.next_offset) for queue in touched]
         self._topics = dict.fromkeys(touched.values())

@@ -22,9 +22,9 @@ FAILED   a write or sync failed: it is never shown                callers receiv
 **Moments.** A sync now and then takes several milliseconds, and what is due at a moment would be late by it. So it may
 be appended before, and is shown once the wall clock says so: the disk works while it waits anyway (the *commit wait* of
 Spanner). How long before follows from the syncs: nine of ten end in time. What was flushed with it or after it is shown
-with it, in the order of the log, so that others wait for what is left of that time. A clock that is set back by more
-than AHEAD_MAX_US meanwhile holds nothing: what was begun is shown. A process may stop in between: `seconds_early` says
-how long the next one has to wait with what it finds.
+with it, in the order of the log, so that others wait for what is left of that time. Where the clock is set back by
+more than AHEAD_MAX_US meanwhile, the rest of that time is taken from the clock that is never set. A process may stop in
+between: `seconds_early` says how long the next one has to wait with what it finds.
 
 **Invariants**, asserted where a batch continues:
 
@@ -142,6 +142,7 @@ class GroupCommit:
         self._shown: list[CommitBatch] = []
         self._alarm: ScheduledCall | None = None
         self._ahead_us = _FIRST_US
+        self._moment_at = 0.0
         metrics = runtime.metrics
         self._flushes, self._syncs = metrics.counter(FLUSHES), metrics.counter(SYNCS)
         self._written = metrics.counter(WRITTEN_BYTES)
@@ -186,6 +187,7 @@ class GroupCommit:
             if self.touched:
                 self._close()
             self.moment_ms = moment_ms
+            self._moment_at = self._clock.monotonic() + seconds_early(moment_ms, self._clock)
 
     def _close(self) -> None:
         batch = CommitBatch(
@@ -195,6 +197,7 @@ class GroupCommit:
             end=self._log.end,
             last_record=self.last_staged,
             not_before_ms=self.moment_ms,
+            not_before=self._moment_at,
         )
         self._closed.append(batch)
         self._closed_end = batch.end
@@ -315,7 +318,11 @@ class GroupCommit:
             self._come_back()
 
     def _seconds_left(self, batch: CommitBatch) -> float:
-        return seconds_early(batch.not_before_ms, self._clock)
+        left_us = batch.not_before_ms * 1000 - self._clock.wall_us()
+        if left_us > AHEAD_MAX_US:
+            # The clock was set back.
+            return max(0.0, batch.not_before - self._clock.monotonic())
+        return max(0.0, left_us / 1e6)
 
     # 4. Reported, and the replies leave
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 SLACK_MS = 1
 """The wall clock is read in whole milliseconds."""
+BEGUN_MS = 4
+"""What is stored so long before its moment is shown when that time has passed, though the clock is set back in it."""
 
 
 class Wait(NamedTuple):
@@ -53,8 +56,9 @@ class Walls:
         return wall - sum(step.after_ms - step.before_ms for step in self._steps if step.time > time)
 
     def highest(self, since: float, until: float) -> int:
-        """The most that the clock showed between two times."""
-        return max([self.at(until), *(step.before_ms for step in self._between(since, until))])
+        """The most that the clock showed between two times, or would have without a step of the last moments."""
+        between = self._between(since, until)
+        return max([self.at(until), *(step.before_ms + _begun_ms(until - step.time) for step in between)])
 
     def lowest(self, since: float, until: float) -> int:
         """The least; a step at the very beginning may have come before it or after it."""
@@ -82,3 +86,7 @@ class Walls:
             return False
         # A level's message never waits longer than its delay because of a step back (D35), nor less.
         return wait.kind == "delay" or (delivered - sent) * 1000 + SLACK_MS < wait.ms
+
+
+def _begun_ms(seconds: float) -> int:
+    return min(BEGUN_MS, math.ceil(seconds * 1000))

@@ -61,7 +61,7 @@ class _World:
 
 
 def _batch(*, start: int = 0, end: int = 100, last_record: int = 0) -> CommitBatch:
-    return CommitBatch([], {}, start=start, end=end, last_record=last_record, not_before_ms=0)
+    return CommitBatch([], {}, start=start, end=end, last_record=last_record, not_before_ms=0, not_before=0.0)
 
 
 def test_way_back_is_shown_next_begun_told() -> None:
