@@ -6,9 +6,9 @@ has seen them. A reader beside the node (a report, a Spark job) stops there.
 Layout, little endian: two copies of 64 bytes each: magic (4), version (2), live (1), 0 (1), sequence (8), commit-log
 offset (8), wall clock in Unix ms (8), epoch (8), CRC-32 of all of that (4), zeros. Writes alternate between the copies,
 so while one is being written the other is whole: a reader takes the whole copy with the higher sequence, which is at
-most one commit batch old. Without a whole copy it reads again.
+most one write old. Without a whole copy it reads again.
 
-Written by one system call of 64 bytes per commit batch, never synced: after a power loss the store is recovered before
+Written by one system call of 64 bytes, never synced: after a power loss the store is recovered before
 anything is believed of it, and a reader believes nothing of a store whose lock is free. A write that fails leaves
 the end behind, which does no harm.
 """
@@ -73,7 +73,7 @@ class VisibleEnd:
         self._offset = -1
         self._sequence = 0
         self._file: DiskFile | None = None
-        # Made once: nothing is allocated per commit batch.
+        # Made once: nothing is allocated per write.
         self._copy = bytearray(COPY_BYTES)
         self._summed = memoryview(self._copy)[: _COPY.size]
         self._buffers = [self._copy]

@@ -1,9 +1,16 @@
-"""The visible end of a node's store, written as its log grows: up to there others may read its files."""
+"""The visible end of a node's store, written as its log grows: up to there others may read its files.
+
+Not with each commit batch: a publish would wait for the write, and others need no more than where the end was lately.
+"""
 
 from __future__ import annotations
 
 from broker.runtime.bundle import Runtime
+from broker.runtime.seams import ScheduledCall
 from lag.visible_end import FILE, VisibleEnd
+
+BEHIND_SECONDS = 0.01
+"""By how much what is written may be behind."""
 
 
 class ShownEnd:
@@ -16,6 +23,8 @@ class ShownEnd:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._file: VisibleEnd | None = None
+        self._end = 0
+        self._writing: ScheduledCall | None = None
 
     def open(self, root: str, end: int) -> None:
         """Begin, once the store is recovered.
@@ -26,26 +35,43 @@ class ShownEnd:
         """
         clock = self._runtime.clock
         self._file = VisibleEnd(self._runtime.disk, f"{root}/{FILE}", clock, epoch=clock.wall_us())
-        self.set(end)
+        self._end = end
+        self._write()
 
     def set(self, end: int) -> None:
-        """Let others read up to here: one system call for a commit batch."""
+        """Let others read up to here, soon."""
+        self._end = end
+        if self._writing is None and self._file is not None:
+            self._writing = self._runtime.scheduler.call_later(BEHIND_SECONDS, self._write)
+
+    def _write(self) -> None:
+        self._writing = None
         file = self._file
         if file is None:
             return
-        file.set(end)
+        file.set(self._end)
         if file.trouble is not None:
             self._file = None
             self._runtime.limited_log.note("visible_end_not_written", fault=file.trouble)
 
     def close(self) -> None:
         """Say that the node stops; from now on what is whole counts."""
+        if self._stop_writing():
+            self._write()
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def abandon(self) -> None:
         """Say nothing, as a kill does; harmless twice."""
+        self._stop_writing()
         if self._file is not None:
             self._file.abandon()
             self._file = None
+
+    def _stop_writing(self) -> bool:
+        """Return whether a write was to come."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.cancel()
+        return writing is not None
