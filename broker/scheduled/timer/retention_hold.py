@@ -32,15 +32,29 @@ class TimerHold:
         self._moved = False
 
     def needs(self, expiring: ExpiringSegment) -> bool:
-        """Whether the file may have a timer that is not delivered."""
-        return (self._timers.pending > 0 or self._is_mending()) and (TIMER_TOPIC, 0) in expiring.minimums
+        """Whether the file may have a timer that is not delivered, or what says of one that it was."""
+        has_pending = (self._timers.pending > 0 or self._is_mending()) and (TIMER_TOPIC, 0) in expiring.minimums
+        return has_pending or (self._timers.entering.queue is not None and not self._is_covered(expiring))
 
     def relocate(self, expiring: ExpiringSegment, count_max: int) -> AwaitedSteps[Relocation]:
         """Put pending timers again, a bounded number of them."""
-        table, due = self._timers.table, self._timers.due
         minimum = expiring.minimums.get((TIMER_TOPIC, 0))
-        if minimum is None:
-            return Relocation.DONE
+        if minimum is not None:
+            outcome = yield from self._relocate(expiring, minimum, count_max)
+            if outcome is not Relocation.DONE:
+                return outcome
+        if self._moved or not self._is_covered(expiring):
+            # A start that knew nothing of this would miss the records that go now, and what says that timers were
+            # delivered: it would wait for these again.
+            self._moved = False
+            yield from saved(self._timers.store.writes, self._timers.checkpoints.writing())
+        return Relocation.DONE
+
+    def _is_covered(self, expiring: ExpiringSegment) -> bool:
+        return self._timers.checkpoints.saved_end >= expiring.end
+
+    def _relocate(self, expiring: ExpiringSegment, minimum: int, count_max: int) -> AwaitedSteps[Relocation]:
+        table, due = self._timers.table, self._timers.due
         if self._timers.entering.offset < minimum or self._is_mending():
             # They are not in the wheel yet: the next steps enter them.
             return Relocation.BLOCKED
@@ -76,10 +90,6 @@ class TimerHold:
         self._moved = self._moved or bool(timers)
         if state is Relocation.MORE or len(timers) == count_max:
             return Relocation.MORE
-        if self._moved:
-            # A start that knew nothing of this would miss the records that go now.
-            self._moved = False
-            yield from saved(self._timers.store.writes, self._timers.checkpoints.writing())
         return Relocation.DONE
 
     def _pending(self, start: int, end: int, count_max: int) -> tuple[list[Taken], int, Relocation]:

@@ -53,11 +53,12 @@ class TimerCheckpoints:
 
     Attributes:
         saved: What was saved last; None before.
+        saved_end: Where the commit log ended then.
     """
 
     def __init__(self, parts: TimerParts, runtime: Runtime) -> None:
         self.saved: TimerCheck | None = None
-        self._saved_end = self._saved_generation = 0
+        self.saved_end = self._saved_generation = 0
         self._parts = parts
         self._state_writer = StateWriter(runtime.disk, parts.store.file_writes, self.writing)
         repeated = Repeated(runtime.scheduler, SAVE_SECONDS, self._state_writer.begin)
@@ -94,7 +95,7 @@ class TimerCheckpoints:
             check = TimerCheck(table.read_ms, table.log.position(table.log.count), parts.entering.offset)
             generation = table.log.generation
             is_saved = check == self.saved and generation == self._saved_generation
-            changed = not is_saved or table.log.marked or end - self._saved_end >= LOG_BYTES_MAX
+            changed = not is_saved or table.log.marked or end - self.saved_end >= LOG_BYTES_MAX
             if not clean and not changed:
                 return
             slots, pending = table.wheel.take(), dict(table.pending)
@@ -111,7 +112,7 @@ class TimerCheckpoints:
                 floor=floor,
                 clean=clean,
             )
-            self.saved, self._saved_end, self._saved_generation = check, end, generation
+            self.saved, self.saved_end, self._saved_generation = check, end, generation
         except TimersDamaged as error:
             # The next opening finds it, too.
             parts.note_damage(error)

@@ -93,3 +93,23 @@ def test_refused_timer_moves_on_too() -> None:
     made.store.create_topic("gone", 1)
     made.scheduler.advance(20)
     assert made.delivered("gone") == [b"stuck"]
+
+
+def test_kill_after_the_files_of_delivered_timers_went_waits_for_none_of_them() -> None:
+    """The clock was ahead for a while: all came due, their files went, and no checkpoint had been due in between."""
+    made = retaining(broker())
+    for number in range(5):
+        made.send(b"%d" % number, 100_000 + number * 10_000)
+    made.scheduler.advance(6)
+    assert made.timers.pending == 5
+    made.timers.checkpoints.end()
+    made.clock.set_wall_ms(made.clock.wall_ms() + 3_600_000)
+    made.scheduler.advance(1.1)
+    assert made.timers.pending == 0
+    fill(made)
+    assert made.store.min_offset > 0
+    made.clock.set_wall_ms(made.clock.wall_ms() - 3_600_000)
+    made = made.again()
+    assert made.timers.pending == 0
+    made.scheduler.advance(200)
+    assert made.metrics.value(counted.LOST) == 0
