@@ -252,8 +252,19 @@ class ConsumeQueue:
                 self.min_offset += 1
         return True
 
+    def record_at(self, log_offset: int) -> Unit | None:
+        """Return the unit of the first record that is at `log_offset` or behind it, None when there is none.
+
+        Raises:
+            OSError: The queue's file cannot be read.
+        """
+        offset, _ = self._next_record(self.first_at(log_offset), self.max_offset)
+        return self.read(offset, 1)[0] if offset < self.max_offset else None
+
     def first_at(self, log_offset: int) -> int:
         """Return the first offset whose record is at `log_offset` or behind it; `max_offset` when there is none.
+
+        Units without a record that are right before it count as its own.
 
         Raises:
             OSError: The queue's file cannot be read.

@@ -18,6 +18,8 @@ Place = tuple[str, str, int]
 OfGroup = tuple[str, Place]
 SLACK_MS = 2
 """The wall clock is read in whole milliseconds, at the beginning of a stretch and at its end."""
+BEGUN_SECONDS = 0.004
+"""What is stored so long before its moment is shown when that time has passed, though the clock is set back in it."""
 SLACK_SECONDS = 0.001
 NEVER = 1 << 62
 
@@ -155,10 +157,18 @@ class History:
         ]
         return [self.wall(since), self.wall(until), *steps]
 
+    def _without_steps(self, since: float, until: float) -> list[float]:
+        """Return what it would have shown without each step, for as long as a message that was begun may go on."""
+        return [
+            before_ms + (min(until, t + BEGUN_SECONDS) - before_t) * 1000
+            for (before_t, before_ms), (t, _) in pairwise(self._walls)
+            if since <= t <= until
+        ]
+
     def is_early(self, moment: tuple[str, int, float, float], t: float) -> bool:
         """Whether a message came before its moment: kind, ms, when it was sent, and until when it was received."""
         kind, ms, sent, received = moment
-        highest = max(self.wall_between(sent, t)) + SLACK_MS
+        highest = max(*self.wall_between(sent, t), *self._without_steps(sent, t)) + SLACK_MS
         if kind == "at":
             return highest < ms
         if highest >= min(self.wall_between(sent, received)) + ms:

@@ -310,9 +310,8 @@ class DueTimers:
             TimersDamaged: It names none.
         """
         queue = self._store.topics[TIMER_NAME.decode()].queues[0]
-        offset = queue.first_at(unit.physical)
-        known = queue.read(offset, 1) if offset < queue.max_offset else []
-        if not known or known[0][:2] != (unit.physical, unit.size or known[0][1]):
+        known = queue.record_at(unit.physical)
+        if known is None or known[:2] != (unit.physical, unit.size or known[1]):
             raise TimersDamaged(f"a unit of the timer log names no record at {unit.physical}")
 
     def _rolled(self, record: memoryview, body: memoryview, block: bytes) -> Due:

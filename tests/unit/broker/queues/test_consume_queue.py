@@ -110,6 +110,16 @@ def test_gap_becomes_fillers_and_a_taken_offset_is_refused() -> None:
     assert queue.read(0, 9) == [unit(0), FILLER, FILLER, unit(3)]
 
 
+def test_record_is_found_behind_fillers() -> None:
+    """A gap before it does not stand for it."""
+    queue = queue_on(SimDisk())
+    fill(queue, 1)
+    queue.restore(3, UNIT.pack(*unit(3)))
+    assert queue.record_at(300) == unit(3)
+    assert queue.record_at(0) == unit(0)
+    assert queue.record_at(301) is None
+
+
 def test_queue_that_starts_inside_a_file_begins_with_fillers() -> None:
     """RocketMQ finds fillers before the first unit."""
     disk = SimDisk()
