@@ -48,7 +48,8 @@ def main() -> int:
             failed += 1
             if options.seeds == 1:
                 traceback.print_exc()
-            print(f"seed {seed}: {type(error).__name__}: {error}\n  replay: {COMMAND} {seed}", flush=True)
+            what = " --timers" if options.timers else ""
+            print(f"seed {seed}: {type(error).__name__}: {error}\n  replay: {COMMAND} {seed}{what}", flush=True)
             if failed == 1:
                 print(shrink(drawn(seed)).text(), flush=True)
             continue

@@ -71,6 +71,8 @@ class Ledger:
         self._answered_itself: set[tuple[str, Place]] = set()
         """Messages with a success of their own since the last reset, not of a copy in the retry topic."""
         self.resets = Resets()
+        self.expires = False
+        """The node deletes log files, though a group has not finished what is in them."""
         self.damaged_timers = False
         """Units of timers were damaged: the answer "too late" to a change says nothing then."""
         self.life = 0
@@ -406,6 +408,8 @@ class Ledger:
             if rules.stops and (letter.group, letter.origin) not in self.given_up:
                 raise PromiseBroken(6, f"{letter.origin} was dead-lettered where an operator decides: {letter.reason}")
             hopeless = (rules.json and not publish.json) or (letter.group, letter.origin) in self.given_up
+            # It is kept as a dead letter when its log file goes.
+            hopeless = hopeless or (self.expires and letter.reason.startswith("expired: "))
             if not hopeless and not rules.rules_vary and letter.attempts <= min(rules.intervals, rules.retry_max):
                 raise PromiseBroken(
                     6, f"{letter.origin} was dead-lettered after {letter.attempts} attempts: {letter.reason}"

@@ -42,6 +42,7 @@ class LoopAccount:
         ended_ms: The wall clock then, where the end of the log is not known.
         complete: A cancel was answered as too late: all of it is delivered.
         moved_ms: Moments to which an occurrence may have been moved.
+        may_be_gone: Nothing is known of it once it has ended and its log files were deleted.
     """
 
     first: Occurrence
@@ -51,6 +52,7 @@ class LoopAccount:
     ended_ms: int | None = None
     complete: bool = False
     moved_ms: list[int] = field(default_factory=list)
+    may_be_gone: bool = False
 
     def answered(self, outcome: int, log_end: int | None, wall_ms: int = 0) -> None:
         """Note the answer to a cancel, and where the log ends then, or None for what nobody knows.
@@ -62,8 +64,10 @@ class LoopAccount:
         if outcome == CANCELLED and not self.complete:
             if not ended:
                 self.ended_at, self.ended_ms = log_end, wall_ms if log_end is None else None
-        elif outcome == TOO_LATE and not ended:
+        elif (outcome == TOO_LATE or (outcome == UNKNOWN and self.may_be_gone)) and not ended:
             self.complete = True
+        elif outcome == UNKNOWN and self.may_be_gone:
+            pass
         else:
             raise PromiseBroken(8, f"a cancel of {self.first.id} was answered with {outcome}: {self}")
 
@@ -97,6 +101,7 @@ class LoopProducer(Client):
 
     Attributes:
         accounts: What was added, by the first id.
+        forgets: The node deletes log files.
 
     Args:
         around: As for every client.
@@ -112,6 +117,7 @@ class LoopProducer(Client):
         host = f"{'10.3.1' if around.exact else '127.6.0'}.{number}"
         super().__init__(f"loops {number}", host, codec, around, around.producer_address)
         self.accounts: dict[str, LoopAccount] = {}
+        self.forgets = False
         self.number = number
         self._log_end = log_end
 
@@ -153,7 +159,7 @@ class LoopProducer(Client):
 
     def _add(self) -> None:
         first = self._draw()
-        account = self.accounts[first.id] = LoopAccount(first)
+        account = self.accounts[first.id] = LoopAccount(first, may_be_gone=self.forgets)
         self.around.ledger.note(self.around.loop.time(), f"{first.id} is added")
         add = producer_idl.DelayMessage(
             topic=TOPIC,

@@ -41,6 +41,12 @@ FAULTS_PER_SEED = 7
 ENDS_EVERY = 4
 """Of so many seeds one has a node that is ended while it recovers."""
 ENDS_OF_TIMERS = 3
+SEGMENT_BYTES = 98_304
+"""Of a run that deletes files of the log."""
+RETAINING_EVERY = 8
+"""Of so many seeds one deletes files of the log."""
+EXPIRIES = ("expire", "glitch_clock", "expire", "expire")
+"""What comes to its faults."""
 FLEETING_EVERY = 4
 """Of so many seeds one has a topic that comes and goes."""
 LOSSES = 4
@@ -52,8 +58,14 @@ ON_EXHAUSTED = ("deadLetter", "stopKey", "deadLetter", "deadLetter", "stopQueue"
 GROUPS = ("by-key", "by-path", "free")
 UNWANTED_LOGS = frozenset({"call_failed", "action_failed"})
 """Events that speak of a fault of the node's own."""
-STOPPED_CUTS = frozenset({"the files of the timer log do not fit together", "a cut of the timer log was broken off"})
-"""What a power loss leaves in the middle of a cut of the timer log; any other damage was made in the run."""
+POWER_LOSS_LEAVES = frozenset(
+    {
+        "the files of the timer log do not fit together",
+        "a cut of the timer log was broken off",
+        "the timer wheel refers to units that the timer log does not have",
+    }
+)
+"""Of a cut of the timer log, or of a slot of the wheel, that was half written; any other damage was made in the run."""
 
 ALL_FAULTS = {**FAULTS, **SELDOM, **TIMER_FAULTS}
 
@@ -109,6 +121,7 @@ class Plan:
     Attributes:
         seed: Of what is not written here.
         ack_flush: `sync` or `async` (D9).
+        retention: Files of the log are deleted once all groups have finished them.
         retry_topic: The group without order has one.
         waits: Groups have actions that await, and that block.
         on_exhausted: What the group by key does with a message that is out of attempts.
@@ -124,6 +137,7 @@ class Plan:
 
     seed: int
     ack_flush: str = "async"
+    retention: bool = False
     retry_topic: bool = False
     on_exhausted: str = "deadLetter"
     waits: bool = False
@@ -202,11 +216,18 @@ def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
     if seed % ENDS_EVERY == ENDS_EVERY - 1:
         steps.insert(Random(f"ends {seed}").randrange(len(steps) + 1), Step("end_again", f"{seed} ends", 0.5))
     _add_fleeting(seed, clients, steps)
+    is_retaining = seed % RETAINING_EVERY == 4
+    if is_retaining:
+        expiries = Random(f"expiries {seed}")
+        for number, fault in enumerate(EXPIRIES):
+            steps.insert(expiries.randrange(len(steps) + 1), Step(fault, f"{seed} expiry {number}", 0.5))
     return Plan(
         seed=seed,
         ack_flush=ack_flush,
+        retention=is_retaining,
         retry_topic=seed % 2 == 1,
-        on_exhausted=ON_EXHAUSTED[seed % len(ON_EXHAUSTED)],
+        # What waits for an operator may be deleted before one comes.
+        on_exhausted="deadLetter" if is_retaining else ON_EXHAUSTED[seed % len(ON_EXHAUSTED)],
         waits=seed % 5 in (1, 2),
         clients=tuple(clients),
         begin=begin,
@@ -234,7 +255,7 @@ def run_plan(plan: Plan, *, make_node: NodeFactory = Node, ledger: type[Journale
         report = make_world(plan, make_node=make_node, ledger=ledger)[1]()
     for event in logs:
         report.events[f"log_{event['event']}"] += 1
-        damaged = event["event"] == "timers_damaged" and event["why"] not in STOPPED_CUTS
+        damaged = event["event"] == "timers_damaged" and event["why"] not in POWER_LOSS_LEAVES
         if event["event"] in UNWANTED_LOGS or (damaged and not _harms_timers(report)):
             raise PromiseBroken(0, f"the node logged {event}")
     return report
@@ -255,7 +276,7 @@ def make_world(
         retry_topic=plan.retry_topic,
         on_exhausted=plan.on_exhausted,
         waits=plan.waits,
-        node={} if plan.timers is None else _timer_settings(plan.timers),
+        node=_node_settings(plan),
         groups=None if plan.timers is None else (TIMER_GROUP,),
         make_ledger=ledger,
         deeds=Deeds(plan.sends, plan.deeds),
@@ -301,6 +322,12 @@ def run_seed(seed: int, *, make_node: NodeFactory = Node, faults: int = FAULTS_P
     return run_plan(draw(seed, faults=faults), make_node=make_node)
 
 
+def _node_settings(plan: Plan) -> dict[str, Any]:
+    if plan.timers is not None:
+        return _timer_settings(plan.timers)
+    return {"segmentBytes": SEGMENT_BYTES, "retentionBytes": 2 * SEGMENT_BYTES} if plan.retention else {}
+
+
 def _timer_settings(timers: TimerPlan) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "timerLogFileBytes": timers.log_file_bytes,
@@ -329,7 +356,8 @@ def _add(world: World, plan: Plan, client: ClientPlan) -> None:
             )
         if plan.good:
             habits = ProducerHabits(pause_seconds=0.08, batch_share=0, refused_share=0, broken_json_share=0)
-        add = add_numbered if plan.timers is None and is_numbered(plan.seed, client.number) else World.add_producer
+        numbers = plan.timers is None and is_numbered(plan.seed, client.number)
+        add = add_numbered if numbers else World.add_producer
         add(world, habits, compact=client.compact, number=client.number)
         return
     drawn = ConsumerHabits() if plan.deeds is None else BY_LIST

@@ -78,9 +78,9 @@ def occurrences(store: Store, expired: ExpiredRecords | None = None) -> list[Cam
     ]
 
 
-def stored_halves(store: Store) -> Counter[str]:
+def stored_halves(store: Store, expired: ExpiredRecords | None = None) -> Counter[str]:
     """Names of the committed transactions, and how often each is there."""
-    return Counter(properties["name"] for *_, properties in _records(store, (PAID,)))
+    return Counter(properties["name"] for *_, properties in _records(store, (PAID,), expired))
 
 
 def _records(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 
+from broker.errors import DamagedRecord, RecordGone
 from broker.format.properties import parse_properties
 from broker.format.record import split
 from broker.scheduled.timer.parts import TimerParts
@@ -48,8 +50,10 @@ def _damage_unit(world: World, random: Random) -> Publish | None:
     unit = log.unit(position)
     publish = None
     if unit.size:
-        properties = parse_properties(bytes(split(opened_of(node).store.read(unit.physical, unit.size))[1]))
-        publish = world.ledger.publishes.get(int(properties.get("uid", "0")))
+        # (It may be damaged already.)
+        with suppress(DamagedRecord, RecordGone):
+            properties = parse_properties(bytes(split(opened_of(node).store.read(unit.physical, unit.size))[1]))
+            publish = world.ledger.publishes.get(int(properties.get("uid", "0")))
     file, at = divmod(position, log.file_bytes)
     name = f"{DATA}/timerlog/{file * log.file_bytes:020d}"
     world.disk.flip_bit(name, at + random.choice(UNIT_FIELDS), random.randrange(8))

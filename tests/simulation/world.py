@@ -231,6 +231,8 @@ class World:
         self.loop_ledger = OccurrenceLedger(
             [Subscription(group=LOOPS, topic=LATER, **RULES)], ack_loss_seconds=self.ledger.ack_loss_seconds
         )
+        for ledger in self.ledgers:
+            ledger.expires = "retentionBytes" in node
         self.report = Report(seed)
         self.ack_flush = ack_flush
         self.flush = flush
@@ -446,6 +448,7 @@ class World:
         """Connect a producer of loops; `number` as for producers."""
         number = self._number(number)
         producer = LoopProducer(self.surroundings(number), number, log_end=self.log_end, compact=compact)
+        producer.forgets = "retentionBytes" in self._node_settings
         self.clients.append(producer)
         producer.connect()
         return producer
@@ -588,7 +591,7 @@ class World:
             check_loops(
                 [each for each in self.clients if isinstance(each, LoopProducer)], occurrences(store, self.expired)
             )
-            visible = stored_halves(store)
+            visible = stored_halves(store, self.expired)
             self.halves.check(visible)
             self.ledger.judge(self.halves, visible)
             self.fleeting.check(self.fleeting.lives(store, self.expired), doubtful=self.ledger.damaged_timers)

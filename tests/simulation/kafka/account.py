@@ -71,12 +71,14 @@ class _Kept:
         finished: When it was finished last, be it by an answer that may be lost again.
         confirmed: The answer that was told to count: when it had arrived, and where.
         committed: By the cluster.
+        told: The node that got a success while it did not have the partition.
     """
 
     finished: float | None = None
     answered: tuple[float, str] | None = None
     confirmed: tuple[float, str] | None = None
     committed: bool = False
+    told: str = ""
 
 
 @dataclass(slots=True)
@@ -217,9 +219,15 @@ class Account:
         if kept.answered is not None and kept.answered[1] == event.node:
             # Sent again to who has the partition no more: a call that is answered now says nothing of the first.
             kept.answered = None
+        kept.told = event.node
 
     def _on_confirmed(self, event: Event) -> None:
         kept = self._kept[event.group, event.place]
+        if kept.told == event.node and kept.finished is None:
+            # Who had the partition no more has it again, and kept the answer until then: it counts.
+            if self._owner.get((event.group, event.place[:2])) == event.node:
+                kept.finished = event.time
+            kept.told = ""
         if kept.answered is not None and kept.answered[1] == event.node:
             kept.confirmed = kept.answered
 

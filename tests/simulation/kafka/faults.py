@@ -131,7 +131,7 @@ def go_back(world: KafkaWorld, random: Random) -> None:
     partition = world.kafka.found(place)
     if partition is None:
         return
-    world.kafka.cut(place, random.randrange(partition.high + 1))
+    world.cut_shaky(place, random.randrange(partition.high + 1))
     world.loop.call_later(random.choice([0.0, 0.5, 2.5]), _fill, world, random.randrange(1, 40))
 
 

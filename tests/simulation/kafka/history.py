@@ -146,7 +146,7 @@ class Ledger:
     ) -> None:
         """Note an answer that has arrived at the node: whether it has the partition, it is told now."""
         has = self._has(group, place.topic, int(place.qid.rpartition("_")[2]))
-        kind = ("succeeded" if success else "failed") if has else "unknown"
+        kind = ("succeeded" if success else "failed") if has else "unknown" if success else "unknown failure"
         self._history.at(stamp, kind, self._node, group, place, of.sequence)
 
     def confirmed(self, group: str, place: Place, stamp: Stamp) -> None:
