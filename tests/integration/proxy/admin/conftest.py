@@ -1,4 +1,4 @@
-"""Shared by the tests of commands: a machine without Spark."""
+"""Shared by the tests of the admin port and of commands."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+
+from proxy.admin.console import shell
+
+
+@pytest.fixture(autouse=True)
+def _patient_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a refused page say so by its status, however busy the machine is: it begins only when it is made."""
+    monkeypatch.setattr(shell, "FIRST_BYTE_SECONDS", 30.0)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A node on real sockets, and its store read beside it: what was answered is there at once, and nothing twice."""
+"""A node on real sockets, and its store read beside it: what was answered is there a moment later, and nothing twice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytest.importorskip("pyarrow")
 
 from lag.spark.sources.store_files import StoreFiles
 from tests.insides import opened_of
-from tests.patient import Producer
+from tests.patient import Producer, until
 from tests.running_node import RunningNode
 
 YAML = """
@@ -30,8 +30,8 @@ def bodies(root: Path) -> list[bytes]:
     return [bytes(each.record[each.body_at : each.body_end]) for each in files.read("orders", 0, first, end, tail=tail)]
 
 
-def test_what_was_answered_is_read_beside_the_node_at_once(tmp_path: Path) -> None:
-    """Without a checkpoint between, behind one, and after the stop."""
+def test_what_was_answered_is_read_beside_the_node(tmp_path: Path) -> None:
+    """A moment later: without a checkpoint between, behind one, and after the stop."""
     sent = []
     with RunningNode(YAML, tmp_path / "data") as node:
         with Producer(node.producer) as producer:
@@ -39,7 +39,7 @@ def test_what_was_answered_is_read_beside_the_node_at_once(tmp_path: Path) -> No
                 sent.append(b"%d" % number)
                 producer.send("orders", sent[-1])
                 if number % 7 == 0:
-                    assert bodies(tmp_path / "data") == sent
+                    until(lambda: bodies(tmp_path / "data") == sent, "the last message is not read beside the node")
                 if number == 30:
                     node.call(opened_of(node.node).store.checkpoint)
         assert StoreFiles(str(tmp_path / "data")).visible_end() is not None
