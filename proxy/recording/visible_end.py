@@ -6,7 +6,7 @@ Not with each commit batch: a publish would wait for the write, and others need 
 from __future__ import annotations
 
 from broker.runtime.bundle import Runtime
-from broker.runtime.seams import ScheduledCall
+from broker.runtime.later import Later
 from lag.visible_end import FILE, VisibleEnd
 
 BEHIND_SECONDS = 0.01
@@ -24,7 +24,7 @@ class ShownEnd:
         self._runtime = runtime
         self._file: VisibleEnd | None = None
         self._end = 0
-        self._writing: ScheduledCall | None = None
+        self._writing = Later(runtime.scheduler, self._write)
 
     def open(self, root: str, end: int) -> None:
         """Begin, once the store is recovered.
@@ -41,11 +41,10 @@ class ShownEnd:
     def set(self, end: int) -> None:
         """Let others read up to here, soon."""
         self._end = end
-        if self._writing is None and self._file is not None:
-            self._writing = self._runtime.scheduler.call_later(BEHIND_SECONDS, self._write)
+        if self._file is not None:
+            self._writing.unless_due(BEHIND_SECONDS)
 
     def _write(self) -> None:
-        self._writing = None
         file = self._file
         if file is None:
             return
@@ -56,7 +55,8 @@ class ShownEnd:
 
     def close(self) -> None:
         """Say that the node stops; from now on what is whole counts."""
-        if self._stop_writing():
+        if self._writing.is_due:
+            self._writing.cancel()
             self._write()
         if self._file is not None:
             self._file.close()
@@ -64,14 +64,7 @@ class ShownEnd:
 
     def abandon(self) -> None:
         """Say nothing, as a kill does; harmless twice."""
-        self._stop_writing()
+        self._writing.cancel()
         if self._file is not None:
             self._file.abandon()
             self._file = None
-
-    def _stop_writing(self) -> bool:
-        """Return whether a write was to come."""
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            writing.cancel()
-        return writing is not None

@@ -1,4 +1,4 @@
-"""A node on real sockets, and its store read beside it: what was answered is there a moment later, and nothing twice."""
+"""A node on real sockets, and its store read beside it: what was answered is there soon after, and nothing twice."""
 
 from __future__ import annotations
 
