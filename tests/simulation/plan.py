@@ -255,7 +255,8 @@ def run_plan(plan: Plan, *, make_node: NodeFactory = Node, ledger: type[Journale
         report = make_world(plan, make_node=make_node, ledger=ledger)[1]()
     for event in logs:
         report.events[f"log_{event['event']}"] += 1
-        damaged = event["event"] == "timers_damaged" and event["why"] not in POWER_LOSS_LEAVES
+        is_torn = report.events["torn"] and event.get("why") in POWER_LOSS_LEAVES
+        damaged = event["event"] == "timers_damaged" and not is_torn
         if event["event"] in UNWANTED_LOGS or (damaged and not _harms_timers(report)):
             raise PromiseBroken(0, f"the node logged {event}")
     return report

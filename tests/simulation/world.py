@@ -311,6 +311,8 @@ class World:
         """
         assert self.process is not None
         self.report.outstanding.update(self.ledger.outstanding())
+        # What was being written may be there in part.
+        self.report.events["torn"] += power or self.cutting
         served = self.node is not None
         self._graveyard.append((self.process, self.node))
         self.process.kill()
