@@ -25,6 +25,7 @@ from upstream.kafka.link import (
     PartitionReader,
     Produced,
     RecordsRead,
+    TopicIds,
     Topics,
     TopicSubscription,
 )
@@ -142,6 +143,10 @@ class WatchedMember:
     def topics(self, names: Sequence[str], reported: Topics) -> None:
         """Owe an answer."""
         self._member.topics(names, self._debts.answer(reported))
+
+    def topic_ids(self, names: Sequence[str], reported: TopicIds) -> None:
+        """Owe an answer."""
+        self._member.topic_ids(names, self._debts.answer(reported))
 
     def offsets_at(self, places: Sequence[KafkaPartition], time_ms: int, reported: OffsetsReported) -> None:
         """Owe an answer."""

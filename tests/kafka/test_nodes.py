@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from tests.kafka.nodes import Account, NodeProcess, Puller
-from tests.kafka.topics import send_plainly
+from tests.kafka.topics import committed, delete_topic, make_topic, send_plainly, topic_names
 from tests.patient import until
 
 pytestmark = pytest.mark.long
@@ -78,3 +78,31 @@ def test_nothing_is_lost_doubled_or_out_of_order(address: str, topic: Callable[.
 
 def _is_near(moment: float, faults: list[float]) -> bool:
     return any(fault - COMMIT_SECONDS < moment < fault + COMMIT_SECONDS for fault in faults)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_topic_that_is_created_again_unseen_is_read_from_its_first_record(
+    protocol: str, address: str, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """The node stands still meanwhile, and then the log has as many records as the one before."""
+    name, group = topic(1), f"again-{os.getpid()}-{protocol}"
+    account = Account({"k": list(range(60))})
+    node = NodeProcess(tmp_path, "one", address=address, topic=name, group=group, protocol=protocol)
+    puller = Puller(node, group, account, fails=lambda: False)
+    try:
+        send_plainly(address, name, [{"key": b"k", "value": b"k %d" % number} for number in range(30)])
+        until(lambda: account.left == 30, "the records of the first topic")
+        until(lambda: ";I" in (committed(address, group, name)[1] or ""), "a commit that names the topic")
+        node.pause()
+        paused = time.monotonic()
+        delete_topic(address, name)
+        until(lambda: name not in topic_names(address), "it to be gone")
+        make_topic(address, name, 1, {})
+        send_plainly(address, name, [{"key": b"k", "value": b"k %d" % number} for number in range(30, 60)])
+        until(lambda: time.monotonic() > paused + 3, "ends to be missed")
+        node.wake()
+        until(lambda: not account.left, "the records of the second topic")
+        assert account.disorder == []
+    finally:
+        puller.stop()
+        node.kill()

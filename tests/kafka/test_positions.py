@@ -20,8 +20,7 @@ from tests.kafka.topics import (
 )
 from tests.kafka_world import Clients, Heard
 from upstream.kafka.link import Commit, KafkaPartition, LogBounds
-from upstream.kafka.partitions import Partitions
-from upstream.kafka.subscriptions import Subscriptions
+from upstream.kafka.subscriptions import Subscriptions, subscribed
 from upstream.kafka_client.member import LibrdkafkaMember
 
 pytestmark = pytest.mark.long
@@ -75,7 +74,7 @@ def _joined(
     clients: Clients, group: str, config: GroupConfig, count: int, **settings: Any
 ) -> tuple[LibrdkafkaMember, Heard]:
     """Return a member of a group that has its partitions."""
-    member, heard = clients.joined(group, Partitions.subscribed(config), **settings)
+    member, heard = clients.joined(group, subscribed(config), **settings)
     clients.until(lambda: len(heard.given) == count, "all partitions")
     return member, heard
 
@@ -143,7 +142,7 @@ def test_what_appears_while_the_group_exists_is_read_from_its_first_record(
     if node == "taking over":
         clients.leave(member)
     if node != "running":
-        _, heard = clients.joined(group, Partitions.subscribed(config), librdkafka=REFRESH)
+        _, heard = clients.joined(group, subscribed(config), librdkafka=REFRESH)
     clients.until(lambda: place in heard.given, "what is new")
     is_new_group = appears == "topic created again" and node != "running"
     given = heard.given[place]

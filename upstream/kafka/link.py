@@ -140,6 +140,9 @@ Topics = Callable[[Mapping[str, int], Mapping[str, KafkaFailure]], None]
 """Called likewise with the topics that are there, each with the number of its partitions; and with what the cluster
 said of named topics that are missing, denied, or have a partition without a leader."""
 
+TopicIds = Callable[[Mapping[str, str]], None]
+"""Called likewise with the ids of topics; of those for which the cluster returns none, nothing."""
+
 OffsetsReported = Callable[[Mapping[KafkaPartition, int | None] | None], None]
 """Told, in the loop's thread, some time later, offsets of partitions; None of one: no record is so late. None in all:
 the cluster did not answer."""
@@ -222,6 +225,9 @@ class GroupMember(Protocol):
 
     def topics(self, names: Sequence[str], reported: Topics) -> None:
         """Ask which topics of these names, or of these expressions, are there; not told while it cannot be reached."""
+
+    def topic_ids(self, names: Sequence[str], reported: TopicIds) -> None:
+        """Ask for the ids of topics; not told while the cluster cannot be reached."""
 
     def offsets_at(self, places: Sequence[KafkaPartition], time_ms: int, reported: OffsetsReported) -> None:
         """Ask for the first offsets whose records are of a moment (ms since the epoch) or later."""

@@ -160,6 +160,8 @@ WENT_BACK = declare(
 
 UNREAD_SECONDS = 75.0
 """A fetch takes 60 s at most (`socket.timeout.ms`)."""
+ANEW_SECONDS = 10.0
+"""Likewise of a topic that was created again, where most likely the client refuses the new leader."""
 _LOOK_SECONDS_MAX = 2.0
 """Ends are asked for each second. A longer gap counts so much: the cluster was away, or the node was stopped."""
 
@@ -170,6 +172,7 @@ class Unread:
     def __init__(self) -> None:
         self._seen: dict[KafkaPartition, tuple[int, float, float]] = {}
         """By partition: up to where it was read, for how long it has been so, and when that was looked at."""
+        self._anew: set[KafkaPartition] = set()
         self._tried: set[KafkaPartition] = set()
         """A new client was made for these, and nothing came since: another one would not help."""
 
@@ -179,11 +182,16 @@ class Unread:
         before, seconds, at = self._seen.get(place, (reached, 0.0, now))
         if reached >= end or reached > before >= 0:
             self._tried.discard(place)
+            self._anew.discard(place)
         if stream.rests or not 0 <= reached < end:
             self.gone([place])
         else:
             seconds += min(now - at, _LOOK_SECONDS_MAX)
             self._seen[place] = reached, seconds if reached == before else 0.0, now
+
+    def begins_anew(self, place: KafkaPartition) -> None:
+        """Note that the topic of a partition was created again."""
+        self._anew.add(place)
 
     def gone(self, places: Iterable[KafkaPartition]) -> None:
         """Forget partitions that this member does not have any more."""
@@ -195,7 +203,7 @@ class Unread:
         found = {
             place: reached
             for place, (reached, seconds, _) in self._seen.items()
-            if seconds >= UNREAD_SECONDS and place not in self._tried
+            if seconds >= (ANEW_SECONDS if place in self._anew else UNREAD_SECONDS) and place not in self._tried
         }
         self._tried.update(found)
         return found
@@ -253,6 +261,8 @@ class LogWatch:
             self.expired(self._tracker(queue), queue.expired)
         if queue.assignment.is_beyond:
             self._went_back(queue, queue.assignment.high, 0)
+        if queue.missing:
+            self._ask()
 
     def expired(self, tracker: OffsetTracker, count: int) -> None:
         """Count messages that retention took before the group had finished them."""

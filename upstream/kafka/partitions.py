@@ -34,13 +34,13 @@ from upstream.kafka.link import (
     KafkaPartition,
     KafkaRecord,
     LogBounds,
-    TopicSubscription,
 )
 from upstream.kafka.log_watch import LogWatch
 from upstream.kafka.member_settings import FOREIGN, LOST, PARTITIONS, REVOKED, MemberSettings
 from upstream.kafka.silence import Silence
 from upstream.kafka.stream import PartitionStream
-from upstream.kafka.subscriptions import Subscriptions, is_expression
+from upstream.kafka.subscriptions import Subscriptions, is_expression, subscribed
+from upstream.kafka.topic_ids import TopicIdWatch
 from upstream.kafka.topics import KafkaQueue, KafkaTopic, own
 from upstream.progress.progress import Progress
 from upstream.progress.tracker import OffsetTracker
@@ -128,6 +128,7 @@ class Partitions:
             begin_anew=self._begin_anew,
         )
         self.topic_troubles = self.logs.troubles
+        self._ids = TopicIdWatch(runtime.clock, self._there, self._ask_for_ends, self.logs.unread.begins_anew)
         self._silence = Silence(runtime.clock, settings.session_seconds, settings.revoke_seconds)
         self.commits = OffsetCommitter(
             self.group,
@@ -175,7 +176,7 @@ class Partitions:
         self._member = self.commits.member = member
         self.commits.begin()
         self._ends.begin()
-        self._member.join(self, self.subscribed(self.subscriptions.config))
+        self._member.join(self, subscribed(self.subscriptions.config))
         self._ask_for_topics()
 
     def broken(self, failure: KafkaFailure) -> None:
@@ -194,7 +195,7 @@ class Partitions:
         """Read what a changed configuration lists; `expanded` says all of it."""
         self.subscriptions.config = config
         if self._is_in:
-            self._member.subscribe(self.subscribed(config))
+            self._member.subscribe(subscribed(config))
         self._ask_for_topics()
 
     def expanded(self, config: GroupConfig) -> GroupConfig:
@@ -205,6 +206,9 @@ class Partitions:
         for each in found.topics:
             self.topic_named(each.topic)
         return found
+
+    def _there(self) -> Sequence[KafkaQueue]:
+        return [*self._owned.values(), *self._arriving.values()]
 
     def _expand(self) -> None:
         """Tell of what the group reads now, if that is not what it was."""
@@ -220,16 +224,8 @@ class Partitions:
     def _heard_topics(self, there: Mapping[str, int], failures: Mapping[str, KafkaFailure]) -> None:
         self._silence.cluster_heard()
         self.logs.log(self.topic_troubles.heard_topics(failures))
-        self.subscriptions.heard(there, {place.topic for place in (*self._owned, *self._arriving)})
+        self.subscriptions.heard(there, {queue.topic for queue in self._there()})
         self._expand()
-
-    @staticmethod
-    def subscribed(config: GroupConfig) -> list[TopicSubscription]:
-        """Return what a member subscribes."""
-        return [
-            TopicSubscription(each.topic, each.consume_timestamp, each.consume_from_where != "first")
-            for each in config.enabled_topics
-        ]
 
     def leave(self, done: Callable[[], None]) -> None:
         """Commit what is finished, give up all partitions with a last commit, and be no member any more."""
@@ -296,8 +292,7 @@ class Partitions:
             return f"{WAITING}: {standing}"
         if self._is_in and (failure := self.topic_troubles.of(topic)) is not None:
             return failure
-        arriving = any(place.topic == topic for place in self._arriving)
-        owned = any(place.topic == topic for place in self._owned)
+        arriving, owned = (any(place.topic == topic for place in each) for each in (self._arriving, self._owned))
         if self._is_member and not arriving and (owned or self.trouble is None):
             missing = is_expression(topic) and not self.subscriptions.finds(topic)
             return NO_TOPIC if missing else None
@@ -318,13 +313,15 @@ class Partitions:
         self._silence.heard()
         if assignments:
             self.subscriptions.given({each.topic for each in assignments})
-            self._ask_for_topics()
             self._expand()
         arrived = []
         for each in assignments:
             queue = KafkaQueue(each, self.subscriptions.start_of(each))
             self._arriving[each.place] = queue
             arrived.append(queue)
+        if arrived:
+            self._ask_for_topics()
+            self._ids.ask(self._member)
         ready = []
         for queue in arrived:
             said = self._knowns[queue] = self._known(queue)
@@ -380,9 +377,12 @@ class Partitions:
 
     def _known(self, queue: KafkaQueue) -> CommitMetadata:
         assignment = queue.assignment
-        if assignment.committed is None or assignment.is_beyond:
+        if assignment.committed is None:
             return CommitMetadata()
-        known = decode(assignment.metadata, queue.stood_at)
+        known = decode(assignment.metadata, assignment.committed)
+        queue.topic_id = known.topic_id or None
+        if assignment.is_beyond:
+            return CommitMetadata()
         if known.foreign:
             self._runtime.metrics.counter(FOREIGN, self.group).add()
         return known
@@ -533,6 +533,7 @@ class Partitions:
         if self._owned:
             known = {queue: queue.max_offset for queue in self._owned.values()}
             self._member.ends(list(self._owned), partial(self._heard_ends, known))
+            self._ids.look(self._member)
         elif self._arriving or not self._is_member:
             self._ask_for_topics()
 
@@ -543,6 +544,7 @@ class Partitions:
         failures: Mapping[KafkaPartition, KafkaFailure],
     ) -> None:
         self._silence.cluster_heard()
+        self._ids.ends_heard()
         self.logs.heard(known, ends, failures)
 
     def _begin_anew(self, queue: KafkaQueue, made: Callable[[int | None], Assignment]) -> None:

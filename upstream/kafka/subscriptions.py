@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from conf.models import GroupConfig, SubscriptionConfig
-from upstream.kafka.link import Assignment
+from upstream.kafka.link import Assignment, TopicSubscription
 
 _INTERNAL = "__"
 
@@ -37,6 +37,14 @@ def fits(name: str, topic: str, *, whole: bool = False) -> bool:
         return name == topic
     match = re.fullmatch if whole else re.match
     return not topic.startswith(_INTERNAL) and match(name, topic) is not None
+
+
+def subscribed(config: GroupConfig) -> list[TopicSubscription]:
+    """Return what a member of a group subscribes."""
+    return [
+        TopicSubscription(each.topic, each.consume_timestamp, each.consume_from_where != "first")
+        for each in config.enabled_topics
+    ]
 
 
 class Subscriptions:

@@ -22,8 +22,9 @@ class KafkaQueue:
         newest: Offset and time (ms) of the last record that came.
         gone: It is the member's no more.
         expired: Messages that retention took before the partition was given.
-        missing: The cluster does not have it at present.
+        missing: The cluster does not have it at present, or has another topic of its name.
         doubted: Something of it came that is below what came before.
+        topic_id: Of which topic its position is; "": the cluster has no ids; None: not heard yet.
     """
 
     base_offset = void_from = 0
@@ -41,6 +42,7 @@ class KafkaQueue:
         self.expired = 0
         self.missing = False
         self.doubted = False
+        self.topic_id: str | None = None
 
     @property
     def stood_at(self) -> int:

@@ -26,6 +26,7 @@ from upstream.kafka_client.query_thread import QueryConsumers, QueryThread
 from upstream.kafka_client.reader import LibrdkafkaReader
 from upstream.kafka_client.scanning import LogScanner
 from upstream.kafka_client.settings import Settings
+from upstream.kafka_client.topic_ids import TopicIdLookup
 from upstream.kafka_client.transactions import LibrdkafkaTransactions
 
 _SESSION = "group.consumer.session.timeout.ms"
@@ -64,6 +65,7 @@ class LibrdkafkaClient:
         self._query_consumer: Any = None
         self._uncommitted: Any = None
         self._closed = threading.Event()
+        self._topic_ids = TopicIdLookup(lambda topics: look_beside(cluster, config, topics, ()), Post(loop))
         self._written: dict[str, float] = {}
         """Topics that transactions find there, each with when it is asked for again."""
 
@@ -88,6 +90,7 @@ class LibrdkafkaClient:
             queries=self._queries,
             query_consumers=QueryConsumers(self._consumer_for_queries, self._consumer_of_uncommitted),
             choice=self._choice,
+            topic_ids=self._topic_ids.ask,
         )
 
     def reader(self) -> LibrdkafkaReader:

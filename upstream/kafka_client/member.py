@@ -16,6 +16,7 @@ from upstream.kafka.link import (
     KafkaRecord,
     MemberListener,
     OffsetsReported,
+    TopicIds,
     Topics,
     TopicSubscription,
 )
@@ -55,6 +56,7 @@ class LibrdkafkaMember:
         queries: QueryThread,
         query_consumers: QueryConsumers,
         choice: ProtocolChoice,
+        topic_ids: Callable[[Sequence[str], TopicIds], None],
     ) -> None:
         """Make the consumer.
 
@@ -68,6 +70,7 @@ class LibrdkafkaMember:
             queries: Looks up ends,
             query_consumers: by these consumers.
             choice: Of the group protocol.
+            topic_ids: Finds those.
 
         Raises:
             KafkaUnusable: The package is missing, or refuses a setting.
@@ -78,6 +81,7 @@ class LibrdkafkaMember:
         self._room = Room(ROOM_BYTES)
         self._queries = queries
         self._query_consumers = query_consumers
+        self._topic_ids = topic_ids
         self._whole = config.group_protocol == "consumer"
         self._listener: MemberListener | None = None
         self._terms: dict[KafkaPartition, int] = {}
@@ -159,6 +163,10 @@ class LibrdkafkaMember:
             return lambda: None if self._over else reported(found, failures)
 
         self._queries.submit(query)
+
+    def topic_ids(self, names: Sequence[str], reported: TopicIds) -> None:
+        """Ask for the ids of topics."""
+        self._topic_ids(names, lambda ids: None if self._over else reported(ids))
 
     def offsets_at(self, places: Sequence[KafkaPartition], time_ms: int, reported: OffsetsReported) -> None:
         """Ask for the first offsets of a moment or later."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextvars
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any
+from zlib import crc32
 
 from broker.runtime.seams import Clock, Scheduler
 from tests.fakes.kafka.classic import ClassicGroup
@@ -81,6 +83,8 @@ class SimKafka:
         self.on_committed: Callable[[str, Commit], None] = lambda group, commit: None
         self.on_refused: Callable[[str, Member, KafkaFailure], None] = lambda group, member, failure: None
         self.on_held: Callable[[str, Member, bool], None] = lambda group, member, holds: None
+        self._lives: Counter[str] = Counter()
+        """How often each topic was made again."""
         self._gaps = gaps
         self._context = contextvars.copy_context()
         self._stored: dict[tuple[int, int], tuple[int, int]] = {}
@@ -100,6 +104,10 @@ class SimKafka:
     def partition(self, place: KafkaPartition) -> SimPartition:
         """Return a partition that is there."""
         return self.topics[place.topic][place.partition]
+
+    def topic_id(self, topic: str) -> str:
+        """Return the id of a topic that is there."""
+        return f"{crc32(topic.encode()):08x}-{self._lives[topic]}"
 
     def found(self, place: KafkaPartition) -> SimPartition | None:
         """Return a partition, if it is there."""
@@ -164,6 +172,7 @@ class SimKafka:
 
     def make_again(self, topic: str) -> None:
         """Make a deleted topic again, with as many partitions and nothing in them."""
+        self._lives[topic] += 1
         self.topics[topic] = [SimPartition(KafkaPartition(topic, number)) for number in range(self.deleted.pop(topic))]
         for group in self.groups.values():
             if any(member.reads(topic) for member in group.members):

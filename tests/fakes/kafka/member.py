@@ -21,6 +21,7 @@ from upstream.kafka.link import (
     LogBounds,
     MemberListener,
     OffsetsReported,
+    TopicIds,
     Topics,
     TopicSubscription,
 )
@@ -31,6 +32,7 @@ REVOKE_SECONDS = 10.0
 _BATCH = 50
 _AGAIN_SECONDS = 0.5
 _STANDS_SECONDS = 2.0
+_IDS_SECONDS = 1.0
 _ROUNDS: dict[str, type[Rounds]] = {"classic": ClassicRounds, "consumer": IncrementalRounds}
 
 
@@ -148,6 +150,15 @@ class SimMember:
             answer(self._report, reported, found, failures)
 
         self._link.ask(request, lambda _: None)
+
+    def topic_ids(self, names: Sequence[str], reported: TopicIds) -> None:
+        """Tell them, as late as by a process."""
+
+        def request(answer: Answer) -> None:
+            there = [name for name in names if name in self._cluster.topics]
+            answer(self._report, reported, {name: self._cluster.topic_id(name) for name in there})
+
+        self._cluster.scheduler.call_later(_IDS_SECONDS, self._link.ask, request, lambda _: None)
 
     def offsets_at(self, places: Sequence[KafkaPartition], time_ms: int, reported: OffsetsReported) -> None:
         """Tell them, or that nobody answers."""

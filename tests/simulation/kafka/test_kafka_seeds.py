@@ -20,6 +20,7 @@ from upstream.kafka.lease import Lease
 from upstream.kafka.log_watch import LogWatch
 from upstream.kafka.partitions import Partitions
 from upstream.kafka.silence import Silence
+from upstream.kafka.topic_ids import TopicIdWatch
 
 SEEDS = 4
 SEEDS_MORE = 2
@@ -122,6 +123,10 @@ def _member_that_stands_for_ever(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Silence, "is_over", property(lambda silence: False))
 
 
+def _topic_known_by_its_name(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TopicIdWatch, "ask", lambda watch, member: None)
+
+
 @pytest.mark.parametrize(
     ("broken", "seed", "promise"),
     [
@@ -132,6 +137,7 @@ def _member_that_stands_for_ever(patch: pytest.MonkeyPatch) -> None:
         (_log_that_is_not_watched, 3, 6),
         (_producer_that_is_not_replaced, 0, 6),
         (_member_that_stands_for_ever, 3, 6),
+        (_topic_known_by_its_name, 40220, 6),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )

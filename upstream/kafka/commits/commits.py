@@ -413,21 +413,21 @@ class OffsetCommitter:
         offset, ranges, failures = tracker.watermark, tracker.finished_ranges(), dict(tracker.failures)
         text, whole = "", not (ranges or failures)
         if self._room >= TEXT_MIN:
-            text, whole = encode(offset, ranges, failures, clean=clean, room=self._room)
+            text, whole = encode(offset, ranges, failures, clean=clean, topic_id=queue.topic_id or "", room=self._room)
         if whole or self._room < NAMED_MIN:
             if not whole:
                 self._metrics.counter(CUT, self._group).add()
             made(queue, Commit(queue.topic, queue.queue_id, offset, text), None)
             return
-        room = self._room
-        long, entire = encode(offset, ranges, failures, clean=clean, room=BLOB_MAX)
+        room, topic_id = self._room, queue.topic_id or ""
+        long, entire = encode(offset, ranges, failures, clean=clean, topic_id=topic_id, room=BLOB_MAX)
 
         def written(blob: Named | None) -> None:
             if blob is None or not entire:
                 self._metrics.counter(CUT, self._group).add()
             said = text
             if blob is not None:
-                said = encode_named(offset, ranges, failures, clean=clean, blob=blob, room=room)
+                said = encode_named(offset, ranges, failures, clean=clean, blob=blob, topic_id=topic_id, room=room)
             made(queue, Commit(queue.topic, queue.queue_id, offset, said), blob)
 
         seconds = min(BLOB_SECONDS_MAX, self._lease.renew_after)

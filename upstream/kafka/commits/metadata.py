@@ -2,18 +2,19 @@
 
 Kafka keeps one text per group and partition beside the committed offset, and of 4,096 characters it refuses one. So
 the next owner of a partition knows what the committed offset cannot say: which offsets above it are finished, how often
-the unfinished ones failed and when they are due again, which are stopped, and whether the owner before left in order.
+the unfinished ones failed and when they are due again, which are stopped, whether the owner before left in order, and
+of which topic all that is: one that is created again has the name of the one before.
 
 The text is `p1`, the committed offset that it belongs to, and parts with a letter each, in any order:
 
-    p1;<offset>[;c][;R<base64>|;B<base64>][;F<base64>][;x][;T<partition>.<offset>.<sum>.<key>]
+    p1;<offset>[;c][;I<topic id>][;R<base64>|;B<base64>][;F<base64>][;x][;T<partition>.<offset>.<sum>.<key>]
 
-`c`: the owner left in order and no client has a message of it. `R`: finished ranges above the offset as LEB128 pairs of
-(unfinished, finished) lengths. `B`: the same as a bit per offset, the lowest bit first, deflated; the shorter one is
-written. `F`: failures as LEB128 numbers, six for each offset: its distance from the one before, fails, errors,
-timeouts, stop, and the moment of its next attempt (ms since the epoch, 0: at once). `x`: not all of it had room: the
-highest finished ranges are left out, then failures. `T`: where all of it is, in the same form
-(`upstream.kafka.commits.blobs`). What is left out, and is nowhere else, is delivered again, or counted again.
+`c`: the owner left in order and no client has a message of it. `I`: the topic's id, as Kafka writes it. `R`: finished
+ranges above the offset as LEB128 pairs of (unfinished, finished) lengths. `B`: the same as a bit per offset, the lowest
+bit first, deflated; the shorter one is written. `F`: failures as LEB128 numbers, six for each offset: its distance from
+the one before, fails, errors, timeouts, stop, and the moment of its next attempt (ms since the epoch, 0: at once). `x`:
+not all of it had room: the highest finished ranges are left out, then failures. `T`: where all of it is, in the same
+form (`upstream.kafka.commits.blobs`). What is left out, and is nowhere else, is delivered again, or counted again.
 
 Whoever reads it believes nothing: a text of another form, of another offset, or with numbers that cannot be is as
 none (`CommitMetadata.foreign`).
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -32,11 +34,12 @@ from upstream.progress.tracker import AHEAD_MAX, AttemptFailures, Stop
 
 TEXT_MAX = 4095
 """Characters that Kafka takes."""
-TEXT_MIN = 32
+TEXT_MIN = 56
 """Characters of a text that says no more than its offset, at most."""
 NAMED_MIN = TEXT_MIN + len(";T") + NAME_MAX
 """Likewise of one that names a blob besides."""
 _VERSION = "p1"
+_TOPIC_ID = re.compile("[A-Za-z0-9_-]{1,22}")
 _RANGES_MAX = 16_384
 _FAILURES_MAX = 1_024
 """More of these have no room in a text, in whatever form."""
@@ -58,6 +61,7 @@ class CommitMetadata(NamedTuple):
         foreign: There was a text, and it is none of ours or not whole; the rest is empty then.
         cut: Not all had room.
         blob: Where all of it is; None: nowhere else.
+        topic_id: Of which topic it is; "": not known.
     """
 
     ranges: Ranges = ()
@@ -66,10 +70,17 @@ class CommitMetadata(NamedTuple):
     foreign: bool = False
     cut: bool = False
     blob: Named | None = None
+    topic_id: str = ""
 
 
 def encode(
-    offset: int, ranges: Ranges, failures: Mapping[int, AttemptFailures], *, clean: bool, room: int = TEXT_MAX
+    offset: int,
+    ranges: Ranges,
+    failures: Mapping[int, AttemptFailures],
+    *,
+    clean: bool,
+    topic_id: str = "",
+    room: int = TEXT_MAX,
 ) -> tuple[str, bool]:
     """Return the text for an offset that is to be committed, and whether all of it had room.
 
@@ -77,10 +88,10 @@ def encode(
         offset: The committed offset: the first that is unfinished.
         ranges: Finished above it.
         failures: Of unfinished offsets from it on.
-        clean: As `CommitMetadata.clean`.
+        clean, topic_id: As those of `CommitMetadata`.
         room: Characters at most.
     """
-    head = f"{_VERSION};{offset}" + (";c" if clean else "")
+    head = f"{_VERSION};{offset}" + (";c" if clean else "") + (f";I{topic_id}" if topic_id else "")
     failed = sorted(failures.items())
     count = len(failed) if room > TEXT_MAX else min(len(failed), _FAILURES_MAX)
     while (tail := _failures(offset, failed[:count])) and len(head) + len(tail) + len(";x") > room:
@@ -105,10 +116,11 @@ def encode_named(
     *,
     clean: bool,
     blob: Named,
+    topic_id: str = "",
     room: int = TEXT_MAX,
 ) -> str:
     """Return the text for an offset that is to be committed, which names the blob with all of it."""
-    text, _ = encode(offset, ranges, failures, clean=clean, room=room - len(";T") - NAME_MAX)
+    text, _ = encode(offset, ranges, failures, clean=clean, topic_id=topic_id, room=room - len(";T") - NAME_MAX)
     return f"{text};T{blob}"
 
 
@@ -123,13 +135,17 @@ def decode(text: str, offset: int, *, room: int = TEXT_MAX) -> CommitMetadata:
     ranges: Ranges = ()
     failures: Mapping[int, AttemptFailures] = {}
     blob: Named | None = None
+    topic_id = ""
     letters = [part[:1] for part in parts]
-    if len(set(letters)) != len(letters) or not set("RBFcx" + "T" * (room == TEXT_MAX)).issuperset(letters):
+    if len(set(letters)) != len(letters) or not set("RBFIcx" + "T" * (room == TEXT_MAX)).issuperset(letters):
         return CommitMetadata(foreign=True)
     try:
         for part in parts:
             if part[0] == "T":
                 blob = Named.read(part[1:])
+            elif part[0] == "I":
+                if not _TOPIC_ID.fullmatch(topic_id := part[1:]):
+                    raise ValueError("no topic id")
             elif part[0] in "RBF":
                 data = base64.b64decode(part[1:], validate=True)
                 if part[0] == "F":
@@ -138,7 +154,7 @@ def decode(text: str, offset: int, *, room: int = TEXT_MAX) -> CommitMetadata:
                     ranges = _read_runs(offset, data) if part[0] == "R" else _read_bits(offset, data)
     except (ValueError, binascii.Error, zlib.error):
         return CommitMetadata(foreign=True)
-    return CommitMetadata(ranges, failures, "c" in letters, cut="x" in letters, blob=blob)
+    return CommitMetadata(ranges, failures, "c" in letters, cut="x" in letters, blob=blob, topic_id=topic_id)
 
 
 def decode_blob(text: str, offset: int) -> CommitMetadata:

@@ -93,6 +93,54 @@ def test_log_that_goes_back_and_grows_beyond_before_it_is_looked_at() -> None:
     assert [taken[each].decode() for each in sorted(taken)][5:] == [f"new {number}" for number in range(50)]
 
 
+@pytest.mark.parametrize("where", ["first", "last"])
+@pytest.mark.parametrize("over", ["still", "killed"])
+def test_topic_that_is_created_again_unseen_and_grows_beyond(over: str, where: str) -> None:
+    """All of it is read, though the group's offset is in it, and was committed to it by a node that did not know."""
+    ground = KafkaGround({"topic": "t", "consumeFromWhere": where}, queues=1)
+    client = Client()
+    ground.advance(2)
+    _read_and_hold(ground, client, 30)
+    ground.advance(0.5)
+    said = ground.cluster().group("g").committed[T]
+    if over == "killed":
+        ground.client.kill()
+    else:
+        ground.client.members[-1].paused = True
+    ground.cluster().delete("t")
+    ground.cluster().make_again("t")
+    new = [f"new {number}" for number in range(50)]
+    _put(ground, *new)
+    ground.advance(2)
+    ground.cluster().group("g").committed[T] = said
+    if over == "killed":
+        ground.kill()
+    else:
+        ground.client.members[-1].wake()
+    ground.advance(25)
+    taken = ground.drain(client, 3)
+    assert {body.decode() for body in taken.values()} == set(new)
+    ground.ack(client, *taken)
+    ground.advance(1)
+    assert ground.committed() == 50
+    assert "created again" in ground.member.partitions.topic_troubles.texts()["t"]
+
+
+def test_ids_that_the_cluster_does_not_have_are_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers before Kafka 2.8, and a topic that may not be described: what is known stays."""
+    ground = KafkaGround({"topic": "t"}, queues=1)
+    client = Client()
+    ground.advance(2)
+    held = _read_and_hold(ground, client, 30)
+    monkeypatch.setattr(ground.cluster(), "topic_id", lambda _: "")
+    ground.cluster().down = True
+    ground.advance(4)
+    ground.cluster().down = False
+    ground.advance(40)
+    assert ground.ack(client, *held) == 2
+    assert ground.count("pyddmq_kafka_logs_went_back_total", "g") == 0
+
+
 def test_log_that_loses_what_was_not_read_yet_is_read_on() -> None:
     """What the group had read stays finished; the rest is counted."""
     ground = KafkaGround({"topic": "t", "consumeFromWhere": "first", "concurrency": 1, "maxPullBatchSize": 1}, queues=1)

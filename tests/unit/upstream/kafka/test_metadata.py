@@ -36,15 +36,17 @@ _FAILURES = st.dictionaries(
 )
 
 
-@given(_ranges(), _FAILURES, st.booleans())
-def test_what_is_written_is_read(made: tuple[int, Ranges], failed: dict[int, AttemptFailures], clean: bool) -> None:
+@given(_ranges(), _FAILURES, st.booleans(), st.sampled_from(["", "MdDkIc9dQmaQ_-r4gwZoyg"]))
+def test_what_is_written_is_read(
+    made: tuple[int, Ranges], failed: dict[int, AttemptFailures], clean: bool, topic_id: str
+) -> None:
     """All of it where it has room; else the lowest part of the ranges, and it is said."""
     offset, ranges = made
     failures = {offset + distance: failure for distance, failure in failed.items()}
-    text, whole = encode(offset, ranges, failures, clean=clean)
+    text, whole = encode(offset, ranges, failures, clean=clean, topic_id=topic_id)
     assert len(text) <= TEXT_MAX
     known = decode(text, offset)
-    assert (known.clean, known.foreign, known.cut) == (clean, False, not whole)
+    assert (known.clean, known.foreign, known.cut, known.topic_id) == (clean, False, not whole, topic_id)
     if whole:
         assert (list(known.ranges), dict(known.failures)) == (ranges, failures)
     else:
@@ -90,6 +92,8 @@ def test_what_has_no_room_is_cut_from_above() -> None:
         "p1;6",
         "p1;5;Z",
         "p1;5;c;c",
+        "p1;5;I",
+        "p1;5;Itopic.1",
         "p1;5;R!!!",
         "p1;5;RAA==",
         "p1;5;R/////////////w==",

@@ -1,0 +1,84 @@
+"""Of which topics a member's partitions are: one that was created again has the name of the one before.
+
+Its log may have grown past the group's position before anybody looks, as when the node stood still meanwhile; then
+offsets look as before, and mean other records. So the id of its topic goes with each committed offset
+(`upstream.kafka.commits.metadata`), and is compared with what the cluster says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from broker.runtime.seams import Clock
+from upstream.kafka.link import GroupMember, KafkaPartition
+from upstream.kafka.topics import KafkaQueue
+
+AGAIN_SECONDS = 20.0
+"""From one question to the next, at least, and after one without an answer."""
+SELDOM_SECONDS = 60.0
+"""For all groups of a node at the same moments: one process answers them."""
+UNSEEN_SECONDS = 1.5
+"""Ends are asked for each second, by which a topic that goes is noticed. Where they were not heard for so long, it may
+have come again."""
+
+
+class TopicIdWatch:
+    """That of one member."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        queues: Callable[[], Iterable[KafkaQueue]],
+        missed: Callable[[], None],
+        changed: Callable[[KafkaPartition], None],
+    ) -> None:
+        """Set up.
+
+        Args:
+            clock: Tells when to ask.
+            queues: The member's partitions, and those that it is about to have.
+            missed: Called when some `queue.missing` was set: their topic is another one.
+            changed: Called with each partition whose topic was created again since this node asked before.
+        """
+        self._clock = clock
+        self._queues = queues
+        self._missed = missed
+        self._changed = changed
+        self._ids: dict[str, str] = {}
+        self._asked = -AGAIN_SECONDS
+        self._due = self._seen = self._unseen_at = 0.0
+
+    def ask(self, member: GroupMember) -> None:
+        """Ask at once."""
+        self._asked = self._clock.monotonic()
+        self._due = self._asked + AGAIN_SECONDS
+        member.topic_ids(sorted({queue.topic for queue in self._queues()}), self._heard)
+
+    def look(self, member: GroupMember) -> None:
+        """Ask where that is due."""
+        if self._clock.monotonic() >= self._due:
+            self.ask(member)
+
+    def ends_heard(self) -> None:
+        """Note that the cluster has said where logs end."""
+        now = self._clock.monotonic()
+        if now - self._seen >= UNSEEN_SECONDS:
+            self._unseen_at = now
+            self._due = self._asked + AGAIN_SECONDS
+        self._seen = now
+
+    def _heard(self, ids: Mapping[str, str]) -> None:
+        if self._unseen_at < self._asked:
+            self._due = (self._asked // SELDOM_SECONDS + 1) * SELDOM_SECONDS
+        gone = False
+        for queue in self._queues():
+            topic_id = ids.get(queue.topic, "")
+            if topic_id and self._ids.get(queue.topic, topic_id) != topic_id:
+                self._changed(queue.place)
+            if queue.topic_id and topic_id and topic_id != queue.topic_id:
+                queue.missing = gone = True
+            elif not queue.topic_id:
+                queue.topic_id = topic_id
+        self._ids.update(ids)
+        if gone:
+            self._missed()
