@@ -125,6 +125,9 @@ class NodeProcess:
 
     async def ended(self, seconds: float) -> int | None:
         """Wait up to `seconds` for the process to end by itself; returns its exit code, None when it lives."""
+        assert self._process is not None
+        if self._process.poll() is not None:
+            return self.wait()  # A signal that found it dead has reaped it.
         loop = asyncio.get_running_loop()
         gone = asyncio.Event()
         descriptor = os.pidfd_open(self.pid)
