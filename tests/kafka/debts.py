@@ -111,11 +111,11 @@ class WatchedMember:
         """Pass on."""
         self._member.subscribe(topics)
 
-    def read_from(self, place: KafkaPartition, offset: int) -> None:
+    def read_from(self, place: KafkaPartition, offset: int, leader_epoch: int = -1) -> None:
         """Owe all from there on."""
         self._reported[place] = offset
         self._debts.add(lambda: self.has_read(place))
-        self._member.read_from(place, offset)
+        self._member.read_from(place, offset, leader_epoch)
 
     def pause(self, places: Sequence[KafkaPartition]) -> None:
         """Owe none of these."""

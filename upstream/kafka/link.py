@@ -33,7 +33,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class KafkaRecord(NamedTuple):
-    """One record as Kafka has it; `timestamp_ms` is -1 where it has none."""
+    """One record as Kafka has it; `timestamp_ms` is -1 where it has none, `leader_epoch` where that is not known."""
 
     topic: str
     partition: int
@@ -42,6 +42,7 @@ class KafkaRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers
+    leader_epoch: int = -1
 
 
 class Assignment(NamedTuple):
@@ -55,6 +56,7 @@ class Assignment(NamedTuple):
         at_time: Offset of the first record at or after the moment that was asked for with the topic; None: not asked.
         stable: End of what may be read: below it no transaction is open; None: `high`.
         appeared: It was added, or its topic created, while the group existed; only of one without a commit.
+        leader_epoch: What was committed is of records that this leader or earlier ones wrote; -1: not known.
     """
 
     topic: str
@@ -66,11 +68,12 @@ class Assignment(NamedTuple):
     at_time: int | None
     stable: int | None = None
     appeared: bool = False
+    leader_epoch: int = -1
 
     @property
     def is_beyond(self) -> bool:
-        """Whether the log is shorter than what the group has committed: it lost records, or the topic is another."""
-        return self.committed is not None and self.committed > self.high
+        """Whether the log is shorter than what the group has committed, and no epoch says since where it is another."""
+        return self.committed is not None and self.committed > self.high and self.leader_epoch < 0
 
     @property
     def readable_end(self) -> int:
@@ -93,12 +96,13 @@ class LogBounds(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """An offset to be committed, with its text."""
+    """An offset to be committed, with its text; `leader_epoch` as that of `Assignment`."""
 
     topic: str
     partition: int
     offset: int
     metadata: str
+    leader_epoch: int = -1
 
 
 class KafkaFailure(Exception):
@@ -201,8 +205,15 @@ class GroupMember(Protocol):
     def subscribe(self, topics: Sequence[TopicSubscription]) -> None:
         """Read these topics from now on, and no others."""
 
-    def read_from(self, place: KafkaPartition, offset: int) -> None:
-        """Read an assigned partition from an offset on; what was under way of it is not reported any more."""
+    def read_from(self, place: KafkaPartition, offset: int, leader_epoch: int = -1) -> None:
+        """Read an assigned partition from an offset on; what was under way of it is not reported any more.
+
+        Args:
+            place: Which.
+            offset: The first that is read.
+            leader_epoch: Of the last leader whose records are taken for known. Where the log differs from theirs since
+                a lower offset (KIP-320), it is read from that on.
+        """
 
     def pause(self, places: Sequence[KafkaPartition]) -> None:
         """Read no further records of these until `resume` or a new assignment; some may still be reported."""

@@ -1,7 +1,9 @@
 """Where the logs of a member's partitions begin and end, and what they lost: by retention, or since a log went back.
 
 Kafka sends offsets in order. So a log went back, or is another one, where what comes is below what came before, where
-its end is lower than it was, or where the partition was missing meanwhile. Such a log is read again.
+its end is lower than it was, or where the partition was missing meanwhile. Each leader of a partition has a higher
+epoch than those before; by these the client finds since where a log is another one (KIP-320), and it is read again from
+there. Without epochs, and where the topic is another one, all of it is.
 
 librdkafka remembers the highest epoch of a partition's leader. A topic that is created again begins at 0, and after a
 restart of a broker what is remembered is above: the leader refuses every fetch, and the client tries again without end
@@ -21,7 +23,8 @@ from typing import NamedTuple
 from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from broker.runtime.seams import Clock
-from upstream.kafka.link import Assignment, KafkaFailure, KafkaPartition, LogBounds
+from upstream.kafka.commits.metadata import encode
+from upstream.kafka.link import Assignment, KafkaFailure, KafkaPartition, KafkaRecord, LogBounds
 from upstream.kafka.stream import PartitionStream
 from upstream.kafka.topics import KafkaQueue
 from upstream.progress.progress import Progress
@@ -162,6 +165,8 @@ UNREAD_SECONDS = 75.0
 """A fetch takes 60 s at most (`socket.timeout.ms`)."""
 ANEW_SECONDS = 10.0
 """Likewise of a topic that was created again, where most likely the client refuses the new leader."""
+SHORT_LOOKS = 10
+"""A log is so often found to be too short before its client is not waited for any more."""
 _LOOK_SECONDS_MAX = 2.0
 """Ends are asked for each second. A longer gap counts so much: the cluster was away, or the node was stopped."""
 
@@ -283,14 +288,36 @@ class LogWatch:
         for queue in queues:
             self._waiting.pop(queue, None)
 
+    def nothing_comes(self) -> bool:
+        """Whether nothing comes of some partition that has more; it is logged, and once for each."""
+        due = self.unread.due()
+        for place, offset in due.items():
+            self._runtime.limited_log.note(
+                "kafka_partition_unread", self._group, topic=place.topic, queue=place.partition, offset=offset
+            )
+        return bool(due)
+
     def goes_back(self, queue: KafkaQueue, offset: int) -> bool:
         """Whether what comes of a partition is below what came before; then its ends are asked for."""
-        if not self._streams[queue].goes_back(offset):
-            return False
+        if self._streams[queue].goes_back(offset):
+            self._doubt(queue, offset)
+        return queue.doubted
+
+    def differs(self, queue: KafkaQueue, records: Sequence[KafkaRecord]) -> bool:
+        """Whether one of these, which was finished when the partition was given, is of a later leader than that one."""
+        end, leader_epoch = queue.claimed
+        if leader_epoch >= 0 and records[0].offset < end:
+            for each in records:
+                if each.offset < end and each.leader_epoch > leader_epoch:
+                    self._doubt(queue, each.offset)
+                    break
+        return queue.doubted
+
+    def _doubt(self, queue: KafkaQueue, offset: int) -> None:
+        queue.diverged = offset if queue.diverged is None else min(queue.diverged, offset)
         if not queue.doubted:
             queue.doubted = True
             self._ask()
-        return True
 
     def heard(
         self,
@@ -309,8 +336,12 @@ class LogWatch:
             queue = self._owned.get(place)
             if queue is None or queue not in known:
                 continue
-            if queue.missing or queue.doubted or high < self._standing(queue, known[queue]):
+            is_short = high < self._standing(queue, known[queue])
+            queue.short_looks = queue.short_looks + 1 if is_short else 0
+            if queue.missing or queue.doubted or (is_short and self._is_given_up(queue)):
                 self._lose_all(queue, low, high, stable)
+            elif is_short:
+                continue  # Its client is about to find since where the log is another.
             elif high < known[queue]:
                 # What was lost this node had not read yet.
                 lost, queue.max_offset = queue.max_offset - high, high
@@ -323,16 +354,24 @@ class LogWatch:
                 for then in self._waiting.pop(queue, ()):
                     then()
 
+    @staticmethod
+    def _is_given_up(queue: KafkaQueue) -> bool:
+        """Whether the client will not find since where a log that is too short is another one (KIP-320)."""
+        return queue.leader_epoch < 0 or queue.short_looks > SHORT_LOOKS
+
     def _standing(self, queue: KafkaQueue, known: int) -> int:
         """Return up to where a log was read when its end was asked for, at least."""
         return min(known, max(self._streams[queue].reached, self._tracker(queue).watermark))
 
     def _lose_all(self, queue: KafkaQueue, low: int, high: int, stable: int) -> None:
-        """Read a log that went back, or is another one, as that of a partition without a committed offset.
+        """Read a log that went back from where it is another; where that is not known as one without a commit.
 
         What clients have of it is not this log's, so their answers finish nothing.
         """
         tracker = self._tracker(queue)
+        if queue.diverged is not None and queue.leader_epoch >= 0 and not queue.missing:
+            self._go_back(queue, LogBounds(queue.place, low, high, stable), max(low, queue.diverged))
+            return
         lost = tracker.unfinished(queue.max_offset)
         # All records of a topic that was created again came while the group existed.
         appeared = queue.missing
@@ -341,6 +380,22 @@ class LogWatch:
         self._went_back(queue, high, lost)
         found = partial(Assignment, *queue.place, low, high, None, "", stable=stable, appeared=appeared)
         self._begin_anew(queue, found)
+
+    def _go_back(self, queue: KafkaQueue, bounds: LogBounds, start: int) -> None:
+        """Forget what is finished from an offset on, since the records there are others."""
+        tracker = self._tracker(queue)
+        lost = max(0, tracker.unfinished(queue.max_offset) - tracker.unfinished(start))
+        if lost:
+            self._progress.lost(tracker, lost)
+        self._went_back(queue, bounds.high, lost)
+        committed = min(tracker.watermark, start)
+        ranges = [(first, min(end, start)) for first, end in tracker.finished_ranges() if first < start]
+        failures = {offset: failure for offset, failure in tracker.failures.items() if offset < start}
+        text, _ = encode(committed, ranges, failures, clean=True, topic_id=queue.topic_id or "")
+        found = Assignment(
+            *queue.place, bounds.low, bounds.high, committed, text, None, bounds.stable, leader_epoch=queue.leader_epoch
+        )
+        self._begin_anew(queue, lambda _: found)
 
     def _went_back(self, queue: KafkaQueue, end: int, lost: int) -> None:
         self._runtime.metrics.counter(WENT_BACK, self._group).add()

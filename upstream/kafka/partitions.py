@@ -273,12 +273,7 @@ class Partitions:
 
     def needs_new_client(self) -> bool:
         """Whether the member is to leave and join again, as its client reads nothing of a partition that has more."""
-        due = self.logs.unread.due()
-        for place, offset in due.items():
-            self._runtime.limited_log.note(
-                "kafka_partition_unread", self.group, topic=place.topic, queue=place.partition, offset=offset
-            )
-        return bool(due)
+        return self.logs.nothing_comes()
 
     @property
     def standing(self) -> KafkaFailure | None:
@@ -392,8 +387,11 @@ class Partitions:
         key = (self.group, queue.topic, queue.queue_id)
         tracker = self.progress.tracker(*key, first_offset=lambda: queue.start)
         self.progress.reset(tracker, queue.stood_at)
-        for start, end in (*known.ranges, *self._remembered.finished(queue.assignment)):
+        remembered, queue.leader_epoch = self._remembered.finished(queue.assignment)
+        ranges = (*known.ranges, *remembered)
+        for start, end in ranges:
             tracker.finish_range(start, end)
+        queue.claimed = max((end for _, end in ranges), default=0), queue.leader_epoch
         # Retention took these while no node had the partition.
         queue.expired = tracker.finish_range(queue.stood_at, queue.start)
         tracker.failures.update(
@@ -479,7 +477,7 @@ class Partitions:
 
     def _take(self, queues: Sequence[KafkaQueue]) -> None:
         for queue in queues:
-            self._remembered.keep(queue.place, self._tracker(queue), self.commits.said(queue))
+            self._remembered.keep(queue, self._tracker(queue), self.commits.said(queue))
             del self._owned[queue.place]
             del self.streams[queue]
             self.topic_named(queue.topic).take(queue)
@@ -493,7 +491,7 @@ class Partitions:
             queue, came = self._owned.get(place), list(run)
             if queue is None:
                 continue
-            if not self.logs.goes_back(queue, came[0].offset):
+            if not (self.logs.goes_back(queue, came[0].offset) or self.logs.differs(queue, came)):
                 self.streams[queue].arrived(came)
                 queues.append(queue)
         self._report(queues)

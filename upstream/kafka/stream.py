@@ -54,7 +54,7 @@ class PartitionStream:
             self._records.clear()
             self.bytes = 0
             self._reported = offset
-            self._member.read_from(self.queue.place, offset)
+            self._member.read_from(self.queue.place, offset, self.queue.leader_epoch)
         self.position = offset
         self._ease()
 
@@ -68,6 +68,7 @@ class PartitionStream:
                 self.bytes += size_of(record)
                 self._reported = record.offset + 1
         self.queue.newest = (records[-1].offset, records[-1].timestamp_ms)
+        self.queue.leader_epoch = max(self.queue.leader_epoch, records[-1].leader_epoch)
         self.queue.max_offset = max(self.queue.max_offset, self._reported)
         if not self._rests and (len(self._records) > RECORDS_MAX or self.bytes > self._bytes_max):
             self._rests = True

@@ -11,8 +11,8 @@ from upstream.queues import UNKNOWN, QueueView
 class KafkaQueue:
     """`upstream.queues.QueueView` of one partition, as long as this member has it.
 
-    Kafka gives no offset to a second record, but for an unclean election of a leader, which is not reported: so an
-    offset is all that identifies a record.
+    Kafka gives no offset to a second record, but after an unclean election of a leader: then the second one is of a
+    later leader. So offset and leader's epoch identify a record.
 
     Attributes:
         assignment: What was reported when it was given.
@@ -24,6 +24,10 @@ class KafkaQueue:
         expired: Messages that retention took before the partition was given.
         missing: The cluster does not have it at present, or has another topic of its name.
         doubted: Something of it came that is below what came before.
+        diverged: Since where it is another log than was read; None: it is not known to be.
+        short_looks: How often, one after the other, it was found to end before what was read.
+        leader_epoch: Of the last leader of which the group has read something; -1: not known.
+        claimed: Up to which offset single ones were finished when it was given, and of which leader the last was.
         topic_id: Of which topic its position is; "": the cluster has no ids; None: not heard yet.
     """
 
@@ -42,6 +46,10 @@ class KafkaQueue:
         self.expired = 0
         self.missing = False
         self.doubted = False
+        self.diverged: int | None = None
+        self.short_looks = 0
+        self.leader_epoch = assignment.leader_epoch
+        self.claimed = (0, -1)
         self.topic_id: str | None = None
 
     @property

@@ -150,7 +150,7 @@ class ConsumerCommits:
             return
         latest = {(each.topic, each.partition): each for one in ours for each in one.commits}
         make = self._package.TopicPartition
-        offsets = [make(each.topic, each.partition, each.offset, each.metadata) for each in latest.values()]
+        offsets = [make(*each) for each in latest.values()]
         try:
             answers = self.consumer.commit(offsets=offsets, asynchronous=not wait)
         except self._package.KafkaException as error:

@@ -161,6 +161,10 @@ def assignments_of(
     answers = [each for each in answers if each.error is None]
     committed = _offsets(answers)
     texts = {KafkaPartition(each.topic, each.partition): each.metadata or "" for each in answers}
+    epochs = {
+        KafkaPartition(each.topic, each.partition): -1 if each.leader_epoch is None else each.leader_epoch
+        for each in answers
+    }
     # Asked for afterwards: what was committed is below the end, unless the log went back or is another one now.
     ends, refused = ends_of_each(consumer, committed)
     failures |= refused
@@ -179,6 +183,7 @@ def assignments_of(
             None if place not in at_times else at_times[place] if at_times[place] >= 0 else ends[place][1],
             ends[place][1],
             committed[place] < 0 and new_partitions.is_new(place),
+            epochs[place],
         )
         for place in places
     ]

@@ -116,12 +116,12 @@ class LibrdkafkaMember:
         """Read these topics from now on, and no others."""
         self._thread.subscribe(list(topics))
 
-    def read_from(self, place: KafkaPartition, offset: int) -> None:
+    def read_from(self, place: KafkaPartition, offset: int, leader_epoch: int = -1) -> None:
         """Read an assigned partition from an offset on; one that has gone meanwhile is let be."""
         if (term := self._terms.get(place)) is not None:
             self._epoch += 1
             self._epochs[place] = self._epoch
-            self._thread.read_from(place, PartitionSeek(offset, self._epoch, term))
+            self._thread.read_from(place, PartitionSeek(offset, self._epoch, term, leader_epoch))
 
     def pause(self, places: Sequence[KafkaPartition]) -> None:
         """Read no further records of these."""

@@ -122,6 +122,7 @@ class PartitionSeek(NamedTuple):
     offset: int
     epoch: int
     term: int
+    leader_epoch: int
 
 
 class MemberThread:
@@ -403,7 +404,9 @@ class MemberThread:
             if self._terms.get(place) == reading.term:
                 self._reading.pop(place, None)
                 try:
-                    self._consumer.seek(self._package.TopicPartition(*place, reading.offset))
+                    self._consumer.seek(
+                        self._package.TopicPartition(*place, reading.offset, leader_epoch=reading.leader_epoch)
+                    )
                 except self._package.KafkaException as error:
                     if failure_of(error).code == "STATE":
                         continue  # It is being given; in the next round.

@@ -10,6 +10,7 @@ from upstream.kafka_client.producer import name_of, names_lost
 
 OVERHEAD_BYTES = 256
 """Of a record beside its key, value and headers."""
+_NO_EPOCH = -1
 
 
 class PartitionRecords(NamedTuple):
@@ -39,6 +40,7 @@ def record_of(message: Any) -> KafkaRecord:
         message.key(),
         message.value(),
         _headers_of(message),
+        _NO_EPOCH if (epoch := message.leader_epoch()) is None else epoch,
     )
 
 

@@ -29,6 +29,7 @@ class SimKafka:
         poll_seconds: A member waits so long, and a moment, from one poll to the next.
         prompt_share: Of the news of a coordinator those that bring the next heartbeat forward.
         down: Nothing answers.
+        has_epochs: It says of records by which leader they were written.
         patience_seconds: A client of a cluster that is down says so after at most so long.
         offsets_seconds: A group without members for so long loses what it committed; None: never.
         sent_seconds_max: After so long a record that is not acknowledged has failed.
@@ -63,6 +64,7 @@ class SimKafka:
         self.prompt_share = 1.0
         self.protocol = protocol
         self.down = False
+        self.has_epochs = True
         self.patience_seconds = 0.0
         self.offsets_seconds: float | None = None
         self.sent_seconds_max = 30.0
@@ -132,7 +134,8 @@ class SimKafka:
         partition = self.partitions(place.topic, place.partition + 1)[place.partition]
         if gap is None:
             gap = (self.random.random() < self._gaps) * self.random.randint(1, 3)
-        record = KafkaRecord(*place, partition.high + gap, self.clock.wall_ms(), key, value, tuple(headers))
+        epoch = partition.epoch if self.has_epochs else -1
+        record = KafkaRecord(*place, partition.high + gap, self.clock.wall_ms(), key, value, tuple(headers), epoch)
         partition.append(record, transaction)
         self.on_append(record)
         if transaction is None:

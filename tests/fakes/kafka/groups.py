@@ -65,6 +65,7 @@ class SimGroup:
         members: In the order in which they joined.
         owners: Whose a partition is, until it was given up or its owner is no member any more.
         committed: Offsets with their texts.
+        leader_epochs: Those that were committed with them.
     """
 
     is_settled = True
@@ -75,6 +76,7 @@ class SimGroup:
         self.members: list[Member] = []
         self.owners: dict[KafkaPartition, Member] = {}
         self.committed: dict[KafkaPartition, tuple[int, str]] = {}
+        self.leader_epochs: dict[KafkaPartition, int] = {}
         self._home = home
         self._heard: dict[Member, float] = {}
         self._behind: dict[Member, list[Callable[[], None]]] = {}
@@ -169,6 +171,7 @@ class SimGroup:
                 missing = KafkaFailure("OFFSET_METADATA_TOO_LARGE", "the text is above offset.metadata.max.bytes")
                 continue
             self.committed[KafkaPartition(each.topic, each.partition)] = (each.offset, each.metadata)
+            self.leader_epochs[KafkaPartition(each.topic, each.partition)] = each.leader_epoch
             self._home.noted(self.name, each)
         return missing
 

@@ -12,7 +12,7 @@ class SimPartition:
         records: What may be read, by offset; that of open transactions is not among it.
         low: First offset that is kept.
         high: Offset of the next record.
-        epoch: How often it had another leader, as each start of its broker gives it one.
+        epoch: How often it had another leader, as each start of its broker gives it one, and each unclean election.
     """
 
     def __init__(self, place: KafkaPartition) -> None:
@@ -21,6 +21,8 @@ class SimPartition:
         self.low = 0
         self.high = 0
         self.epoch = 0
+        self._leaders = [(0, 0)]
+        """Epochs by which something was written, each with its first offset."""
         self._open: dict[str, list[KafkaRecord]] = {}
 
     @property
@@ -31,6 +33,8 @@ class SimPartition:
     def append(self, record: KafkaRecord, transaction: str | None = None) -> None:
         """Put a record at or behind the end; one of a transaction is seen once that is committed."""
         assert record.offset >= self.high, "an offset is given once"
+        if self._leaders[-1][1] != self.epoch:
+            self._leaders.append((record.offset, self.epoch))
         if transaction is None:
             self.records[record.offset] = record
         else:
@@ -53,6 +57,12 @@ class SimPartition:
         stable = self.stable
         return [self.records[offset] for offset in sorted(self.records) if start <= offset < stable][:count]
 
+    def end_of(self, epoch: int) -> int:
+        """Return up to where records are of a leader's epoch or earlier ones; of one that never was, the beginning."""
+        if epoch > self.epoch:
+            return self.low
+        return next((offset for offset, each in self._leaders if each > epoch), self.high)
+
     def compact(self) -> list[KafkaRecord]:
         """Keep the last record of each key alone, and all without one; returns what went."""
         latest = {self.records[offset].key: offset for offset in sorted(self.records)}
@@ -66,6 +76,8 @@ class SimPartition:
         for offset in [each for each in self.records if each >= high]:
             del self.records[offset]
         self._open.clear()
+        self._leaders = [each for each in self._leaders if each[0] < high] or [(0, 0)]
+        self.epoch += 1
         self.high = min(self.high, high)
         self.low = min(self.low, self.high)
 

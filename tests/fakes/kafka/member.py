@@ -59,6 +59,10 @@ class SimMember:
         self._resting: set[KafkaPartition] = set()
         self._leaders: dict[KafkaPartition, int] = {}
         """The highest epoch of a partition's leader; librdkafka keeps it where a topic is created again."""
+        self._read: dict[KafkaPartition, int] = {}
+        """The leader's epoch of the record before each position."""
+        self._checked: dict[KafkaPartition, int] = {}
+        """By which leader's log each position was checked."""
         self._ended: dict[KafkaPartition, int] = {}
         self._terms: dict[KafkaPartition, int] = {}
         """Of what it has, be it known to the node or about to be."""
@@ -91,10 +95,12 @@ class SimMember:
         self._topics = list(topics)
         self._look_before(self._rounds.subscribed)
 
-    def read_from(self, place: KafkaPartition, offset: int) -> None:
+    def read_from(self, place: KafkaPartition, offset: int, leader_epoch: int = -1) -> None:
         """Seek."""
         if place in self._terms:
             self._positions[place] = offset
+            self._read[place] = leader_epoch
+            self._checked.pop(place, None)
             self._ended.pop(place, None)
             self._epoch += 1
             self._epochs[place] = self._epoch
@@ -359,7 +365,10 @@ class SimMember:
         appeared = offset is None and self._new_partitions.is_new(place)
         if offset is not None:
             self._new_partitions.committed([place])
-        return Assignment(*place, partition.low, partition.high, offset, text, at_time, partition.stable, appeared)
+        epoch = self._cluster.group(self.group_name).leader_epochs.get(place, -1) if offset is not None else -1
+        return Assignment(
+            *place, partition.low, partition.high, offset, text, at_time, partition.stable, appeared, epoch
+        )
 
     def _at(self, place: KafkaPartition, time_ms: int) -> int | None:
         records = sorted(self._cluster.partition(place).records.items())
@@ -382,6 +391,12 @@ class SimMember:
             self._leaders[each.place] = max(self._leaders.get(each.place, 0), each.epoch)
         if partition.epoch < self._leaders[place]:
             return  # The leader refuses such a fetch, and librdkafka tries again without a word.
+        if self._cluster.has_epochs and self._checked.get(place) != partition.epoch:
+            self._checked[place] = partition.epoch
+            # Where the log is another one it is read from there, as librdkafka does (KIP-320).
+            if (read := self._read.get(place, -1)) >= 0 and (end := partition.end_of(read)) < self._positions[place]:
+                self._positions[place] = end
+                self._ended.pop(place, None)
         if self._positions[place] > partition.high:
             # Out of range: where librdkafka begins is `auto.offset.reset`.
             self._positions[place] = partition.low
@@ -390,6 +405,7 @@ class SimMember:
         # What was fetched waits in the client for the next poll: one that stands still finds it there afterwards.
         if found:
             self._positions[place] = found[-1].offset + 1
+            self._read[place] = found[-1].leader_epoch
             self.later(0.001, self._records, epoch, found)
         elif self._positions[place] <= (end := partition.stable) != self._ended.get(place):
             # Of a position above it librdkafka tells no end.

@@ -6,24 +6,6 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
-        "a result without context closes its connection",
-        "proxy/services/consumer_service.py",
-        old="""\
-                self._ignore("null_context", connection)
-                continue
-""",
-        new="""\
-                self._ignore("null_context", connection)
-                connection.abort()
-                return counted
-""",
-        caught_by=(
-            "tests/integration/proxy/services/test_ddmq_faults_wire.py::test_null_contexts_and_unknown_groups_do_not_stop_a_chain",
-            "tests/integration/proxy/node/test_node.py::test_bad_results_never_fail_their_pull",
-        ),
-        rows=("W5",),
-    ),
-    Mutant(
         "all results of a chain count for the group of the first",
         "proxy/services/consumer_service.py",
         old="            group = self._groups.get(result.group) or self._leaving(result.group)\n",
@@ -59,17 +41,6 @@ MUTANTS = (
             "tests/unit/proxy/services/test_delay_rules.py::test_any_fields_give_an_id_that_can_be_cancelled_or_a_code",
         ),
         rows=("W77", "W88"),
-    ),
-    Mutant(
-        "a negative hash chooses a queue that does not exist",
-        "broker/format/java.py",
-        old="    return abs(value) % queues\n",
-        new="    return abs(value) % queues if value >= 0 else -(abs(value) % queues)\n",
-        caught_by=(
-            "tests/integration/proxy/node/test_ddmq_faults_node.py::test_hash_of_any_sign_and_size_chooses_a_queue",
-            "tests/integration/proxy/node/test_node.py::test_queue_is_chosen_by_partition_then_hash_then_key_then_in_turn",
-        ),
-        rows=("W80",),
     ),
     Mutant(
         "a topic that a reload removed still takes publishes",

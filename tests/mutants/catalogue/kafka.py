@@ -107,4 +107,32 @@ MUTANTS = (
             "tests/unit/upstream/kafka/waiting/test_kafka_halves.py::test_many_due_checks_of_a_partition_do_not_hold_up_those_of_others",
         ),
     ),
+    Mutant(
+        "a commit does not say of which leader its records are",
+        "upstream/kafka/commits/commits.py",
+        old="        leader_epoch = queue.leader_epoch\n",
+        new="        leader_epoch = -1\n",
+        caught_by=(
+            "tests/unit/upstream/kafka/test_logs_that_go_back.py::test_log_that_goes_back_and_grows_beyond_while_no_node_ran",
+            "tests/unit/upstream/kafka/test_logs_that_go_back.py::test_log_that_goes_back_to_between_what_was_answered_out_of_order",
+        ),
+    ),
+    Mutant(
+        "what was answered out of order is finished, whoever wrote the record",
+        "upstream/kafka/partitions.py",
+        old=" or self.logs.differs(queue, came)):",
+        new="):",
+        caught_by=(
+            "tests/unit/upstream/kafka/test_logs_that_go_back.py::test_log_that_goes_back_to_between_what_was_answered_out_of_order",
+        ),
+    ),
+    Mutant(
+        "a topic that is created again is taken for the one before",
+        "upstream/kafka/topic_ids.py",
+        old="                queue.missing = gone = True\n",
+        new="                pass\n",
+        caught_by=(
+            "tests/unit/upstream/kafka/test_logs_that_go_back.py::test_topic_that_is_created_again_unseen_and_grows_beyond",
+        ),
+    ),
 )

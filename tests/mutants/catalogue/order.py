@@ -146,14 +146,4 @@ MUTANTS = (
             "tests/integration/proxy/services/test_limited_sends.py::test_messages_behind_one_that_waits_keep_their_order",
         ),
     ),
-    Mutant(
-        "a message of the retry topic has the queue id of its origin",
-        "upstream/delivery/group_queues.py",
-        old='RETRY_QID = "retry_"\n',
-        new='RETRY_QID = ""\n',
-        caught_by=(
-            "tests/unit/upstream/retry/test_retry_topic.py::test_same_offset_of_topic_and_retry_topic_are_two_messages",
-        ),
-        rows=("W31",),
-    ),
 )

@@ -131,7 +131,7 @@ def go_back(world: KafkaWorld, random: Random) -> None:
     partition = world.kafka.found(place)
     if partition is None:
         return
-    world.cut_shaky(place, random.randrange(partition.high + 1))
+    world.kafka.cut(place, random.randrange(partition.high + 1))
     world.loop.call_later(random.choice([0.0, 0.5, 2.5]), _fill, world, random.randrange(1, 40))
 
 
@@ -141,7 +141,7 @@ def _fill(world: KafkaWorld, count: int) -> None:
 
 
 def make_again(world: KafkaWorld, random: Random) -> None:
-    """A topic is deleted, and created again after more than a second."""
+    """A topic is deleted, and created again, at times before anybody looks."""
     if "shaky" not in world.kafka.topics or world.kafka.down:
         return
     world.kafka.delete("shaky")
@@ -151,7 +151,7 @@ def make_again(world: KafkaWorld, random: Random) -> None:
             world.kafka.make_again("shaky")
             _fill(world, random.randrange(1, 40))
 
-    world.loop.call_later(random.choice([1.5, 3.0]), again)
+    world.loop.call_later(random.choice([0.3, 1.5, 3.0]), again)
 
 
 def end_producers(world: KafkaWorld, random: Random) -> None:

@@ -111,8 +111,6 @@ def _interval_of_a_second(patch: pytest.MonkeyPatch) -> None:
 def _log_that_is_not_watched(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LogWatch, "heard", lambda watch, known, ends, failures: None)
     patch.setattr(LogWatch, "goes_back", lambda watch, queue, offset: False)
-    # In this run nothing is excused by a log that grows again at once.
-    patch.setattr(world.KafkaWorld, "_look_at_cuts", lambda _: None)
 
 
 def _producer_that_is_not_replaced(patch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
@@ -42,8 +42,6 @@ GROUPS = ("by-key", "by-path", "free")
 SHAKY = {"shaky": 2}
 """A topic whose logs go back, and that is created again; `SHAKEN` alone reads it, and all of its log once."""
 SHAKEN = "shaken"
-LOOK_SECONDS = 1.0
-"""How often a node asks where logs end."""
 ORDERED = frozenset({"by-key"})
 SETTLE_SECONDS = 90.0
 WAKE_SECONDS = 0.1
@@ -147,15 +145,6 @@ class Slot:
         return self.process is not None and self.process.still
 
 
-class _Cut(NamedTuple):
-    """A log that lost its end: when, where its group stood, and the offsets that were lost."""
-
-    place: KafkaPartition
-    time: float
-    standing: int
-    offsets: range
-
-
 class KafkaWorld:
     """The nodes, their network and disks, the cluster, and everybody's clients."""
 
@@ -182,8 +171,6 @@ class KafkaWorld:
         self.clients: list[Producer | Consumer] = []
         self.plain = Random(f"plain {way.seed}")
         self._open: dict[str, list[int]] = {}
-        self._cuts: list[_Cut] = []
-        self._unseen: set[tuple[KafkaPartition, int]] = set()
         self._make_node = make_node
         self.errors: list[Exception] = []
         self._away: Trouble | None = None
@@ -419,25 +406,6 @@ class KafkaWorld:
         """Append a record to a topic whose logs do not last."""
         if "shaky" in self.kafka.topics:
             self.append_plainly(topics=SHAKY, outcome="unknown")
-            self._look_at_cuts()
-
-    def cut_shaky(self, place: KafkaPartition, high: int) -> None:
-        """Have a log lose its end."""
-        standing = self.kafka.group(SHAKEN).committed.get(place, (0, ""))[0]
-        self._cuts.append(_Cut(place, self.loop.time(), standing, range(high, self.kafka.partition(place).high)))
-        self.kafka.cut(place, high)
-
-    def _look_at_cuts(self) -> None:
-        """Note which logs have grown again beyond where the group stands before a node has to have looked at them.
-
-        Who then reads on from there cannot know that the records below are others (docs/kafka.md, Positions).
-        """
-        for cut in list(self._cuts):
-            partition = self.kafka.found(cut.place)
-            if self.loop.time() - cut.time > SESSION_SECONDS + LOOK_SECONDS:
-                self._cuts.remove(cut)
-            elif partition is not None and partition.high >= cut.standing:
-                self._unseen.update((cut.place, offset) for offset in cut.offsets)
 
     def append_plainly(
         self, *, transaction: str | None = None, topics: Mapping[str, int] = TOPICS, outcome: str = "stored"
@@ -506,9 +474,6 @@ class KafkaWorld:
             else:
                 client.stopped = True
         if self.kafka.deleted:
-            # As `make_again` has it: a topic that is back within a second is none that was missing.
-            self.run(seconds=1.5 * LOOK_SECONDS)
-        if self.kafka.deleted:
             self.kafka.make_again("shaky")
         self.kafka.producers_denied = None
         self.kafka.limits.clear()
@@ -548,7 +513,7 @@ class KafkaWorld:
             for place in self.kafka.places()
             if place.topic in SHAKY
             for offset, record in self.kafka.partition(place).records.items()
-            if uid_of(record) not in read and (place, offset) not in self._unseen
+            if uid_of(record) not in read
         }
 
     @property

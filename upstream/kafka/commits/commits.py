@@ -72,6 +72,7 @@ Said = tuple[int, str]
 class _Known(NamedTuple):
     said: Sequence[Said]
     ranges: Ranges
+    leader_epoch: int
 
 
 class Remembered:
@@ -80,27 +81,31 @@ class Remembered:
     def __init__(self) -> None:
         self._known: dict[KafkaPartition, _Known] = {}
 
-    def keep(self, place: KafkaPartition, tracker: OffsetTracker, said: Sequence[Said]) -> None:
+    def keep(self, queue: KafkaQueue, tracker: OffsetTracker, said: Sequence[Said]) -> None:
         """Keep what a tracker knows of a partition that goes.
 
         Args:
-            place: The partition.
+            queue: The partition.
             tracker: As it is at the end.
             said: Commits that Kafka may have of it: the last that has succeeded, and those that were sent since.
         """
         if said:
             start = min(offset for offset, _ in said)
             below = [(start, tracker.watermark)] if start < tracker.watermark else []
-            self._known[place] = _Known(list(said), [*below, *tracker.finished_ranges()])
+            self._known[queue.place] = _Known(list(said), [*below, *tracker.finished_ranges()], queue.leader_epoch)
 
-    def finished(self, assignment: Assignment) -> Ranges:
-        """Return what is finished of a partition that is given, beyond what its commit says; nothing where it moved."""
+    def finished(self, assignment: Assignment) -> tuple[Ranges, int]:
+        """Return what is finished of a partition that is given, beyond what its commit says, and the leader's epoch.
+
+        Nothing where it moved.
+        """
         known = self._known.get(assignment.place)
         if known is None or (assignment.committed, assignment.metadata) not in known.said:
-            return ()
+            return (), assignment.leader_epoch
         if known.ranges and known.ranges[-1][1] > assignment.high:
-            return ()  # Records are gone, as by an unclean election: their offsets are or will be those of others.
-        return known.ranges
+            # Records are gone, as by an unclean election: their offsets are or will be those of others.
+            return (), assignment.leader_epoch
+        return known.ranges, known.leader_epoch
 
     def forget(self) -> None:
         """Forget all: the member has left, and what comes later is another life."""
@@ -410,6 +415,7 @@ class OffsetCommitter:
         """Make the commit of a queue; where its text has no room, once the blob is written."""
         tracker = self._tracker_of(queue)
         # What is finished meanwhile is the next commit's.
+        leader_epoch = queue.leader_epoch
         offset, ranges, failures = tracker.watermark, tracker.finished_ranges(), dict(tracker.failures)
         text, whole = "", not (ranges or failures)
         if self._room >= TEXT_MIN:
@@ -417,7 +423,7 @@ class OffsetCommitter:
         if whole or self._room < NAMED_MIN:
             if not whole:
                 self._metrics.counter(CUT, self._group).add()
-            made(queue, Commit(queue.topic, queue.queue_id, offset, text), None)
+            made(queue, Commit(queue.topic, queue.queue_id, offset, text, leader_epoch), None)
             return
         room, topic_id = self._room, queue.topic_id or ""
         long, entire = encode(offset, ranges, failures, clean=clean, topic_id=topic_id, room=BLOB_MAX)
@@ -428,7 +434,7 @@ class OffsetCommitter:
             said = text
             if blob is not None:
                 said = encode_named(offset, ranges, failures, clean=clean, blob=blob, topic_id=topic_id, room=room)
-            made(queue, Commit(queue.topic, queue.queue_id, offset, said), blob)
+            made(queue, Commit(queue.topic, queue.queue_id, offset, said, leader_epoch), blob)
 
         seconds = min(BLOB_SECONDS_MAX, self._lease.renew_after)
         self._blobs.write(queue.place, offset, long, written, seconds=seconds)

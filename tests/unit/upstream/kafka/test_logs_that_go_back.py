@@ -34,14 +34,18 @@ def _read_and_hold(ground: KafkaGround, client: Client, count: int) -> list[tupl
     return taken[-2:]
 
 
-@pytest.mark.parametrize("goes", ["cut", "made again"])
+@pytest.mark.parametrize("goes", ["cut", "cut, no epochs", "made again"])
 @pytest.mark.parametrize("where", ["first", "last"])
 def test_log_that_becomes_shorter_than_where_the_group_stands(goes: str, where: str) -> None:
-    """A node begins as a plain consumer does, counts what was lost, and takes no late answer for the new log."""
+    """What is new is read; what was lost is counted, and no late answer is taken for the new log.
+
+    Without leader epochs nobody knows since where it is new: a node begins as a plain consumer does.
+    """
     ground = KafkaGround({"topic": "t", "consumeFromWhere": where}, queues=1)
+    ground.cluster().has_epochs = goes != "cut, no epochs"
     client = Client()
     held = _read_and_hold(ground, client, 30)
-    if goes == "cut":
+    if goes != "made again":
         ground.cluster().cut(T, 10)
     else:
         ground.cluster().delete("t")
@@ -51,7 +55,7 @@ def test_log_that_becomes_shorter_than_where_the_group_stands(goes: str, where: 
     new = [f"new {number}" for number in range(50)]
     _put(ground, *new)
     assert ground.ack(client, *held) == 0
-    kept = [f"old {number}" for number in range(10)] if (goes, where) == ("cut", "first") else []
+    kept = [f"old {number}" for number in range(10)] if (goes, where) == ("cut, no epochs", "first") else []
     taken = ground.drain(client, 3)
     assert [taken[each].decode() for each in sorted(taken)] == [*kept, *new]
     ground.ack(client, *taken)
@@ -81,16 +85,71 @@ def test_partition_that_rested_is_read_after_its_topic_was_created_again() -> No
     assert [taken[each].decode() for each in sorted(taken)] == new
 
 
-def test_log_that_goes_back_and_grows_beyond_before_it_is_looked_at() -> None:
-    """The client begins at the log's first record, below what came before: nothing of that is passed over."""
+@pytest.mark.parametrize("epochs", [True, False])
+def test_log_that_goes_back_and_grows_beyond_before_it_is_looked_at(*, epochs: bool) -> None:
+    """The client begins where it is another log, or at its first record: nothing of that is passed over."""
     ground = KafkaGround({"topic": "t", "consumeFromWhere": "first"}, queues=1)
+    ground.cluster().has_epochs = epochs
     client = Client()
     _read_and_hold(ground, client, 30)
     ground.cluster().cut(T, 5)
     ground.advance(0.05)
     _put(ground, *(f"new {number}" for number in range(50)))
     taken = ground.drain(client, 3)
-    assert [taken[each].decode() for each in sorted(taken)][5:] == [f"new {number}" for number in range(50)]
+    bodies = [taken[each].decode() for each in sorted(taken)]
+    assert bodies[0 if epochs else 5 :] == [f"new {number}" for number in range(50)]
+
+
+@pytest.mark.parametrize("where", ["first", "last"])
+def test_log_that_goes_back_and_grows_beyond_while_no_node_ran(where: str) -> None:
+    """The commit says of which leader its records were: what is new is read, though some of it is below the offset."""
+    ground = KafkaGround({"topic": "t", "consumeFromWhere": where}, queues=1)
+    client = Client()
+    _read_and_hold(ground, client, 30)
+    ground.client.kill()
+    ground.cluster().cut(T, 10)
+    new = [f"new {number}" for number in range(50)]
+    _put(ground, *new)
+    ground.kill()
+    taken = ground.drain(client, 3)
+    assert [taken[each].decode() for each in sorted(taken)] == new
+    assert ground.count("pyddmq_kafka_logs_went_back_total", "g") == 1
+
+
+def test_log_that_goes_back_to_between_what_was_answered_out_of_order() -> None:
+    """Above the committed offset single ones are finished, of which some are other records now: these are read."""
+    ground = KafkaGround({"topic": "t", "consumeFromWhere": "first"}, queues=1)
+    client = Client()
+    _put(ground, *(f"old {number}" for number in range(30)))
+    taken = sorted(ground.drain(client, 1))
+    ground.ack(client, *taken[:5], *taken[8:12], *taken[18:25])
+    ground.advance(0.5)
+    assert ground.committed() == 5
+    ground.client.kill()
+    ground.cluster().cut(T, 20)
+    new = [f"new {number}" for number in range(20, 40)]
+    _put(ground, *new)
+    ground.kill()
+    found = ground.drain(client, 3)
+    left = [*range(5, 8), *range(12, 18)]
+    bodies = [found[each].decode() for each in sorted(found)]
+    assert bodies == [*(f"old {number}" for number in left), *new]
+    ground.ack(client, *found)
+    ground.advance(1)
+    assert ground.committed() == 40
+
+
+def test_log_whose_client_does_not_find_where_it_went_back_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for ever: it begins as a plain consumer does."""
+    ground = KafkaGround({"topic": "t", "consumeFromWhere": "first"}, queues=1)
+    client = Client()
+    _read_and_hold(ground, client, 30)
+    monkeypatch.setattr(ground.client.members[-1], "_fetch", lambda _: None)
+    ground.cluster().cut(T, 10)
+    ground.advance(9)
+    assert ground.count("pyddmq_kafka_logs_went_back_total", "g") == 0
+    ground.advance(5)
+    assert ground.count("pyddmq_kafka_logs_went_back_total", "g") == 1
 
 
 @pytest.mark.parametrize("where", ["first", "last"])
@@ -152,15 +211,17 @@ def test_log_that_loses_what_was_not_read_yet_is_read_on() -> None:
     assert _expired(ground) == 100
 
 
-def test_log_that_went_back_while_no_node_ran_is_said() -> None:
+@pytest.mark.parametrize(("epochs", "again"), [(True, 0), (False, 10)])
+def test_log_that_went_back_while_no_node_ran_is_said(*, epochs: bool, again: int) -> None:
     """What is committed lies beyond its end."""
     ground = KafkaGround({"topic": "t", "consumeFromWhere": "first"}, queues=1)
+    ground.cluster().has_epochs = epochs
     client = Client()
     _read_and_hold(ground, client, 30)
     ground.client.kill()
     ground.cluster().cut(T, 10)
     ground.kill()
-    assert len(ground.drain(client, 1)) == 10
+    assert len(ground.drain(client, 1)) == again
     assert ground.count("pyddmq_kafka_logs_went_back_total", "g") == 1
 
 

@@ -21,6 +21,7 @@ class _Partition(NamedTuple):
     offset: int = -1001
     metadata: str | None = None
     error: Any = None
+    leader_epoch: int | None = None
 
 
 class _Topic(NamedTuple):

@@ -43,6 +43,9 @@ class Message:
         """Its body."""
         return b"%d" % self._offset
 
+    def leader_epoch(self) -> None:
+        """Not known."""
+
     def headers(self) -> None:
         """It has none."""
 
