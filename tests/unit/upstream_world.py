@@ -83,6 +83,7 @@ class World:
         self.waiting_max = waiting_max
         self.registry = registry or Registry()
         self.counter = 0
+        self.random_numbers = Random(2)
         self.open()
 
     def config(self, *subscriptions: dict[str, Any]) -> GroupConfig:
@@ -147,6 +148,7 @@ class World:
                 runtime=runtime_of(
                     self.disk,
                     self.clock,
+                    random=self.random_numbers,
                     metrics=self.metrics,
                     scheduler=self.scheduler,
                     limited_log=self.limited_log,

@@ -38,6 +38,8 @@ _new = tuple.__new__
 
 QUEUES_AT_ONCE = 128
 """Queues of a topic that a start makes in one step, in a few milliseconds."""
+DELIVERY_BITS = 62
+"""Of the number with which deliveries begin: it goes on the wire as a positive 64-bit integer."""
 
 MakeActions = Callable[[SubscriptionConfig], Sequence[Action]]
 """Makes the pipeline of one subscription: one instance per entry of `actions`."""
@@ -93,7 +95,11 @@ class ConsumerGroup:
         self._waiting_max = limits.waiting_max
         self._paused = paused
         self._buffer = PullBuffer(
-            clock=runtime.clock, limits=limits.buffer, budget=budget, may_hand_out=node.may_hand_out
+            clock=runtime.clock,
+            limits=limits.buffer,
+            first_delivery=runtime.random.getrandbits(DELIVERY_BITS),
+            budget=budget,
+            may_hand_out=node.may_hand_out,
         )
         self._dead_letters = DeadLetters(config.group, broker=broker, progress=progress, scheduler=runtime.scheduler)
         self._retry_topic: RetryTopic | None = None

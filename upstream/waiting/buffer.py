@@ -92,6 +92,7 @@ class PullBuffer:
         *,
         clock: Clock,
         limits: BufferLimits,
+        first_delivery: int,
         budget: Budget | None = None,
         may_hand_out: Callable[[], bool] | None = None,
     ) -> None:
@@ -100,6 +101,8 @@ class PullBuffer:
         Args:
             clock: Dates deliveries.
             limits: Its bounds.
+            first_delivery: The number before that of the first delivery. It is drawn at random: answers to an earlier
+                process may yet come, and its clock may have been set back since.
             budget: The node's account of memory.
             may_hand_out: Asked before anything is: whether the queues are the group's for certain; None: they are.
         """
@@ -117,9 +120,7 @@ class PullBuffer:
         self._parked_at: dict[str, deque[Parked]] = {}
         """Those that are bound to a topic; of each that has a line."""
         self._numbers = 0
-        # A process begins where no earlier one can have come to: at its wall clock, with a million numbers for each
-        # millisecond.
-        self._deliveries = clock.wall_ms() << 20
+        self._deliveries = first_delivery
         self._serving = False
         self._woken: list[TopicLine] = []
 

@@ -313,10 +313,12 @@ def test_only_what_may_have_been_delivered_before_has_a_number() -> None:
     world.advance(1)
     [first] = world.pull_all(client)
     numbers.add(number_of(first))
-    world.kill()
-    [first] = world.pull_all(client)
-    numbers.add(number_of(first))
-    assert len(numbers) == 3
+    for _ in range(2):
+        # Within one millisecond, as after a clock that was set back.
+        world.kill()
+        [first] = world.pull_all(client)
+        numbers.add(number_of(first))
+    assert len(numbers) == 4
     assert all(0 < number < 1 << 62 for number in numbers)
     world.publish("c")
     assert [number_of(job) for job in world.pull_all(client)] == [0]
