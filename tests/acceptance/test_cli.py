@@ -118,7 +118,9 @@ def test_messages_go_through_a_node(node: NodeProcess, tmp_path: Path) -> None:
     assert (first["qid"], first["offset"]) == (sent["qid"], sent["offset"])
     assert (first["body"], first["tag"], first["properties"]) == ("hello", "new", {"a": "b"})
     assert {message["body"] for message in pulled} == {"hello", "from", "stdin", *(f"line {n}" for n in range(250))}
-    assert command("pull", "billing", "--wait-ms", "100", *node.consumer()).out == ""
+    nothing = command("pull", "billing", "--wait-ms", "100", *node.consumer())
+    assert (nothing.out, nothing.code) == ("", 0)
+    assert "no message arrived within 100 ms" in nothing.err
 
 
 def test_failed_messages_become_dead_letters_that_can_be_read(node: NodeProcess) -> None:

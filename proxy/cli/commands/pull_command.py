@@ -98,6 +98,8 @@ def pull(
                     break
     except (ClientError, ClientMisuse) as error:
         raise translate(error, option="--consumer") from error
+    if not taken and not as_json:
+        sys.stderr.write(f"pyddmq: no message arrived within {wait_ms} ms; --wait-ms waits longer\n")
     return ExitCode.OK
 
 
