@@ -165,7 +165,7 @@ def _node(messages: int) -> tuple[Store, ManualClock, Progress, ConsumerGroup, _
         "concurrency": 4096,
         "timeout": 60_000,
     }
-    runtime = runtime_of(disk, clock, metrics=metrics, scheduler=scheduler)
+    runtime = runtime_of(disk, clock, random=Random(1), metrics=metrics, scheduler=scheduler)
     group = ConsumerGroup(
         GroupConfig.model_validate({"group": _GROUP, "topics": [subscription]}),
         node=NodeSeams(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from broker.format.record import split
 from broker.queues.topics import dead_letter_topic
 from pyddmq.testing import ManualScheduler
@@ -33,6 +35,7 @@ class Life(RetryWorld):
         self._moment = moment
         super().__init__(made=False, retryIntervals=[100], timeout=1000)
         self.scheduler = ManualScheduler(self.clock)
+        self.random_numbers = Random(int(self.clock.monotonic() * 1000))
         self.open()
 
     def store_opened(self) -> None:

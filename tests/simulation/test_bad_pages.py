@@ -72,7 +72,8 @@ def records_on(world: World, pages: set[int]) -> Iterator[Place]:
 @pytest.mark.parametrize("restart", ["", "stop", "kill"])
 def test_bad_page_of_the_log_loses_its_records_alone_and_says_so(restart: str) -> None:
     """Groups that are behind pass over the records on it, and the finding counts them; all others arrive."""
-    world = World(31, faults=NetworkFaults())
+    # A seed in which these pages are read after they went bad.
+    world = World(39, faults=NetworkFaults())
     world.start()
     assert world.reload(lambda wanted: wanted["node"].update(maxWaitingPerTopic=10)).accepted
     publish(world, messages=250)
