@@ -370,6 +370,8 @@ def operator_reset(ward: Ward) -> Staging:
     """An operator reset the group to the beginning, and the consumer is as slow as the producer."""
     work(ward, 60, sent=4, done=4)
     ward.finish()
+    # A sample has all of it.
+    ward.run(15)
     body = ResetBody(group="by-key", topic="orders", to="earliest", dry_run=False)
     assert change(ward.world, "reset_offsets", body) is not None
     work(ward, 30, sent=1, done=1)
