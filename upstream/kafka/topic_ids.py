@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from broker.runtime.seams import Clock
+from upstream.kafka.commits.metadata import is_topic_id
 from upstream.kafka.link import GroupMember, KafkaPartition
 from upstream.kafka.topics import KafkaQueue
 
@@ -70,15 +71,16 @@ class TopicIdWatch:
     def _heard(self, ids: Mapping[str, str]) -> None:
         if self._unseen_at < self._asked:
             self._due = (self._asked // SELDOM_SECONDS + 1) * SELDOM_SECONDS
+        known = {topic: topic_id for topic, topic_id in ids.items() if is_topic_id(topic_id)}
         gone = False
         for queue in self._queues():
-            topic_id = ids.get(queue.topic, "")
+            topic_id = known.get(queue.topic, "")
             if topic_id and self._ids.get(queue.topic, topic_id) != topic_id:
                 self._changed(queue.place)
             if queue.topic_id and topic_id and topic_id != queue.topic_id:
                 queue.missing = gone = True
             elif not queue.topic_id:
                 queue.topic_id = topic_id
-        self._ids.update(ids)
+        self._ids.update(known)
         if gone:
             self._missed()

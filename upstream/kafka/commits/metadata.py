@@ -39,7 +39,8 @@ TEXT_MIN = 56
 NAMED_MIN = TEXT_MIN + len(";T") + NAME_MAX
 """Likewise of one that names a blob besides."""
 _VERSION = "p1"
-_TOPIC_ID = re.compile("[A-Za-z0-9_-]{1,22}")
+_TOPIC_ID = re.compile("[A-Za-z0-9+/_-]{1,22}")
+"""In base64: of its last two digits Kafka writes the one pair, and librdkafka the other."""
 _RANGES_MAX = 16_384
 _FAILURES_MAX = 1_024
 """More of these have no room in a text, in whatever form."""
@@ -73,6 +74,11 @@ class CommitMetadata(NamedTuple):
     topic_id: str = ""
 
 
+def is_topic_id(text: str) -> bool:
+    """Whether a text can be the id of a topic."""
+    return _TOPIC_ID.fullmatch(text) is not None
+
+
 def encode(
     offset: int,
     ranges: Ranges,
@@ -91,6 +97,7 @@ def encode(
         clean, topic_id: As those of `CommitMetadata`.
         room: Characters at most.
     """
+    assert not topic_id or is_topic_id(topic_id), "what is written is read"
     head = f"{_VERSION};{offset}" + (";c" if clean else "") + (f";I{topic_id}" if topic_id else "")
     failed = sorted(failures.items())
     count = len(failed) if room > TEXT_MAX else min(len(failed), _FAILURES_MAX)
@@ -144,7 +151,7 @@ def decode(text: str, offset: int, *, room: int = TEXT_MAX) -> CommitMetadata:
             if part[0] == "T":
                 blob = Named.read(part[1:])
             elif part[0] == "I":
-                if not _TOPIC_ID.fullmatch(topic_id := part[1:]):
+                if not is_topic_id(topic_id := part[1:]):
                     raise ValueError("no topic id")
             elif part[0] in "RBF":
                 data = base64.b64decode(part[1:], validate=True)

@@ -36,7 +36,7 @@ _FAILURES = st.dictionaries(
 )
 
 
-@given(_ranges(), _FAILURES, st.booleans(), st.sampled_from(["", "MdDkIc9dQmaQ_-r4gwZoyg"]))
+@given(_ranges(), _FAILURES, st.booleans(), st.sampled_from(["", "MdDkIc9dQmaQ_-r4gwZoyg", "GCyuCJkQQh+Eo382sA/k0w"]))
 def test_what_is_written_is_read(
     made: tuple[int, Ranges], failed: dict[int, AttemptFailures], clean: bool, topic_id: str
 ) -> None:
