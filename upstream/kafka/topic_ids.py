@@ -24,7 +24,7 @@ have come again."""
 
 
 class TopicIdWatch:
-    """That of one member."""
+    """The ids that one member knows of its topics."""
 
     def __init__(
         self,

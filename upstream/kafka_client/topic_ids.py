@@ -1,4 +1,4 @@
-"""The ids of topics, by which one that was created again is told from the one before.
+"""The ids of topics, which distinguish one that was created again from the one before.
 
 Only administration finds them, which asks by a process of its own (`upstream.kafka_client.cluster_inspection`): one at
 a time, for all groups of a node that ask meanwhile.
@@ -23,7 +23,7 @@ _Asked = tuple[frozenset[str], TopicIds]
 
 
 class TopicIdLookup:
-    """That of one cluster. `ask` is called in the loop's thread."""
+    """Finds the ids of one cluster. `ask` is called in the loop's thread."""
 
     def __init__(self, look: Callable[[Collection[str]], ClusterFacts], post: Post) -> None:
         """Set up.

@@ -9,7 +9,7 @@ The text is `p1`, the committed offset that it belongs to, and parts with a lett
 
     p1;<offset>[;c][;I<topic id>][;R<base64>|;B<base64>][;F<base64>][;x][;T<partition>.<offset>.<sum>.<key>]
 
-`c`: the owner left in order and no client has a message of it. `I`: the topic's id, as Kafka writes it. `R`: finished
+`c`: the owner left in order and no client has a message of it. `I`: the topic's id in base64. `R`: finished
 ranges above the offset as LEB128 pairs of (unfinished, finished) lengths. `B`: the same as a bit per offset, the lowest
 bit first, deflated; the shorter one is written. `F`: failures as LEB128 numbers, six for each offset: its distance from
 the one before, fails, errors, timeouts, stop, and the moment of its next attempt (ms since the epoch, 0: at once). `x`:
@@ -94,7 +94,7 @@ def encode(
         offset: The committed offset: the first that is unfinished.
         ranges: Finished above it.
         failures: Of unfinished offsets from it on.
-        clean, topic_id: As those of `CommitMetadata`.
+        clean, topic_id: As in `CommitMetadata`.
         room: Characters at most.
     """
     assert not topic_id or is_topic_id(topic_id), "what is written is read"
