@@ -245,6 +245,10 @@ class Store:
         self.store_ms = facts.store_ms
         self.arrivals.note(self.min_offset, self.end, self.store_ms)
         self.commit.recovered(facts.last_record)
+        if self.options.flush == "async" and not facts.clean:
+            for topic in self.topics.values():
+                for queue in topic.queues:
+                    queue.may_have_lost()
 
     def _moment(self) -> tuple[int, int]:
         """Make what is visible durable; return its last record and the latest store timestamp. Raises OSError."""

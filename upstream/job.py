@@ -393,6 +393,9 @@ class GroupQueue:
         subscription: The generation that runs it now, or None.
         live: Unfinished jobs that were read, by offset.
         retries: Whether it is of the group's retry topic, of which it has one topic's messages (D37).
+        reused_from: As `QueueView.reused_from` was when it began; each delivery has a number then.
+        reused_until: Until this monotonic moment clients answer messages that had these offsets before; -1.0: not set.
+        first_number, last_number: Of the deliveries of a queue with reused offsets; 0: there was none.
         delivered_until: Offsets below may have been delivered before this process began, or by an earlier generation.
         uncertain_until: Offsets below may have been delivered before this process (or generation) began, so it is
             unknown whose answer a result is; those from here on only by what this process remembers.
@@ -444,12 +447,17 @@ class GroupQueue:
     listed: bool = False
     answered_at: float = -1.0
     skipped: int = 0
+    reused_from: int | None = field(init=False)
+    reused_until: float = -1.0
+    first_number: int = 0
+    last_number: int = 0
 
     def __post_init__(self) -> None:
         self.topic = self.queue.topic
         self.queue_id = self.queue.queue_id
         self.retries = self.line.topic != self.topic
-        self.delivered_until = self.uncertain_until = self.queue.max_offset
+        self.reused_from, end = self.queue.reused_from, self.queue.max_offset
+        self.delivered_until = self.uncertain_until = end if self.reused_from is None else min(self.reused_from, end)
         self.check_until = self.tracker.high
         self.next = self.tracker.watermark
 

@@ -44,6 +44,13 @@ class QueueView(Protocol):
     def void_from(self) -> int:
         """First of the offsets up to `base_offset` of which it is known that none ever held a message."""
 
+    @property
+    def reused_from(self) -> int | None:
+        """Offsets from here on may have named other messages, which clients may still answer; None: there are none.
+
+        Of what they name now no group that begins with this queue has had anything.
+        """
+
     def void_above(self, offset: int) -> int:
         """Return how many offsets from `offset` on are known never to have held a message."""
 

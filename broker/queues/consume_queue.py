@@ -74,6 +74,7 @@ class ConsumeQueue:
         self.max_offset = 0
         self.next_offset = 0
         self.checked_from = 0
+        self._lost_from = -1
         self.checker: Checker | None = None
         self._disk = disk
         self._unreadable = unreadable
@@ -137,6 +138,15 @@ class ConsumeQueue:
                 self._places.clear()
             known = self._places[offset] = physical, size
         return known
+
+    def may_have_lost(self) -> None:
+        """Note that a power loss may have taken messages from its end, which consumers may have."""
+        self._lost_from = self.max_offset
+
+    @property
+    def reused_from(self) -> int | None:
+        """Its end at the start if it may have had another one before, until something is appended."""
+        return self._lost_from if self._lost_from == self.max_offset else None
 
     def identity(self, offset: int, *, checked: bool = True) -> int:
         """Commit-log offset of the record at a visible offset, -1 if there is none; unchecked is the cheaper by far."""

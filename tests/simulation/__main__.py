@@ -1,6 +1,7 @@
 """`python -m tests.simulation --seed N` replays one seed; `--seeds COUNT` runs that many from it on.
 
-The first that fails is made small, and its history printed. `--timers`: the runs that are about timers.
+The first that fails is made small, and its history printed. `--timers`: the runs that are about timers; `--unsynced`:
+those under `flush: async`.
 
 `python -m tests.simulation shrink --seed N` makes a failing seed small and writes `kept/seed-N.json`, which the tests
 run from then on; `--broken NAME` does so with a broken build (`mutants.py`), `--keep` names another file.
@@ -18,7 +19,7 @@ import pytest
 
 from proxy.node.node import Node
 from tests.simulation.mutants import named
-from tests.simulation.plan import Plan, draw, draw_timers, run_plan
+from tests.simulation.plan import Plan, draw, draw_timers, draw_unsynced, run_plan
 from tests.simulation.shrink import KEPT, keep, shrink
 
 COMMAND = "python -m tests.simulation --seed"
@@ -31,13 +32,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--timers", action="store_true", help="runs that are about timers")
+    parser.add_argument("--unsynced", action="store_true", help="runs under `flush: async`")
     parser.add_argument("--quiet", action="store_true", help="no line per seed")
     parser.add_argument("--broken", default="", help="shrink: the name of a broken build")
     parser.add_argument("--keep", type=Path, help="shrink: the file to write")
     options = parser.parse_args()
-    drawn = draw_timers if options.timers else draw
+    kind = "timers" if options.timers else "unsynced" if options.unsynced else ""
+    drawn = {"": draw, "timers": draw_timers, "unsynced": draw_unsynced}[kind]
     if options.what == "shrink":
-        name = f"{'timers' if options.timers else 'seed'}-{options.seed}.json"
+        name = f"{kind or 'seed'}-{options.seed}.json"
         return _shrink(drawn(options.seed), options.broken, options.keep or KEPT / name)
     failed = 0
     faults: Counter[str] = Counter()
@@ -48,7 +51,7 @@ def main() -> int:
             failed += 1
             if options.seeds == 1:
                 traceback.print_exc()
-            what = " --timers" if options.timers else ""
+            what = f" --{kind}" if kind else ""
             print(f"seed {seed}: {type(error).__name__}: {error}\n  replay: {COMMAND} {seed}{what}", flush=True)
             if failed == 1:
                 print(shrink(drawn(seed)).text(), flush=True)

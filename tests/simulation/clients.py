@@ -345,9 +345,9 @@ class Consumer(Client):
             # A library that throws results away with an exception would have them come again.
             raise PromiseBroken(2, f"{reply.method} with results was answered with {reply.error!r}")
         if not refused and not (reply.method == "submit" and reply.value is False):
-            for place, success, _, _ in about:
+            for place, success, of, _ in about:
                 if success:
-                    self.around.ledger.confirmed(self.group, place, stamp)
+                    self.around.ledger.confirmed(self.group, place, stamp, of)
         if reply.method != "pull":
             return
         self._pulling = False

@@ -230,7 +230,7 @@ def _ride_out(world: World, random: Random, *, synced: bool) -> None:
     `synced`: whether what was acknowledged before the error must become durable all the same.
     """
     world.run(seconds=5, until=lambda: world.node is not None and world.node.state == "failed")
-    failed_at = world.loop.time()
+    world.failed_at = failed_at = world.loop.time()
     world.run(seconds=random.random())
     world.disk.heal()
     world.kill(power=random.random() < 0.5, failed_at=None if synced else failed_at)

@@ -40,6 +40,8 @@ class JournaledLedger(Ledger):
 
     def settled(self, uid: int, outcome: str, stamp: Stamp, receipt: tuple[str, int] | None = None) -> None:
         """See `Ledger`."""
+        if self.is_gone(uid, stamp):
+            outcome, receipt = "unknown", None
         place = None if receipt is None else [self.publishes[uid].topic, *receipt]
         self._add("sent", stamp, id=uid, result=outcome, place=place)
         super().settled(uid, outcome, stamp, receipt)
@@ -73,6 +75,8 @@ class JournaledLedger(Ledger):
     ) -> None:
         """See `Ledger`."""
         super().delivered(group, place, client, stamp, uid=uid, key=key, tag=tag, body=body)
+        if self.is_gone(uid, stamp):
+            return
         self._add(
             "get",
             stamp,
@@ -98,12 +102,16 @@ class JournaledLedger(Ledger):
     ) -> None:
         """See `Ledger`."""
         super().answered(group, place, client, stamp, success, of, named)
+        if named and self.is_of_gone(place, of):
+            return
         origin = list(self.retries.of(group, place))
         self._add("ack", stamp, group=group, who=client, place=origin, success=success)
 
-    def confirmed(self, group: str, place: Place, stamp: Stamp) -> None:
+    def confirmed(self, group: str, place: Place, stamp: Stamp, of: Stamp | None = None) -> None:
         """See `Ledger`."""
-        super().confirmed(group, place, stamp)
+        super().confirmed(group, place, stamp, of)
+        if self.is_of_gone(place, of):
+            return
         self._add("acked", stamp, group=group, place=list(self.retries.of(group, place)), copy=list(place))
 
     def reset(self, group: str, topic: str, to: Mapping[str, int], stamp: Stamp) -> None:
@@ -116,11 +124,18 @@ class JournaledLedger(Ledger):
         self._ends.append((self.life, time))
         super().ended(power_lost=power_lost, time=time, seconds=seconds, ready=ready)
 
-    def taken(self, ends: Mapping[tuple[str, str], int], *, seconds: float) -> None:
+    def taken(self, present: Mapping[Place, int], *, seconds: float, failed_at: float | None = None) -> set[int]:
         """See `Ledger`."""
-        gone = [uid for place, uid in self.places.items() if place.offset >= ends[place.topic, place.qid]]
-        self.journal.add("cut", self.power_losses[-1].time, ids=gone)
-        super().taken(ends, seconds=seconds)
+        places = {tuple(place): uid for place, uid in self.places.items()}
+        gone = super().taken(present, seconds=seconds, failed_at=failed_at)
+        self.journal.add("cut", self.cuts[-1].time, ids=sorted(gone))
+        for event in self.journal.events:
+            # What was said of these places is of messages that are no more.
+            for name in ("place", "copy"):
+                place = event.get(name)
+                if place and places.get(tuple(place)) in gone:
+                    event[name] = [place[0], f"{place[1]} until {self.life}", place[2]]
+        return gone
 
     def check(self, stored: Iterable[Stored], dead: Iterable[DeadLetter]) -> None:
         """See `Ledger`."""
@@ -134,7 +149,7 @@ class JournaledLedger(Ledger):
             self.journal.add("stored", end, id=record.uid, place=list(record.place), at=record.physical)
         for letter in letters:
             self.journal.add("dead", end, id=letter.uid, group=letter.group, place=list(letter.origin))
-        for place in self.lost:
+        for place in self.lost | {place for _, place in self._letters_gone}:
             self.journal.add("lost", end, place=list(place))
         if self._walls is not None:
             for time, ms in self._walls.history():

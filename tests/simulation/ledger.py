@@ -27,13 +27,17 @@ from collections.abc import Iterable, Mapping
 
 from tests.simulation.accounts import Account, Answer, Delivery, Subscription
 from tests.simulation.facts import DeadLetter, Place, PromiseBroken, Publish, Stamp, Stored
-from tests.simulation.power import ACK_LOSS_SECONDS, SLACK_SECONDS, PowerLoss, PowerLosses
+from tests.simulation.power import ACK_LOSS_SECONDS, SLACK_SECONDS, LogCut, PowerLoss, PowerLosses
 from tests.simulation.resets import Resets
 from tests.simulation.retry_places import RetryPlaces
 from tests.simulation.timer_account import TimerAccount
 from tests.simulation.waits import Wait, Walls
 
 __all__ = ["DeadLetter", "Ledger", "Place", "PromiseBroken", "Publish", "Stamp", "Stored", "Subscription"]
+
+
+LETTER_SECONDS = 1.0
+"""From the end of the last attempt until its dead letter is durable, under `flush: async`."""
 
 
 class Ledger:
@@ -65,6 +69,10 @@ class Ledger:
         self.unfinished: Counter[tuple[str, str]] = Counter()
         """By group and topic: those of them that no success and no dead letter finished; found by `check`."""
         self.power_losses = PowerLosses()
+        self.cuts: list[LogCut] = []
+        """The power losses that may have taken records from the log."""
+        self._letters_gone: set[tuple[str, Place]] = set()
+        """Messages whose dead letters may have gone so; found by `check`."""
         self._recent_ends: list[tuple[int, float]] = []
         """Lives, and when they ended, from the last one that served on."""
         self.retries = RetryPlaces()
@@ -97,6 +105,9 @@ class Ledger:
     def settled(self, uid: int, outcome: str, stamp: Stamp, receipt: tuple[str, int] | None = None) -> None:
         """Note the answer to a publish (stored or refused), or that none will come (unknown)."""
         publish = self.publishes[uid]
+        if outcome == "stored" and self.is_gone(uid, stamp):
+            # Read after the power loss that took it.
+            outcome, receipt = "unknown", None
         publish.outcome = outcome
         publish.settled = stamp
         if receipt is not None:
@@ -142,6 +153,8 @@ class Ledger:
         Raises:
             PromiseBroken: 1, 2 or 7, at once.
         """
+        if self.is_gone(uid, stamp):
+            return
         copy = place
         place = self.retries.delivered(group, place, uid)
         self._place(place, uid)
@@ -176,12 +189,16 @@ class Ledger:
         named: bool = False,
     ) -> None:
         """Note a result that has reached the node; `of` and `named` as for `Answer`."""
+        if named and self.is_of_gone(place, of):
+            return
         if success:
             self._answered_itself.add((group, place))
         self.accounts[group, self.retries.of(group, place)].answers.append(Answer(stamp, client, success, of, named))
 
-    def confirmed(self, group: str, place: Place, stamp: Stamp) -> None:
-        """Note that the call which carried a success was answered: from now on it counts (D9)."""
+    def confirmed(self, group: str, place: Place, stamp: Stamp, of: Stamp | None = None) -> None:
+        """Note that the call which carried a success was answered: from now on it counts (D9); `of` as for `Answer`."""
+        if self.is_of_gone(place, of):
+            return
         origin = self.retries.of(group, place)
         back = self.resets.taken_back_at(group, origin)
         if back is not None and stamp.sequence < back.sequence:
@@ -232,28 +249,44 @@ class Ledger:
             if publish.outcome == "pending" and publish.sent.life < self.life:
                 publish.outcome = "unknown"
 
-    def taken(self, ends: Mapping[tuple[str, str], int], *, seconds: float) -> None:
-        """Forget what the last power loss took from the log, under `flush: async`; its offsets may be used again.
+    def taken(self, present: Mapping[Place, int], *, seconds: float, failed_at: float | None = None) -> set[int]:
+        """Forget what a power loss took from the log, under `flush: async`; its places may name others from now on.
 
         Args:
-            ends: Next offset of each (topic, qid) after the restart.
+            present: What the log has after the restart.
             seconds: How old an acknowledged publish may be and still go with the power.
+            failed_at: When a write or sync failed before: they count from there.
+
+        Returns:
+            What is gone, of that which was acknowledged or read.
 
         Raises:
-            PromiseBroken: An older one is gone.
+            PromiseBroken: Something older is gone.
         """
-        lost_at = self.power_losses[-1].time
-        for place, uid in list(self.places.items()):
-            if place.offset < ends[place.topic, place.qid]:
+        lost_at = self._recent_ends[0][1] if failed_at is None else failed_at
+        self.cuts.append(LogCut(self.life - 1, self._recent_ends[-1][1], present, frozenset(present.values())))
+        gone = {uid for place, uid in self.places.items() if present.get(place) != uid}
+        for publish in self.publishes.values():
+            if publish.uid in self.cuts[-1].uids or publish.outcome != "stored":
                 continue
-            publish = self.publishes[uid]
-            if publish.outcome == "stored" and publish.settled is not None:
-                if publish.settled.time < lost_at - seconds - SLACK_SECONDS:
-                    raise PromiseBroken(1, f"message {uid} was acknowledged at {publish.settled} and is lost")
-                publish.outcome, publish.receipt = "unknown", None
+            assert publish.settled is not None
+            if publish.settled.time < lost_at - seconds - SLACK_SECONDS:
+                raise PromiseBroken(1, f"message {publish.uid} was acknowledged at {publish.settled} and is lost")
+            publish.outcome, publish.receipt = "unknown", None
+            gone.add(publish.uid)
+        for place in [place for place, uid in self.places.items() if uid in gone]:
             del self.places[place]
             for group, _ in self.subscriptions:
                 self.accounts.pop((group, place), None)
+        return gone
+
+    def is_gone(self, uid: int, stamp: Stamp) -> bool:
+        """Whether something that a process told of a message is of one that the power took after that."""
+        return any(each.life >= stamp.life and uid not in each.uids for each in self.cuts)
+
+    def is_of_gone(self, place: Place, of: Stamp | None) -> bool:
+        """Whether an answer is to a message that the power took, whose place may have another one now."""
+        return of is not None and any(each.life >= of.life and place not in each.present for each in self.cuts)
 
     def outstanding(self) -> dict[str, int]:
         """Count what a kill now would catch in the middle: publishes, messages out, acks not answered yet."""
@@ -364,8 +397,11 @@ class Ledger:
                 raise PromiseBroken(1, f"message {uid} was seen at {place} and is not there at the end")
         members = {publish.uid: publish.batch for publish in self.publishes.values() if not publish.may_be_cancelled}
         batches = Counter(members.values())
+        # Under `flush: async` the power takes the middle of a batch, too.
+        cut = {each.batch for each in self.publishes.values() if self.is_gone(each.uid, each.sent)}
         for batch, count in Counter(members[uid] for uid in found if uid in members).items():
-            if batch and count != batches[batch] and not self._torn_by_power(self.publishes[batch]):
+            torn = batch in cut or (batch and self._torn_by_power(self.publishes[batch]))
+            if batch and count != batches[batch] and not torn:
                 raise PromiseBroken(1, f"of the batch that begins with message {batch}, {count} are stored")
         # Nothing sent after another was acknowledged may stand before it in the log.
         settled_after = None
@@ -393,6 +429,9 @@ class Ledger:
         letters: dict[tuple[str, Place], DeadLetter] = {}
         count: Counter[tuple[str, Place]] = Counter()
         for letter in dead:
+            if self.is_gone(letter.uid, self.publishes[letter.uid].sent):
+                # It stands behind the hole that the power left of its message.
+                continue
             count[letter.group, letter.origin] += 1
             if count[letter.group, letter.origin] > 1 + self.resets.taken_back(letter.group, letter.origin):
                 raise PromiseBroken(6, f"{letter.origin} was dead-lettered twice for {letter.group}")
@@ -426,11 +465,16 @@ class Ledger:
             if self.resets.passed_over(rules.group, record.place) is not None:
                 continue
             if rules.json and not publish.json:
-                if letter is None or (account is not None and account.deliveries):
+                if letter is None and self.cuts:
+                    self._letters_gone.add((rules.group, record.place))
+                elif letter is None or (account is not None and account.deliveries):
                     raise PromiseBroken(6, f"{record.place} is not JSON: {rules.group} must dead-letter it undelivered")
             elif letter is None and (account is None or account.first_success() is None):
                 if record.place in self.lost:
                     self.unfinished[rules.group, record.place.topic] += 1
+                    continue
+                if account is not None and self._letter_may_be_gone(rules, account.deliveries):
+                    self._letters_gone.add((rules.group, record.place))
                     continue
                 seen = "never" if account is None else f"{len(account.deliveries)} times"
                 raise PromiseBroken(
@@ -438,6 +482,17 @@ class Ledger:
                 )
             elif letter is None and account is not None and not self._came_itself(rules.group, record.place, account):
                 raise PromiseBroken(6, f"{rules.group} was moved back, and {record.place} came only as a retry")
+
+    def _letter_may_be_gone(self, rules: Subscription, deliveries: list[Delivery]) -> bool:
+        """Whether a message that had these may have been dead-lettered shortly before the power took the log."""
+        if len(deliveries) <= (1 if rules.rules_vary else min(rules.intervals, rules.retry_max)):
+            return False
+        last = deliveries[-1].stamp
+        # It has its timeout, and its dead letter half a second to become durable.
+        return any(
+            each.life >= last.life and last.time <= each.time <= last.time + rules.timeout + LETTER_SECONDS
+            for each in self.cuts
+        )
 
     def _came_itself(self, group: str, place: Place, account: Account) -> bool:
         """Whether a message that a reset took back came again, and not only a copy of it that waited."""
@@ -489,14 +544,16 @@ class Ledger:
             since, turn = (0, 0) if back is None else (back.sequence, back.turn)
             if deliveries:
                 self._check_first(rules, key, deliveries[0], last, open_until)
-            for delivery in deliveries:
+            for number, delivery in enumerate(deliveries):
                 if account is not None and self.power_losses.excuse(account, delivery):
+                    continue
+                if self._letter_may_be_gone(rules, deliveries[:number]):
                     continue
                 if since not in last or delivery.stamp.sequence > last[since].stamp.sequence:
                     last[since] = delivery
             if (rules.group, place) not in letters:
                 success = account.first_success() if account is not None else None
-                if success is None and place in self.lost:
+                if success is None and (place in self.lost or (rules.group, place) in self._letters_gone):
                     continue
                 passed_over = self.resets.passed_over(rules.group, place)
                 until = min((each.turn for each in (success, passed_over) if each is not None), default=1 << 62)

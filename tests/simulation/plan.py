@@ -121,6 +121,7 @@ class Plan:
     Attributes:
         seed: Of what is not written here.
         ack_flush: `sync` or `async` (D9).
+        flush: `sync` or `async` (D1).
         retention: Files of the log are deleted once all groups have finished them.
         retry_topic: The group without order has one.
         waits: Groups have actions that await, and that block.
@@ -137,6 +138,7 @@ class Plan:
 
     seed: int
     ack_flush: str = "async"
+    flush: str = "sync"
     retention: bool = False
     retry_topic: bool = False
     on_exhausted: str = "deadLetter"
@@ -235,6 +237,39 @@ def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
     )
 
 
+def draw_unsynced(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
+    """Draw a run under `flush: async` with many power losses: three producers and nine pull clients.
+
+    What waits, transactions and numbers are not in it: what a power loss may do to them is not said anywhere.
+    """
+    random = Random(f"unsynced {seed}")
+    clients = [ClientPlan(number, compact=number == 0) for number in range(3)]
+    for group in GROUPS:
+        for number in range(3):
+            linger_ms = random.choice([0, 100, 400])
+            clients.append(ClientPlan(len(clients), group, "orders" if number == 2 else None, linger_ms, number == 0))
+    names = [*(each for each in FAULTS if each not in ("change_timers", "operate")), *["lose_power", "cut_within"] * 4]
+    steps = [
+        Step(
+            random.choice([*names, "end_again"]),
+            f"{seed} unsynced fault {number}",
+            random.random() * SEED_SECONDS / faults,
+            random.choice(("", "publishes", "deliveries", "acks")),
+        )
+        for number in range(faults)
+    ]
+    return Plan(
+        seed=seed,
+        ack_flush=random.choice(("async", "sync")),
+        flush="async",
+        waits=seed % 5 in (1, 2),
+        clients=tuple(clients),
+        begin=random.random(),
+        steps=tuple(steps),
+        wait_share=0.0,
+    )
+
+
 def _add_fleeting(seed: int, clients: list[ClientPlan], steps: list[Step]) -> None:
     """Give some seeds a topic that comes and goes; some of these have a node, too, that is ended while it recovers."""
     if seed % FLEETING_EVERY != 1 and seed % (2 * FLEETING_EVERY) != ENDS_EVERY - 1:
@@ -274,6 +309,7 @@ def make_world(
         plan.seed,
         make_node=make_node,
         ack_flush=plan.ack_flush,
+        flush=plan.flush,
         retry_topic=plan.retry_topic,
         on_exhausted=plan.on_exhausted,
         waits=plan.waits,
@@ -318,6 +354,11 @@ def run_timer_seed(seed: int, *, make_node: NodeFactory = Node) -> Report:
     return run_plan(draw_timers(seed), make_node=make_node)
 
 
+def run_unsynced_seed(seed: int, *, make_node: NodeFactory = Node) -> Report:
+    """Make the run under `flush: async` of a seed. Raises PromiseBroken, as `run_plan`."""
+    return run_plan(draw_unsynced(seed), make_node=make_node)
+
+
 def run_seed(seed: int, *, make_node: NodeFactory = Node, faults: int = FAULTS_PER_SEED) -> Report:
     """Make the run of a seed. Raises PromiseBroken, as `run_plan`."""
     return run_plan(draw(seed, faults=faults), make_node=make_node)
@@ -357,7 +398,7 @@ def _add(world: World, plan: Plan, client: ClientPlan) -> None:
             )
         if plan.good:
             habits = ProducerHabits(pause_seconds=0.08, batch_share=0, refused_share=0, broken_json_share=0)
-        numbers = plan.timers is None and is_numbered(plan.seed, client.number)
+        numbers = plan.timers is None and plan.flush == "sync" and is_numbered(plan.seed, client.number)
         add = add_numbered if numbers else World.add_producer
         add(world, habits, compact=client.compact, number=client.number)
         return

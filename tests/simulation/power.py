@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tests.simulation.accounts import Account, Delivery
-from tests.simulation.facts import Stamp
+from tests.simulation.facts import Place, Stamp
 
 ACK_LOSS_SECONDS = 0.1
 """D9: how old an ack may be and still be lost with the power."""
@@ -26,6 +27,22 @@ class PowerLoss(NamedTuple):
     time: float
     window: float
     by_disk: bool
+
+
+class LogCut(NamedTuple):
+    """A power loss under `flush: async`.
+
+    Attributes:
+        life: The last process before it.
+        time: When.
+        present: What the log had after it.
+        uids: The messages of that.
+    """
+
+    life: int
+    time: float
+    present: Mapping[Place, int]
+    uids: frozenset[int]
 
 
 class PowerLosses(list[PowerLoss]):

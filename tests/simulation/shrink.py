@@ -67,9 +67,9 @@ class TellingLedger(JournaledLedger):
         self.note(stamp.time, f"{group} {client} says {'success' if success else 'failure'} for {_at(place)}")
         super().answered(group, place, client, stamp, success, of, named)
 
-    def confirmed(self, group: str, place: Place, stamp: Stamp) -> None:
+    def confirmed(self, group: str, place: Place, stamp: Stamp, of: Stamp | None = None) -> None:
         self.note(stamp.time, f"{group} success for {_at(place)} is answered")
-        super().confirmed(group, place, stamp)
+        super().confirmed(group, place, stamp, of)
 
     def ended(self, *, power_lost: bool, time: float, seconds: float | None = None, ready: bool = True) -> None:
         self.note(time, f"the process ends{', and the power with it' if power_lost else ''}")

@@ -54,7 +54,6 @@ from tests.simulation.power import ACK_LOSS_SECONDS
 from tests.simulation.stored import (
     dead_letters,
     dead_occurrences,
-    ends,
     occurrences,
     stored_halves,
     stored_occurrences,
@@ -67,7 +66,7 @@ TIMEOUT_MS = 1_500
 STEP_MS_MAX = 12 * 3_600_000
 """More than the steps of a run can have put the wall clock back by."""
 OPERATIONS = ("publishes", "deliveries", "acks", "waits", "halves", "loops", "numbered")
-STATES = ("acks synced", "retry topic", "stopKey", "stopQueue", "slow actions", "timers alone")
+STATES = ("acks synced", "log unsynced", "retry topic", "stopKey", "stopQueue", "slow actions", "timers alone")
 LOG_LOSS_SECONDS = 0.5
 """How old an acknowledged publish may be and still go with the power under `flush: async`."""
 
@@ -237,6 +236,8 @@ class World:
         self.ack_flush = ack_flush
         self.flush = flush
         self._power_lost = False
+        self.failed_at: float | None = None
+        """When the disk failed, if it did since the node served."""
         outside = Outside(random=Random(f"outside {seed}"), http=SimHttp(self.network))
         self.registry = Registry(outside=outside)
         self.retry_topic = retry_topic
@@ -270,9 +271,10 @@ class World:
         if "retentionBytes" in self._node_settings:
             opened_of(node).store.retention.holds.append(self.expired)
         if self.flush == "async" and self._power_lost:
-            for ledger in self.ledgers:
-                ledger.taken(ends(opened_of(node).store), seconds=LOG_LOSS_SECONDS)
-        self._power_lost = False
+            there = {each.place: each.uid for each in stored_records(opened_of(node).store, ("orders", "events"))}
+            gone = self.ledger.taken(there, seconds=LOG_LOSS_SECONDS, failed_at=self.failed_at)
+            self.report.events["gone"] += len(gone)
+        self._power_lost, self.failed_at = False, None
 
     def begin(self) -> tuple[Node, asyncio.Task[Opened]]:
         """Start a node without waiting for anything."""
@@ -508,6 +510,7 @@ class World:
         """Name what sets this run apart, of `STATES`."""
         found = {
             "acks synced": self.ack_flush == "sync",
+            "log unsynced": self.flush == "async",
             "retry topic": self.retry_topic,
             self.on_exhausted: True,
             "slow actions": self.waits,

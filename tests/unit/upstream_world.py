@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 from actions.registry import Registry
 from broker.errors import DiskFull
@@ -59,6 +59,7 @@ class World:
 
     segment_bytes = 1 << 22
     message_bytes_max = 4 << 20
+    flush: Literal["sync", "async"] = "sync"
     calls: NodeCalls | None = None
     may_hand_out: Callable[[], bool] | None = None
 
@@ -98,7 +99,9 @@ class World:
         self.limited_log = RateLimitedLog(self.clock)
         self.store = Store.open(
             ROOT,
-            options=StoreOptions(segment_bytes=self.segment_bytes, message_bytes_max=self.message_bytes_max),
+            options=StoreOptions(
+                segment_bytes=self.segment_bytes, message_bytes_max=self.message_bytes_max, flush=self.flush
+            ),
             features=ALL,
             disk=self.disk,
             clock=self.clock,
@@ -218,6 +221,13 @@ class World:
         self.group.stop()
         self.scheduler = ManualScheduler(self.clock)
         self.sim.kill()
+        self.open()
+
+    def lose_power(self) -> None:
+        """End the process, and with it what was not synced; then start again."""
+        self.group.stop()
+        self.scheduler = ManualScheduler(self.clock)
+        self.sim.crash(Random(1), modes=("none",))
         self.open()
 
     def stage(

@@ -59,6 +59,34 @@ def is_of_present(
     return delivery.holder is not holder or delivery.reply <= holder.heard
 
 
+# After a power loss under `flush: async`, or where a Kafka log has become another one, an offset names another message
+# than before, and a client may still answer the one that is gone. The numbers of deliveries distinguish them. A client
+# without numbers is not believed about what another one has, for as long as such answers are likely.
+
+
+def is_of_another(
+    group_queue: GroupQueue, offset: int, delivery: DeliveredBatch | None, result: Result, now: float | None
+) -> bool:
+    """Whether an answer is to a message that had the offset before, or may be.
+
+    Args:
+        group_queue: The queue.
+        offset: What is answered.
+        delivery: The present delivery; None while the message is not out.
+        result: The answer.
+        now: Monotonic seconds; None while no generation runs.
+    """
+    if group_queue.reused_from is None or offset < group_queue.reused_from:
+        return False
+    number = result.number(offset)
+    if number is not None:
+        return not 0 < group_queue.first_number <= number <= group_queue.last_number
+    if now is None or now >= group_queue.reused_until or group_queue.tracker.is_finished(offset):
+        return False
+    deliveries = [*group_queue.unanswered.get(offset, ()), *(() if delivery is None else (delivery,))]
+    return not any(speaks_for(result.holder, each.holder) for each in deliveries)
+
+
 def is_of_only(delivery: DeliveredBatch, holder: Holder, number: int | None, *, certain: bool = False) -> bool:
     """Whether a success from another client can only be of the present delivery: there was no other.
 
@@ -216,7 +244,11 @@ def _apply_idle(group_queue: GroupQueue, result: Result) -> Applied:
     finished = repeated = ignored = 0
     for offset in result.success:
         unknown = not 0 <= offset < group_queue.queue.max_offset or offset >= group_queue.uncertain_until
-        if unknown or group_queue.tracker.undecided.get(offset):
+        if (
+            unknown
+            or is_of_another(group_queue, offset, None, result, None)
+            or group_queue.tracker.undecided.get(offset)
+        ):
             ignored += 1
             continue
         if group_queue.tracker.finish(offset):
@@ -245,6 +277,9 @@ def _note_answer(group_queue: GroupQueue, offset: int, result: Result, *, fail: 
 def _succeed_slowly(subscription: Subscription, group_queue: GroupQueue, offset: int, result: Result) -> str:
     """Apply a success that is not the present holder's plain answer: `finished`, `repeated` or `ignored`."""
     job = group_queue.live.get(offset)
+    if is_of_another(group_queue, offset, None if job is None else job.delivery, result, subscription.now()):
+        subscription.counters.stale("another_message").add()
+        return "ignored"
     if job is None:
         return _succeed_unread(subscription, group_queue, offset, result)
     if job.state is JobState.HELD:

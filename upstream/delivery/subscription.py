@@ -45,6 +45,8 @@ READ_JOBS = 256
 """Jobs read at once."""
 GATED_JOBS = 16
 """Jobs read at once at least where the order key is in the body: one permit must not mean one look-up per job."""
+REUSED_TIMEOUTS = 3
+"""So many timeouts long clients are likely to answer messages that a power loss took, after it."""
 READ_AHEAD_JOBS = 256
 """Jobs in the buffer above which nothing more is read: who is behind by millions holds no more memory for it."""
 WAITING_EASED = 10_000
@@ -196,12 +198,17 @@ class Subscription:
             return
         for group_queue in self.group_queues:
             group_queue.rewind()
-            group_queue.subscription = self
+            self._take_over(group_queue)
         self._adopting = any(group_queue.adopted for group_queue in self.group_queues)
         self.outcomes.stops.begin(self.group_queues)
         for topic in self._topics:
             topic.listeners.append(self._arrived)
         self.pump()
+
+    def _take_over(self, group_queue: GroupQueue) -> None:
+        group_queue.subscription = self
+        if group_queue.reused_until < 0:
+            group_queue.reused_until = self.now() + REUSED_TIMEOUTS * self.timeout_seconds
 
     def configure(self, config: SubscriptionConfig, waiting_max: int) -> None:
         """Change limits, timeouts, intervals and batch sizes of the running generation (D22)."""
@@ -289,7 +296,7 @@ class Subscription:
                 self._revoked(gone)
                 return
             for group_queue in self._more_group_queues():
-                group_queue.subscription = self
+                self._take_over(group_queue)
                 self.group_queues.append(group_queue)
                 self._source.add_group_queue(group_queue)
         self._source.arrived()

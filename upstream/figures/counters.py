@@ -20,7 +20,7 @@ LATE = declare("pyddmq_late_successes_total", "Successes of an earlier delivery 
 REPEATED = declare("pyddmq_repeated_successes_total", "Successes of offsets that were finished already", _LABELS)
 STALE = declare(
     "pyddmq_stale_results_total",
-    "Offsets in results that changed nothing; by reason: unknown_offset, never_delivered, stale_fail, "
+    "Offsets in results that changed nothing; by reason: unknown_offset, never_delivered, another_message, stale_fail, "
     "already_finished, sent_back",
     _REASONS,
 )

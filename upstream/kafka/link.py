@@ -57,6 +57,7 @@ class Assignment(NamedTuple):
         stable: End of what may be read: below it no transaction is open; None: `high`.
         appeared: It was added, or its topic created, while the group existed; only of one without a commit.
         leader_epoch: What was committed is of records that this leader or earlier ones wrote; -1: not known.
+        reused_from: Offsets from here on named other records for this member before; None: none did.
     """
 
     topic: str
@@ -69,6 +70,7 @@ class Assignment(NamedTuple):
     stable: int | None = None
     appeared: bool = False
     leader_epoch: int = -1
+    reused_from: int | None = None
 
     @property
     def is_beyond(self) -> bool:

@@ -378,7 +378,9 @@ class LogWatch:
         if lost:
             self._progress.lost(tracker, lost)
         self._went_back(queue, high, lost)
-        found = partial(Assignment, *queue.place, low, high, None, "", stable=stable, appeared=appeared)
+        found = partial(
+            Assignment, *queue.place, low, high, None, "", stable=stable, appeared=appeared, reused_from=low
+        )
         self._begin_anew(queue, found)
 
     def _go_back(self, queue: KafkaQueue, bounds: LogBounds, start: int) -> None:
@@ -393,7 +395,15 @@ class LogWatch:
         failures = {offset: failure for offset, failure in tracker.failures.items() if offset < start}
         text, _ = encode(committed, ranges, failures, clean=True, topic_id=queue.topic_id or "")
         found = Assignment(
-            *queue.place, bounds.low, bounds.high, committed, text, None, bounds.stable, leader_epoch=queue.leader_epoch
+            *queue.place,
+            bounds.low,
+            bounds.high,
+            committed,
+            text,
+            None,
+            bounds.stable,
+            leader_epoch=queue.leader_epoch,
+            reused_from=start,
         )
         self._begin_anew(queue, lambda _: found)
 

@@ -28,6 +28,7 @@ class KafkaQueue:
         short_looks: How often, one after the other, it was found to end before what was read.
         leader_epoch: Of the last leader of which the group has read something; -1: not known.
         claimed: Up to which offset single ones were finished when it was given, and of which leader the last was.
+        reused_from: As `Assignment.reused_from`.
         topic_id: Of which topic its position is; "": the cluster has no ids; None: not heard yet.
     """
 
@@ -50,6 +51,7 @@ class KafkaQueue:
         self.short_looks = 0
         self.leader_epoch = assignment.leader_epoch
         self.claimed = (0, -1)
+        self.reused_from = assignment.reused_from
         self.topic_id: str | None = None
 
     @property

@@ -295,10 +295,12 @@ class PullBuffer:
         assert subscription is not None, "only a running group_queue has jobs"
         delivery = DeliveredBatch(holder, now, now + subscription.timeout_seconds, jobs)
         perhaps, delivery.again = job_loops.hand_out(jobs, delivery, group_queue.uncertain_until)
-        if perhaps:
-            # Only what was delivered before has answers to distinguish.
+        if perhaps or group_queue.reused_from is not None:
+            # Only what was delivered before has answers to distinguish, and what has another message's offset.
             self._deliveries += 1
-            delivery.number = self._deliveries
+            delivery.number = group_queue.last_number = self._deliveries
+            if not group_queue.first_number:
+                group_queue.first_number = self._deliveries
         subscription.handed_out(delivery)
 
     def park(

@@ -12,6 +12,7 @@ class MemoryQueue:
     """`upstream.queues.QueueView` of one partition, as long as it is given to this node."""
 
     base_offset = void_from = 0
+    reused_from = None
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition

@@ -149,6 +149,6 @@ class Ledger:
         kind = ("succeeded" if success else "failed") if has else "unknown" if success else "unknown failure"
         self._history.at(stamp, kind, self._node, group, place, of.sequence)
 
-    def confirmed(self, group: str, place: Place, stamp: Stamp) -> None:
+    def confirmed(self, group: str, place: Place, stamp: Stamp, of: Stamp) -> None:
         """Note that the call which carried a success was answered."""
         self._history.at(stamp, "confirmed", self._node, group, place)

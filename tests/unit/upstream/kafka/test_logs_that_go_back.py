@@ -66,6 +66,32 @@ def test_log_that_becomes_shorter_than_where_the_group_stands(goes: str, where: 
     assert "was truncated" in ground.member.partitions.topic_troubles.texts()["t"]
 
 
+@pytest.mark.parametrize("goes", ["cut", "made again"])
+def test_answer_about_a_log_that_is_gone_finishes_nothing_of_the_new_one(goes: str) -> None:
+    """Its offset names another record by now, be that in the buffer or out with another client."""
+    ground = KafkaGround({"topic": "t", "maxPullBatchSize": 8}, queues=1)
+    client, other = Client(), Client("10.0.0.2:1")
+    held = _read_and_hold(ground, client, 30)
+    if goes == "cut":
+        ground.cluster().cut(T, 10)
+    else:
+        ground.cluster().delete("t")
+        ground.advance(2)
+        ground.cluster().make_again("t")
+    ground.advance(3)
+    _put(ground, *(f"new {number}" for number in range(50)))
+    ground.advance(1)
+    taken = ground.take(other)
+    named: dict[int, int] = {}
+    for deliveries in (named, None):
+        for qid, offset in [*taken, *held]:
+            assert not ground.group.apply("t", qid, [offset], [], client, deliveries).finished, (offset, deliveries)
+            assert not ground.group.apply("t", qid, [], [offset], client, deliveries).failed
+    taken |= ground.drain(other, 3)
+    assert len(taken) == 50
+    assert ground.ack(other, *taken) == 50
+
+
 def test_partition_that_rested_is_read_after_its_topic_was_created_again() -> None:
     """It rests while more has come than was read; its log begins anew, and nothing of the old one is left to read."""
     settings = MemberSettings(session_seconds=10, waiting_bytes=1 << 16)
