@@ -263,7 +263,8 @@ class DelayLevel:
             for physical, size, due in self.queue.read(offset, chunk):
                 if size == FILLER_SIZE:
                     self.complete(offset)
-                elif offset not in self.completed:
+                elif offset >= self.position and offset not in self.completed:
+                    # (A filler may have moved the position beyond what is completed behind it.)
                     yield LevelMessage(self.level, offset, physical, size, self._due(offset, due))
                 offset += 1
 

@@ -125,6 +125,15 @@ def test_settling_many_is_settling_each(before: list[int], offsets: set[int], re
     assert found[0] == found[1]
 
 
+def test_what_was_delivered_behind_a_filler_is_not_taken_again() -> None:
+    """A filler where the level stands completes what is behind it: a power loss took a record before a delivered one."""
+    level = new_level(5, None, 5, 5)
+    level.complete(0)
+    level.complete(2)
+    assert offsets(level) == [3]
+    assert level.pending == 1
+
+
 def test_message_is_taken_at_its_due_time_and_once() -> None:
     """In the order of the queue; what is not due holds those behind it, which are due later."""
     level = new_level(5, 6, 6, 7)
