@@ -366,13 +366,22 @@ class CommitLog:
         """
         if data.count(0) == len(data):
             return
+        segment = self._written_again(number)
+        for at, part in good_parts(start, data, bad):
+            segment.file.write(at, [part])
+
+    def void(self, physical: int, size: int) -> None:
+        """Zero a record; durable after the next `sync`. Raises OSError, as `write_anew`."""
+        number, start = divmod(physical, self.segment_bytes)
+        self._written_again(number).file.write(start, [bytes(size)])
+
+    def _written_again(self, number: int) -> Segment:
         segment = self.segments[number]
         if not segment.unsynced:
             self.sync()
             segment.unsynced = True
             self._unsynced.append(segment)
-        for at, part in good_parts(start, data, bad):
-            segment.file.write(at, [part])
+        return segment
 
     def _zero(self, segment: Segment, start: int, *, probe: bool) -> bool:
         """Zero a segment from a place on, or with `probe` only look; returns whether anything was not zero."""

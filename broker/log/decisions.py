@@ -126,14 +126,15 @@ def _step(log: CommitLog, position: int, end: int, found: list[DecisionRecord]) 
         # The walk may have passed into another segment.
         at = limit
         for each in records:
-            replaced = _prepared(log, each.physical)
+            replaced = prepared_at(log, each.physical)
             if replaced and record_at(log, each.physical) is not None:
                 found.append(DecisionRecord(max(replaced, 0), each.physical, each.topic))
     assert position > begin or position >= end, "each piece ends behind where it began"
     return min(position, end)
 
 
-def _prepared(log: CommitLog, physical: int) -> int:
+def prepared_at(log: CommitLog, physical: int) -> int:
+    """Return the prepared offset of the valid record at a commit-log offset, 0 for one that replaces none."""
     number, at = divmod(physical, log.segment_bytes)
     view = view_of(log, number)
     if not view:

@@ -13,6 +13,7 @@ from broker.feature import OpenedFeatures, UnitCode, unit_code
 from broker.format.properties import find_property
 from broker.format.record import RECORD_OVERHEAD_BYTES, RecordSummary
 from broker.log.commit_log import CommitLog
+from broker.log.decisions import prepared_at
 from broker.queues.consume_queue import UNIT, ConsumeQueue
 from broker.queues.topics import Topics, is_system
 
@@ -32,6 +33,7 @@ class QueueBuild:
     fillers: int = 0
     duplicates: int = 0
     broken: int = 0
+    voided: list[tuple[int, int]] = field(default_factory=list)  # stretches of the log that were records
     _group: list[RecordSummary] = field(default_factory=list)  # members of one batch, so far without a gap
     _held: list[RecordSummary] = field(default_factory=list)  # members of batches already known to be incomplete
     _held_batches: int = 0
@@ -95,12 +97,21 @@ class QueueBuild:
             self._group.clear()
 
     def _settle(self) -> None:
-        """Deliver what is held back: a valid record follows it."""
+        """Deliver what is held back: a valid record follows it.
+
+        What replaces another record counts only with all of its batch: without the timer that takes its place a cancel
+        would lose one. What it was to replace waits on.
+        """
         self._break_group()
         if self._held:
             self.broken += self._held_batches
             for member in self._held:
-                self._deliver(member)
+                if prepared_at(self.log, member.physical):
+                    self.log.void(member.physical, member.size)
+                    self.records -= 1
+                    self.voided.append((member.physical, member.physical + member.size))
+                else:
+                    self._deliver(member)
             self._held.clear()
             self._held_batches = 0
 

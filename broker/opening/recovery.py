@@ -8,7 +8,8 @@ magic, own physical offset, lengths and sum are right. At a bad place the scan r
 - Valid records after it: a hole. Everything after it is kept (RocketMQ would cut it off); queue offsets whose records
   were in the hole become filler units.
 - Members of an atomic batch at the tail whose other members are missing are cut with the tail (D8). With valid records
-  after them they stay: damage costs nothing but itself.
+  after them they stay: damage costs nothing but itself. Those that replace another record are zeroed: the rest of what
+  was to take its place is gone.
 
 Queue files are derived: what they hold beyond the checkpoint is rebuilt from the log. They are written only when the
 log is durable, so units beyond those made again exist only where the log lost records, and are looked for only then.
@@ -194,7 +195,7 @@ def recover(
         end=end,
         records=build.records,
         truncated_to=end if cut else None,
-        holes=tuple(hole for hole in walk.holes if hole[0] < end),
+        holes=tuple(sorted(hole for hole in (*walk.holes, *build.voided) if hole[0] < end)),
         batches_cut=batches_cut,
         batches_broken=build.broken,
         fillers=build.fillers,

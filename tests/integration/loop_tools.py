@@ -9,6 +9,7 @@ from typing import Any
 from broker.format.properties import encode_properties, find_property
 from broker.format.record import split, store_timestamp
 from broker.log.put import Put
+from broker.queues.consume_queue import FILLER_SIZE
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
@@ -84,6 +85,8 @@ class World:
         queue = self.store.topics[topic].queues[0]
         found = []
         for physical, size, _ in queue.read(queue.min_offset, queue.max_offset):
+            if size == FILLER_SIZE:
+                continue
             record = self.store.read(physical, size)
             key = find_property(split(record)[1], b"KEYS") or b""
             found.append((key.decode(), store_timestamp(record) - START_S * 1000))

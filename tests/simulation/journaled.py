@@ -102,7 +102,7 @@ class JournaledLedger(Ledger):
     ) -> None:
         """See `Ledger`."""
         super().answered(group, place, client, stamp, success, of, named)
-        if named and self.is_of_gone(place, of):
+        if named and self.is_of_gone(place, of, by_life=stamp.life):
             return
         origin = list(self.retries.of(group, place))
         self._add("ack", stamp, group=group, who=client, place=origin, success=success)
@@ -126,14 +126,17 @@ class JournaledLedger(Ledger):
 
     def taken(self, present: Mapping[Place, int], *, seconds: float, failed_at: float | None = None) -> set[int]:
         """See `Ledger`."""
-        places = {tuple(place): uid for place, uid in self.places.items()}
+        places = {tuple(place) for place, uid in self.places.items() if present.get(place) != uid}
         gone = super().taken(present, seconds=seconds, failed_at=failed_at)
         self.journal.add("cut", self.cuts[-1].time, ids=sorted(gone))
+        since = (self._recent_ends[0][1] if failed_at is None else failed_at) - seconds
         for event in self.journal.events:
+            if event["op"] == "changed" and event["t"] >= since:
+                event["op"] = "undone"
             # What was said of these places is of messages that are no more.
             for name in ("place", "copy"):
                 place = event.get(name)
-                if place and places.get(tuple(place)) in gone:
+                if place and tuple(place) in places:
                     event[name] = [place[0], f"{place[1]} until {self.life}", place[2]]
         return gone
 

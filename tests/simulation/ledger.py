@@ -189,7 +189,7 @@ class Ledger:
         named: bool = False,
     ) -> None:
         """Note a result that has reached the node; `of` and `named` as for `Answer`."""
-        if named and self.is_of_gone(place, of):
+        if named and self.is_of_gone(place, of, by_life=stamp.life):
             return
         if success:
             self._answered_itself.add((group, place))
@@ -258,7 +258,7 @@ class Ledger:
             failed_at: When a write or sync failed before: they count from there.
 
         Returns:
-            What is gone, of that which was acknowledged or read.
+            What is gone for good, or may be, of that which was acknowledged or read.
 
         Raises:
             PromiseBroken: Something older is gone.
@@ -267,26 +267,39 @@ class Ledger:
         self.cuts.append(LogCut(self.life - 1, self._recent_ends[-1][1], present, frozenset(present.values())))
         gone = {uid for place, uid in self.places.items() if present.get(place) != uid}
         for publish in self.publishes.values():
+            if publish.timer is not None:
+                publish.timer.undone(lost_at - seconds - SLACK_SECONDS)
             if publish.uid in self.cuts[-1].uids or publish.outcome != "stored":
                 continue
             assert publish.settled is not None
             if publish.settled.time < lost_at - seconds - SLACK_SECONDS:
+                if publish.wait is not None:
+                    # It waits, or is to come once more.
+                    continue
                 raise PromiseBroken(1, f"message {publish.uid} was acknowledged at {publish.settled} and is lost")
             publish.outcome, publish.receipt = "unknown", None
+            if publish.timer is not None:
+                publish.timer.handle = ""
             gone.add(publish.uid)
-        for place in [place for place, uid in self.places.items() if uid in gone]:
+        for place in [place for place, uid in self.places.items() if present.get(place) != uid]:
             del self.places[place]
             for group, _ in self.subscriptions:
                 self.accounts.pop((group, place), None)
-        return gone
+        return {uid for uid in gone if self.publishes[uid].outcome != "stored"}
 
     def is_gone(self, uid: int, stamp: Stamp) -> bool:
         """Whether something that a process told of a message is of one that the power took after that."""
         return any(each.life >= stamp.life and uid not in each.uids for each in self.cuts)
 
-    def is_of_gone(self, place: Place, of: Stamp | None) -> bool:
-        """Whether an answer is to a message that the power took, whose place may have another one now."""
-        return of is not None and any(each.life >= of.life and place not in each.present for each in self.cuts)
+    def is_of_gone(self, place: Place, of: Stamp | None, *, by_life: int | None = None) -> bool:
+        """Whether an answer is to a message that the power took, whose place may have another one now.
+
+        With `by_life`, whether the process that gets it knows that: the one that began with the loss.
+        """
+        return of is not None and any(
+            each.life >= of.life and place not in each.present and by_life in (None, each.life + 1)
+            for each in self.cuts
+        )
 
     def outstanding(self) -> dict[str, int]:
         """Count what a kill now would catch in the middle: publishes, messages out, acks not answered yet."""
@@ -429,7 +442,8 @@ class Ledger:
         letters: dict[tuple[str, Place], DeadLetter] = {}
         count: Counter[tuple[str, Place]] = Counter()
         for letter in dead:
-            if self.is_gone(letter.uid, self.publishes[letter.uid].sent):
+            is_moved = self.places.get(letter.origin) != letter.uid
+            if is_moved and self.is_gone(letter.uid, self.publishes[letter.uid].sent):
                 # It stands behind the hole that the power left of its message.
                 continue
             count[letter.group, letter.origin] += 1

@@ -240,7 +240,7 @@ def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
 def draw_unsynced(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
     """Draw a run under `flush: async` with many power losses: three producers and nine pull clients.
 
-    What waits, transactions and numbers are not in it: what a power loss may do to them is not said anywhere.
+    Loops, transactions and numbers are not in it.
     """
     random = Random(f"unsynced {seed}")
     clients = [ClientPlan(number, compact=number == 0) for number in range(3)]
@@ -248,7 +248,7 @@ def draw_unsynced(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
         for number in range(3):
             linger_ms = random.choice([0, 100, 400])
             clients.append(ClientPlan(len(clients), group, "orders" if number == 2 else None, linger_ms, number == 0))
-    names = [*(each for each in FAULTS if each not in ("change_timers", "operate")), *["lose_power", "cut_within"] * 4]
+    names = [*FAULTS, *["lose_power", "cut_within"] * 4]
     steps = [
         Step(
             random.choice([*names, "end_again"]),
@@ -266,7 +266,6 @@ def draw_unsynced(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
         clients=tuple(clients),
         begin=random.random(),
         steps=tuple(steps),
-        wait_share=0.0,
     )
 
 

@@ -1,4 +1,14 @@
-"""Seeded runs under `flush: async`: power losses take the end of the log, whose offsets then name other messages."""
+"""Seeded runs under `flush: async`: power losses take the end of the log, whose offsets then name other messages.
+
+Each seed of the short form finds a fault that was once in the node and that no other run found:
+
+| fault | seed |
+| --- | --- |
+| an answer to a message that is gone finishes the one that has its offset now | 29 |
+| such an answer releases its key | 153 |
+| a move of a timer of which only the cancel is left loses the timer | 114 |
+| a message of a level that was delivered comes again where it stands behind a filler | 73 |
+"""
 
 from __future__ import annotations
 
@@ -8,7 +18,7 @@ from tests.simulation.ledger import PromiseBroken
 from tests.simulation.plan import run_unsynced_seed
 from upstream.delivery import results
 
-SEEDS = (1, 68, 95)
+SEEDS = (29, 73, 114, 153)
 SEEDS_LONG = 300
 
 
@@ -18,7 +28,7 @@ def test_power_losses_take_what_was_not_synced_and_nothing_else(seed: int) -> No
     assert run_unsynced_seed(seed).events["gone"]
 
 
-@pytest.mark.parametrize(("seed", "promise"), [(68, 3), (95, 6)])
+@pytest.mark.parametrize(("seed", "promise"), [(29, 6), (153, 3)])
 def test_answers_to_what_is_gone_would_release_keys_and_lose_messages(
     seed: int, promise: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,8 @@ class TimerAccount:
         self.cancelled = False
         self.too_late = False
         self._moments = [Moment(wait, sent, received)]
+        self._ever = list(self._moments)
+        self._answered_at = -1.0
         self._open_cancel = False
         self._asked: Moment | None = None
 
@@ -44,6 +46,7 @@ class TimerAccount:
             return
         self._asked = Moment(wait, time, time)
         self._moments.append(self._asked)
+        self._ever.append(self._asked)
         self.handle = ""
 
     def due(self, walls: Walls) -> tuple[int, float] | None:
@@ -69,6 +72,7 @@ class TimerAccount:
             doubtful: The unit of a timer may be damaged: then the timer may not be found, and comes at its moment.
         """
         asked, self._asked = self._asked, None
+        self._answered_at = time
         known = "cancelled" if self.cancelled else "tooLate" if self.too_late else ""
         if outcome == "unknown" or (known and outcome != known):
             return f"was answered with {outcome}, {'having been ' + known if known else 'and it was acknowledged'}"
@@ -87,6 +91,14 @@ class TimerAccount:
             return ""
         self.too_late = True
         return "was answered with tooLate before its moment" if self._early(time, walls) else ""
+
+    def undone(self, since: float) -> None:
+        """Note that a power loss took what was not synced: what was answered since that time may hold, or not."""
+        if self._answered_at >= since:
+            self._open_cancel = self._open_cancel or self.cancelled
+            self.cancelled = self.too_late = False
+            self._moments = list(self._ever)
+            self.handle = ""
 
     def delivered(self, time: float, walls: Walls) -> str:
         """Return what is wrong with a delivery, "" for nothing."""

@@ -271,7 +271,11 @@ class World:
         if "retentionBytes" in self._node_settings:
             opened_of(node).store.retention.holds.append(self.expired)
         if self.flush == "async" and self._power_lost:
-            there = {each.place: each.uid for each in stored_records(opened_of(node).store, ("orders", "events"))}
+            store = opened_of(node).store
+            # What has come since is what waited.
+            last = store.recovery.last_record
+            records = stored_records(store, ("orders", "events"))
+            there = {each.place: each.uid for each in records if each.physical <= last}
             gone = self.ledger.taken(there, seconds=LOG_LOSS_SECONDS, failed_at=self.failed_at)
             self.report.events["gone"] += len(gone)
         self._power_lost, self.failed_at = False, None

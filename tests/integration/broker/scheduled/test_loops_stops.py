@@ -43,6 +43,25 @@ def test_any_downtime_gives_all_that_was_missed(days: int) -> None:
     assert [each for each in made.ids() if each.endswith(uuid(1))] == [ended.id]
 
 
+@pytest.mark.parametrize("half", ["delivery", "successor"])
+def test_delivery_of_which_a_half_is_gone_has_not_been(half: str) -> None:
+    """A record behind it shows that it was written: without its successor the loop would end."""
+    made = world()
+    first = loop(3, every=3, times=2)
+    made.add(first)
+    begin = made.store.end
+    made.scheduler.advance(3.01)
+    found = made.store.record_at(begin)
+    assert found is not None
+    made.add(once(-5, number=1))
+    made.stop()
+    made.disk.kill()
+    made.disk.flip_bit(f"{ROOT}/commitlog/{0:020d}", (begin if half == "delivery" else begin + found.size) + 89)
+    made = world(made.disk, made.clock)
+    made.scheduler.advance(10)
+    assert of(made, first) == [each.id for each in walked(first)]
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_torn_delivery_takes_its_successor_with_it(seed: int) -> None:
     """D8: what a power cut leaves of both is a delivery with what waits, or neither."""

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.errors import StoreError
+from broker.scheduled.cancelling import CancelEffect
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.pending.wheel import SLOT, SLOT_BYTES
 from pyddmq.testing import ManualClock, PowerCut, SimDisk
@@ -110,3 +111,28 @@ def test_files_made_anew_have_the_size_that_was_asked_for() -> None:
     assert made.disk.open(LAST_FILE).size() == whole
     made.scheduler.advance(60)
     assert made.delivered() == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("half", ["cancel", "moved"])
+def test_move_of_which_a_half_is_gone_has_not_been(half: str) -> None:
+    """A record behind it shows that it was written: the timer comes at its old moment, once, also after a second kill."""
+    made = broker()
+    key = made.send(b"x", 60_000)
+    made.scheduler.advance(1)
+    cancel = made.store.end
+    made.timers.reschedule(TOPIC, key, START_MS + 90_000)
+    found = made.store.record_at(cancel)
+    assert found is not None
+    made.send(b"behind", 70_000)
+    made.leave()
+    made.disk.kill()
+    made.disk.flip_bit(f"{ROOT}/commitlog/{0:020d}", (cancel if half == "cancel" else cancel + found.size) + 89)
+    for _ in range(2):
+        made = broker(made.disk, made.clock)
+        assert made.pending == 2
+        made.leave()
+        made.disk.kill()
+    made = broker(made.disk, made.clock)
+    assert made.timers.cancel(TOPIC, made.send(b"y", 1000)) is CancelEffect.CANCELLED
+    made.scheduler.advance(100)
+    assert made.times() == [60_000, 71_000]
