@@ -115,7 +115,7 @@ def test_files_made_anew_have_the_size_that_was_asked_for() -> None:
 
 @pytest.mark.parametrize("half", ["cancel", "moved"])
 def test_move_of_which_a_half_is_gone_has_not_been(half: str) -> None:
-    """A record behind it shows that it was written: the timer comes at its old moment, once, also after a second kill."""
+    """A record behind it shows that it was written: the timer comes at its old moment, once, over further kills."""
     made = broker()
     key = made.send(b"x", 60_000)
     made.scheduler.advance(1)

@@ -126,7 +126,7 @@ def test_settling_many_is_settling_each(before: list[int], offsets: set[int], re
 
 
 def test_what_was_delivered_behind_a_filler_is_not_taken_again() -> None:
-    """A filler where the level stands completes what is behind it: a power loss took a record before a delivered one."""
+    """A filler where the level stands completes what is behind it: damage took the record before a delivered one."""
     level = new_level(5, None, 5, 5)
     level.complete(0)
     level.complete(2)
