@@ -2,7 +2,8 @@
 
 Op records name halves and, ours, what became of them. Records that replace a half (commit, put-back, discard) are
 decisions in themselves, also where a kill came before their op record: that is written then, since RocketMQ looks at
-nothing else. With a checkpoint only what came after it is read, else all that is kept.
+nothing else. Where a power loss took such a record and left its op record, nothing is decided. With a checkpoint only
+what came after it is read, else all that is kept.
 """
 
 from __future__ import annotations
@@ -94,6 +95,8 @@ class TransactionReplay:
         self._ops = ops
         self._files = files
         self._unsaid = 0
+        self._named: set[int] = set()
+        """Halves that op records say were replaced."""
         self.times: dict[int, int] = {}
 
     def steps(self) -> Reading[None]:
@@ -126,6 +129,9 @@ class TransactionReplay:
         if halves.states.undecided or self._unsaid or (discards is not None and discards.max_offset):
             log.info("transactions_reading_log", start=max(start, store.min_offset), end=store.end, whole_log=whole_log)
             yield from decided(start, self._decided)
+            lost = sum(map(halves.states.is_undecided, self._named))
+            if lost:
+                log.warning("transaction_decisions_lost", halves=lost)
         # RocketMQ continued from there, or the file is the newer of the two. What the log says of them comes first.
         halves.states.begin_at(self._files.half_offset)
         yield from resolve_copied(halves, known_end, self._ops.owed)
@@ -160,12 +166,12 @@ class TransactionReplay:
                         if offset < known_from:
                             continue
                         self._ops.owed.pop(member.offset, None)
-                        if member.fate is None:
-                            # RocketMQ's: rolled back, unless a commit record says otherwise.
-                            self._unsaid += 1
+                        if member.fate in (None, Fate.ROLLED_BACK):
+                            # RocketMQ says neither: rolled back, unless a commit record says otherwise.
+                            self._unsaid += member.fate is None
                             states.resolve(member.offset, HalfState.ROLLED_BACK)
                         else:
-                            states.resolve(member.offset, KNOWN[member.fate])
+                            self._named.add(member.offset)
                 places.note(offset, highest)
                 offset += 1
             yield
@@ -186,6 +192,7 @@ class TransactionReplay:
         elif decision.topic == DISCARD_NAME:
             fate = Fate.DISCARDED
         if states.resolve(entry.queue_offset, KNOWN[fate]):
-            self._ops.owed[entry.queue_offset] = fate
+            if entry.queue_offset not in self._named:
+                self._ops.owed[entry.queue_offset] = fate
         elif fate is Fate.COMMITTED and states.get(entry.queue_offset) is HalfState.ROLLED_BACK:
             states.correct(entry.queue_offset, HalfState.COMMITTED)

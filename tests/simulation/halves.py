@@ -38,6 +38,7 @@ class HalfAccount:
         told: Decisions that were acknowledged, state by state.
         checks: How often it was asked about.
         heard: Its decision in answer to a check was taken.
+        stored_at, reported_at: When what they have was last answered.
         asked_ms: When the node last asked about one that is to be decided.
         journal: Decisions and their answers.
     """
@@ -45,6 +46,8 @@ class HalfAccount:
     fates: dict[str, str] = field(default_factory=dict)
     stored: set[str] = field(default_factory=set)
     reported: dict[str, set[int]] = field(default_factory=dict)
+    stored_at: dict[str, float] = field(default_factory=dict)
+    reported_at: dict[str, float] = field(default_factory=dict)
     checks: Counter[str] = field(default_factory=Counter)
     heard: set[str] = field(default_factory=set)
     asked_ms: int = 0
@@ -79,12 +82,24 @@ class HalfAccount:
             self.journal.add("decided", time, id=name, state=STATES[state], result=result, call=call)
         if code == 0 and state != UNKNOWN:
             self.reported.setdefault(name, set()).add(state)
+            self.reported_at[name] = time
             if len(self.reported[name]) > 1:
                 raise PromiseBroken(5, f"{name} was committed and rolled back")
         elif code == DECIDED_OTHERWISE:
             other = ROLLBACK if state == COMMIT else COMMIT
             if self.fates[name] != "both" and state in self.reported.get(name, ()):
                 raise PromiseBroken(5, f"{name} was decided {state} and now {other}")
+
+    def undone(self, since: float) -> None:
+        """Note that a power loss took what was not synced: what was answered since that time may hold, or not."""
+        self.stored -= {name for name, time in self.stored_at.items() if time >= since}
+        for name in [name for name, time in self.reported_at.items() if time >= since]:
+            self.reported.pop(name, None)
+            # A commit that is undone may be lost with its half.
+            self.stored.discard(name)
+        for event in self.journal.events:
+            if event["op"] == "decided" and event["t"] >= since:
+                event["result"] = "unknown"
 
     def check(self, found: Counter[str]) -> None:
         """Hold what is in the topic, by name, against what was told. Raises PromiseBroken: 1 or 5."""
@@ -136,6 +151,7 @@ class HalfProducer(Client):
             self.account.reported_of(name, state, reply.value.code, call=call, time=stamp.time)
         elif reply.value.code == 0:
             self.account.stored.add(about)
+            self.account.stored_at[about] = stamp.time
             self.around.counts["half_stored"] += 1
             self._decide(about, reply.value.handle)
 

@@ -129,9 +129,8 @@ class JournaledLedger(Ledger):
         places = {tuple(place) for place, uid in self.places.items() if present.get(place) != uid}
         gone = super().taken(present, seconds=seconds, failed_at=failed_at)
         self.journal.add("cut", self.cuts[-1].time, ids=sorted(gone))
-        since = (self._recent_ends[0][1] if failed_at is None else failed_at) - seconds
         for event in self.journal.events:
-            if event["op"] == "changed" and event["t"] >= since:
+            if event["op"] == "changed" and event["t"] >= self.cuts[-1].since:
                 event["op"] = "undone"
             # What was said of these places is of messages that are no more.
             for name in ("place", "copy"):

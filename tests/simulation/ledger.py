@@ -264,15 +264,17 @@ class Ledger:
             PromiseBroken: Something older is gone.
         """
         lost_at = self._recent_ends[0][1] if failed_at is None else failed_at
-        self.cuts.append(LogCut(self.life - 1, self._recent_ends[-1][1], present, frozenset(present.values())))
+        since = lost_at - seconds - SLACK_SECONDS
+        cut = LogCut(self.life - 1, self._recent_ends[-1][1], since, present, frozenset(present.values()))
+        self.cuts.append(cut)
         gone = {uid for place, uid in self.places.items() if present.get(place) != uid}
         for publish in self.publishes.values():
             if publish.timer is not None:
-                publish.timer.undone(lost_at - seconds - SLACK_SECONDS)
-            if publish.uid in self.cuts[-1].uids or publish.outcome != "stored":
+                publish.timer.undone(since)
+            if publish.uid in cut.uids or publish.outcome != "stored":
                 continue
             assert publish.settled is not None
-            if publish.settled.time < lost_at - seconds - SLACK_SECONDS:
+            if publish.settled.time < since:
                 if publish.wait is not None:
                     # It waits, or is to come once more.
                     continue

@@ -43,6 +43,7 @@ class LoopAccount:
         complete: A cancel was answered as too late: all of it is delivered.
         moved_ms: Moments to which an occurrence may have been moved.
         may_be_gone: Nothing is known of it once it has ended and its log files were deleted.
+        added_at, answered_at: When the add was answered, and a cancel was last; -1.0: not at all.
     """
 
     first: Occurrence
@@ -53,13 +54,24 @@ class LoopAccount:
     complete: bool = False
     moved_ms: list[int] = field(default_factory=list)
     may_be_gone: bool = False
+    added_at: float = -1.0
+    answered_at: float = -1.0
 
-    def answered(self, outcome: int, log_end: int | None, wall_ms: int = 0) -> None:
-        """Note the answer to a cancel, and where the log ends then, or None for what nobody knows.
+    def undone(self, since: float) -> None:
+        """Note that a power loss took what was not synced: what was answered since that time may hold, or not."""
+        if self.added_at >= since:
+            self.added = False
+        if self.answered_at >= since:
+            self.ended_at = self.ended_ms = None
+            self.complete = False
+
+    def answered(self, outcome: int, log_end: int | None, wall_ms: int = 0, *, time: float = 0.0) -> None:
+        """Note the answer to a cancel, when it came, and where the log ends then, or None for what nobody knows.
 
         Raises:
             PromiseBroken: 8.
         """
+        self.answered_at = time
         ended = self.ended_at is not None or self.ended_ms is not None
         if outcome == CANCELLED and not self.complete:
             if not ended:
@@ -193,12 +205,12 @@ class LoopProducer(Client):
         elif cancel:
             outcome = reply.value.cancelOutcome
             self.around.counts[f"loop_cancel_{outcome}"] += 1
-            account.answered(outcome, self._log_end(), self.around.wall_ms())
+            account.answered(outcome, self._log_end(), self.around.wall_ms(), time=stamp.time)
         else:
             self.around.counts["loop_added"] += 1
             if reply.value.uniqDelayMsgId != account.first.id:
                 raise PromiseBroken(7, f"{account.first.id} was answered as {reply.value.uniqDelayMsgId}")
-            account.added = True
+            account.added, account.added_at = True, stamp.time
 
 
 def check_loops(producers: Iterable[LoopProducer], came: Sequence[Came]) -> None:

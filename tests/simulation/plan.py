@@ -240,7 +240,7 @@ def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
 def draw_unsynced(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
     """Draw a run under `flush: async` with many power losses: three producers and nine pull clients.
 
-    Loops, transactions and numbers are not in it.
+    A producer of loops, one of transactions and one that answers their checks take part, too, but nobody who numbers.
     """
     random = Random(f"unsynced {seed}")
     clients = [ClientPlan(number, compact=number == 0) for number in range(3)]
@@ -248,6 +248,10 @@ def draw_unsynced(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
         for number in range(3):
             linger_ms = random.choice([0, 100, 400])
             clients.append(ClientPlan(len(clients), group, "orders" if number == 2 else None, linger_ms, number == 0))
+    clients.append(ClientPlan(len(clients), compact=seed % 2 == 0, loops=True))
+    clients += [ClientPlan(len(clients) + number, LOOPS, compact=number == 0) for number in range(2)]
+    clients.append(ClientPlan(len(clients), halves=True))
+    clients.append(ClientPlan(len(clients), checked=True))
     names = [*FAULTS, *["lose_power", "cut_within"] * 4]
     steps = [
         Step(

@@ -35,12 +35,14 @@ class LogCut(NamedTuple):
     Attributes:
         life: The last process before it.
         time: When.
+        since: What was answered from then on may be gone.
         present: What the log had after it.
         uids: The messages of that.
     """
 
     life: int
     time: float
+    since: float
     present: Mapping[Place, int]
     uids: frozenset[int]
 

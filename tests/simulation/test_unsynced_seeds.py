@@ -4,10 +4,10 @@ Each seed of the short form finds a fault that was once in the node and that no 
 
 | fault | seed |
 | --- | --- |
-| an answer to a message that is gone finishes the one that has its offset now | 29 |
-| such an answer releases its key | 153 |
-| a move of a timer of which only the cancel is left loses the timer | 114 |
-| a message of a level that was delivered comes again where it stands behind a filler | 73 |
+| an answer to a message that is gone finishes the one that has its offset now | 23 |
+| a loop ends where only its delivery is left, and not its successor | 57 |
+| a message of a level that was delivered comes again where it stands behind a filler | 52 |
+| a commit counts by its op record where its message is gone | 44 |
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.simulation.ledger import PromiseBroken
 from tests.simulation.plan import run_unsynced_seed
 from upstream.delivery import results
 
-SEEDS = (29, 73, 114, 153)
+SEEDS = (23, 44, 52, 57)
 SEEDS_LONG = 300
 
 
@@ -28,15 +28,11 @@ def test_power_losses_take_what_was_not_synced_and_nothing_else(seed: int) -> No
     assert run_unsynced_seed(seed).events["gone"]
 
 
-@pytest.mark.parametrize(("seed", "promise"), [(29, 6), (153, 3)])
-def test_answers_to_what_is_gone_would_release_keys_and_lose_messages(
-    seed: int, promise: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_to_what_is_gone_would_lose_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that takes them as answers to the present messages is caught."""
     monkeypatch.setattr(results, "is_of_another", lambda *_: False)
-    with pytest.raises(PromiseBroken) as found:
-        run_unsynced_seed(seed)
-    assert found.value.promise == promise
+    with pytest.raises(PromiseBroken, match="promise 6"):
+        run_unsynced_seed(23)
 
 
 @pytest.mark.long

@@ -156,7 +156,7 @@ def _change_loop(world: World, random: Random, account: LoopAccount, cut: int | 
     world.report.events[f"loop_{outcome}"] += 1
     # (A move is too late for the delivery that is being made; the loop goes on.)
     if outcome in OUTCOMES and not (move and outcome == "tooLate"):
-        account.answered(OUTCOMES[outcome], world.log_end())
+        account.answered(OUTCOMES[outcome], world.log_end(), time=world.loop.time())
     elif outcome == "rescheduled" and (account.ended_at is not None or account.complete):
         raise PromiseBroken(8, f"{name} was moved after its end: {account}")
 

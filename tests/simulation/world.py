@@ -274,10 +274,17 @@ class World:
             store = opened_of(node).store
             # What has come since is what waited.
             last = store.recovery.last_record
-            records = stored_records(store, ("orders", "events"))
-            there = {each.place: each.uid for each in records if each.physical <= last}
-            gone = self.ledger.taken(there, seconds=LOG_LOSS_SECONDS, failed_at=self.failed_at)
-            self.report.events["gone"] += len(gone)
+            kinds = stored_records(store, ("orders", "events")), stored_occurrences(store, self.loop_ledger.uid_of)
+            for ledger, records in zip(self.ledgers, kinds, strict=True):
+                there = {each.place: each.uid for each in records if each.physical <= last}
+                gone = ledger.taken(there, seconds=LOG_LOSS_SECONDS, failed_at=self.failed_at)
+                self.report.events["gone"] += len(gone)
+            since = self.ledger.cuts[-1].since
+            self.halves.undone(since)
+            for client in self.clients:
+                if isinstance(client, LoopProducer):
+                    for account in client.accounts.values():
+                        account.undone(since)
         self._power_lost, self.failed_at = False, None
 
     def begin(self) -> tuple[Node, asyncio.Task[Opened]]:

@@ -19,6 +19,7 @@ from broker.transaction.names import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, State
 from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.settings import CheckSettings
 from pyddmq.testing import SimDisk
+from tests.integration.store_tools import ROOT
 from tests.integration.transaction_tools import GROUP, TOPIC, broker
 
 
@@ -78,6 +79,27 @@ def test_decision_is_final(first: State, kill: bool) -> None:
     assert (against.end, against.decided) == (End.ALREADY_OTHER, first)
     assert made.store.end == end
     assert len(made.visible()) == (first is State.COMMIT)
+
+
+@pytest.mark.parametrize("without", [(), ("pyddmq/transactions.json",)])
+def test_commit_whose_message_a_power_loss_took_has_not_been(without: tuple[str, ...]) -> None:
+    """Its op record behind it says that it was: the half is undecided, and can be committed."""
+    made = broker()
+    made.half(b"other")
+    handle = made.half(b"x")
+    made.scheduler.advance(6)
+    commit = made.store.end
+    assert made.commit(handle).end is End.OK
+    made.leave()
+    made.disk.kill()
+    made.disk.flip_bit(f"{ROOT}/commitlog/{0:020d}", commit + 89)
+    made = broker(made.disk, made.clock)
+    for _ in range(2):
+        assert made.undecided == 2
+        made = made.again(without=without)
+    assert made.commit(handle).end is End.OK
+    made = made.again(without=without)
+    assert (made.visible()[-1], made.undecided) == (b"x", 1)
 
 
 def test_both_decisions_in_one_turn_end_in_the_first() -> None:
