@@ -24,7 +24,7 @@ and, by `op`:
 | `end` | `life`, `acks_lost` | the process ended; acks of its last `acks_lost` seconds may be lost |
 | `uncommitted` | `node`, `since`, `until` | acks that a node ("" for any) answered in this time may be lost |
 | `committed` | `group`, `place` | the source's coordinator says that a message is finished for good |
-| `cut` | `ids` | a power loss may have taken these, under `flush: async`; their places may be used again |
+| `cut` | `ids`, `queues` | a power loss under `flush: async` may have taken these, and something of these queues |
 | `lost` | `place` | the node said that this message is lost |
 | `stored` | `id`, `place`, `at`, `log` | is in the log at the end; `at`: its place in the log, of several |
 | `visible` | `id` | a transaction's message is in its topic at the end |

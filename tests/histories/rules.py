@@ -106,6 +106,9 @@ class History:
         for each in self.of["uncommitted"]:
             if each["node"] in ("", acked.get("node")) and each["since"] <= acked["t"] <= each["until"]:
                 return True
+        # What vouched for it may have been of the end that its queue lost.
+        if any(each["t"] >= acked["t"] and acked["place"][:2] in each.get("queues", ()) for each in self.of["cut"]):
+            return True
         end = self.ends.get(acked["life"])
         return end is not None and end["acks_lost"] > 0 and end["t"] - acked["t"] <= end["acks_lost"] + SLACK_SECONDS
 

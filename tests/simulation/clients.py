@@ -293,11 +293,16 @@ class Consumer(Client):
     def _chain(self, results: list[Result]) -> Any:
         """Return the results as a nextResult chain, one element per queue; now and then with nonsense in it."""
         queues: dict[tuple[str, str], tuple[list[int], list[int], dict[int, int]]] = {}
+        newest: dict[Place, int] = {}
         for result in results:
             lists = queues.setdefault((result.place.topic, result.place.qid), ([], [], {}))
             (lists[0] if result.success else lists[1]).append(result.place.offset)
-            if result.number:
-                lists[2][result.place.offset] = max(result.number, lists[2].get(result.place.offset, 0))
+            if result.of.sequence >= newest.get(result.place, -1):
+                # Of two it is the later delivery: its message may have the place of one that is gone.
+                newest[result.place] = result.of.sequence
+                lists[2].pop(result.place.offset, None)
+                if result.number:
+                    lists[2][result.place.offset] = result.number
         chain = None
         for (topic, qid), (success, fail, numbers) in queues.items():
             context = consumer_idl.Context(groupId=self.group, topic=topic, qid=qid)

@@ -128,7 +128,8 @@ class JournaledLedger(Ledger):
         """See `Ledger`."""
         places = {tuple(place) for place, uid in self.places.items() if present.get(place) != uid}
         gone = super().taken(present, seconds=seconds, failed_at=failed_at)
-        self.journal.add("cut", self.cuts[-1].time, ids=sorted(gone))
+        cut = self.cuts[-1]
+        self.journal.add("cut", cut.time, ids=sorted(gone), queues=sorted(map(list, cut.queues)))
         for event in self.journal.events:
             if event["op"] == "changed" and event["t"] >= self.cuts[-1].since:
                 event["op"] = "undone"

@@ -69,8 +69,6 @@ class Ledger:
         self.unfinished: Counter[tuple[str, str]] = Counter()
         """By group and topic: those of them that no success and no dead letter finished; found by `check`."""
         self.power_losses = PowerLosses()
-        self.cuts: list[LogCut] = []
-        """The power losses that may have taken records from the log."""
         self._letters_gone: set[tuple[str, Place]] = set()
         """Messages whose dead letters may have gone so; found by `check`."""
         self._recent_ends: list[tuple[int, float]] = []
@@ -265,8 +263,9 @@ class Ledger:
         """
         lost_at = self._recent_ends[0][1] if failed_at is None else failed_at
         since = lost_at - seconds - SLACK_SECONDS
-        cut = LogCut(self.life - 1, self._recent_ends[-1][1], since, present, frozenset(present.values()))
-        self.cuts.append(cut)
+        queues = frozenset((place.topic, place.qid) for place, uid in self.places.items() if present.get(place) != uid)
+        cut = LogCut(self.life - 1, self._recent_ends[-1][1], since, present, frozenset(present.values()), queues)
+        self.power_losses.cuts.append(cut)
         gone = {uid for place, uid in self.places.items() if present.get(place) != uid}
         for publish in self.publishes.values():
             if publish.timer is not None:
@@ -288,6 +287,11 @@ class Ledger:
             for group, _ in self.subscriptions:
                 self.accounts.pop((group, place), None)
         return {uid for uid in gone if self.publishes[uid].outcome != "stored"}
+
+    @property
+    def cuts(self) -> list[LogCut]:
+        """The power losses that may have taken records from the log."""
+        return self.power_losses.cuts
 
     def is_gone(self, uid: int, stamp: Stamp) -> bool:
         """Whether something that a process told of a message is of one that the power took after that."""
@@ -382,7 +386,7 @@ class Ledger:
                 continue
             if delivered.life < confirmed.life:
                 continue
-            if delivered.life > confirmed.life and self.power_losses.may_take(confirmed):
+            if delivered.life > confirmed.life and self.power_losses.may_take(confirmed, place):
                 continue
             raise PromiseBroken(
                 2, f"{place} came to {group} again at {delivered} after its success was answered at {confirmed}"
@@ -449,7 +453,11 @@ class Ledger:
                 # It stands behind the hole that the power left of its message.
                 continue
             count[letter.group, letter.origin] += 1
-            if count[letter.group, letter.origin] > 1 + self.resets.taken_back(letter.group, letter.origin):
+            again = self.resets.taken_back(letter.group, letter.origin)
+            if self.publishes[letter.uid].wait is not None:
+                # It may have been delivered to the same place anew, and the first of its letters be left.
+                again += len(self.cuts)
+            if count[letter.group, letter.origin] > 1 + again:
                 raise PromiseBroken(6, f"{letter.origin} was dead-lettered twice for {letter.group}")
             letters[letter.group, letter.origin] = letter
             if self.places.get(letter.origin) != letter.uid:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.facts import Stamp
+from tests.simulation.facts import Place, Stamp
 from tests.simulation.ledger import Ledger
+
+PLACE = Place("t", "q", 0)
 
 
 def _ledger() -> Ledger:
@@ -23,7 +25,7 @@ def test_power_that_goes_before_a_killed_node_is_ready_again_takes_its_last_acks
     ledger.ended(power_lost=False, time=10.0)
     ledger.ended(power_lost=False, time=12.0, ready=False)
     ledger.ended(power_lost=True, time=15.0, ready=False)
-    assert ledger.power_losses.may_take(_acked(acked)) is may_go
+    assert ledger.power_losses.may_take(_acked(acked), PLACE) is may_go
 
 
 def test_node_that_was_ready_has_made_earlier_acks_durable() -> None:
@@ -31,5 +33,5 @@ def test_node_that_was_ready_has_made_earlier_acks_durable() -> None:
     ledger = _ledger()
     ledger.ended(power_lost=False, time=10.0)
     ledger.ended(power_lost=True, time=10.05)
-    assert not ledger.power_losses.may_take(_acked(9.99))
-    assert ledger.power_losses.may_take(_acked(10.0, life=1))
+    assert not ledger.power_losses.may_take(_acked(9.99), PLACE)
+    assert ledger.power_losses.may_take(_acked(10.0, life=1), PLACE)
