@@ -153,6 +153,7 @@ class TransactionReplay:
         known_from = offset
         offset = max(queue.min_offset, min(offset, self._files.op_offset or queue.min_offset))
         places = self._ops.places = OpPlaces(offset)
+        half_queue, behind = self._halves.queue(), 0
         while offset < queue.max_offset:
             for physical, size, _ in queue.read(offset, STEP_UNITS):
                 highest = -1
@@ -161,9 +162,13 @@ class TransactionReplay:
                         body, block = split(self._halves.store.read(physical, size))
                     except (DamagedRecord, RecordGone):
                         body, block = memoryview(b""), b""
-                    for member in members_of(bytes(body), block):
-                        highest = max(highest, member.offset)
-                        if offset < known_from:
+                    members = members_of(bytes(body), block)
+                    highest = max((each.offset for each in members), default=-1)
+                    if highest >= behind and half_queue is not None:
+                        behind = half_queue.first_at(physical)
+                    for member in members:
+                        if offset < known_from or member.offset >= behind:
+                            # (A half behind its op record has the place of one that a power loss took.)
                             continue
                         self._ops.owed.pop(member.offset, None)
                         if member.fate in (None, Fate.ROLLED_BACK):

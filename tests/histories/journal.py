@@ -10,6 +10,7 @@ and, by `op`:
 | `sent` | `id`, `result`, `place` | the answer: `stored`, `refused` or `unknown`; `place` where it is known |
 | `change` | `id`, `due` | about to be cancelled (`due` null) or moved |
 | `changed` | `id`, `result` | the answer: `cancelled`, `rescheduled`, `tooLate` or `unknown` |
+| `undone` | `id`, `result` | such an answer, of which a power loss under `flush: async` may have taken the record |
 | `half` | `id`, `who` | a transaction is about to be sent |
 | `decide` | `id`, `state`, `call` | a decision is about to be sent: `commit`, `rollback` |
 | `decided` | `id`, `state`, `result`, `call` | its answer: `taken`, `refused` or `unknown` |

@@ -22,12 +22,14 @@ class TimerAccount:
         handle: Its name; "" once an open change may have given it another.
         cancelled: It is never to be delivered.
         too_late: It was delivered when that was answered, or is being.
+        doubtful: A power loss may have undone a change, also one after which it was delivered.
     """
 
     def __init__(self, handle: str, wait: Wait, *, sent: float, received: float) -> None:
         self.handle = handle
         self.cancelled = False
         self.too_late = False
+        self.doubtful = False
         self._moments = [Moment(wait, sent, received)]
         self._ever = list(self._moments)
         self._answered_at = -1.0
@@ -97,6 +99,7 @@ class TimerAccount:
         if self._answered_at >= since:
             self._open_cancel = self._open_cancel or self.cancelled
             self.cancelled = self.too_late = False
+            self.doubtful = True
             self._moments = list(self._ever)
             self.handle = ""
 

@@ -102,6 +102,24 @@ def test_commit_whose_message_a_power_loss_took_has_not_been(without: tuple[str,
     assert (made.visible()[-1], made.undecided) == (b"x", 1)
 
 
+def test_half_in_the_place_of_one_that_a_power_loss_took_is_not_decided_with_it() -> None:
+    """An op record behind the hole names the half that is gone by its offset, which another one has now."""
+    made = broker()
+    made.half(b"first")
+    half = made.store.end
+    made.roll_back(made.half(b"lost"))
+    made.leave()
+    made.disk.kill()
+    made.disk.flip_bit(f"{ROOT}/commitlog/{0:020d}", half + 89)
+    made = broker(made.disk, made.clock)
+    handle = made.half(b"second")
+    for _ in range(2):
+        made = made.again()
+    assert made.undecided == 2
+    assert made.commit(handle).end is End.OK
+    assert made.visible() == [b"second"]
+
+
 def test_both_decisions_in_one_turn_end_in_the_first() -> None:
     """Who comes second is answered by what became durable."""
     made = broker()
