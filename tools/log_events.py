@@ -70,7 +70,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "topic_deletion_left_to_next_start": "Some files of a deleted topic could not be removed; the next start "
         "removes them.",
         "transactions_reading_log": "The node reads from the log which transactions were decided.",
-        "transaction_decisions_lost": "Records that decided `halves` transactions are lost: these are undecided.",
+        "transaction_decisions_lost": "Records that decided `halves` transactions were lost; these are "
+        "undecided again.",
         # Disk.
         "ack_journal_reserve_missing": "The next file of the ack journal cannot be reserved, since the disk is full.",
         "acks_refused": "The ack journal cannot be written: acknowledgements and pulls are refused.",

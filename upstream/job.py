@@ -394,7 +394,7 @@ class GroupQueue:
         live: Unfinished jobs that were read, by offset.
         retries: Whether it is of the group's retry topic, of which it has one topic's messages (D37).
         reused_from: As `QueueView.reused_from` was when it began; each delivery has a number then.
-        reused_until: Until this monotonic moment clients answer messages that had these offsets before; -1.0: not set.
+        reused_until: Until this monotonic moment answers to messages that had these offsets are likely; -1.0: not set.
         first_number, last_number: Of the deliveries of a queue with reused offsets; 0: there was none.
         delivered_until: Offsets below may have been delivered before this process began, or by an earlier generation.
         uncertain_until: Offsets below may have been delivered before this process (or generation) began, so it is

@@ -46,7 +46,7 @@ READ_JOBS = 256
 GATED_JOBS = 16
 """Jobs read at once at least where the order key is in the body: one permit must not mean one look-up per job."""
 REUSED_TIMEOUTS = 3
-"""So many timeouts long clients are likely to answer messages that a power loss took, after it."""
+"""For this many timeouts after a start, clients may still answer messages that were lost before it."""
 READ_AHEAD_JOBS = 256
 """Jobs in the buffer above which nothing more is read: who is behind by millions holds no more memory for it."""
 WAITING_EASED = 10_000

@@ -34,6 +34,17 @@ def _read_and_hold(ground: KafkaGround, client: Client, count: int) -> list[tupl
     return taken[-2:]
 
 
+def _lose(ground: KafkaGround, goes: str) -> None:
+    """Cut the log at 10, or delete its topic and create it again."""
+    if goes != "made again":
+        ground.cluster().cut(T, 10)
+    else:
+        ground.cluster().delete("t")
+        ground.advance(2)
+        ground.cluster().make_again("t")
+    ground.advance(3)
+
+
 @pytest.mark.parametrize("goes", ["cut", "cut, no epochs", "made again"])
 @pytest.mark.parametrize("where", ["first", "last"])
 def test_log_that_becomes_shorter_than_where_the_group_stands(goes: str, where: str) -> None:
@@ -45,13 +56,7 @@ def test_log_that_becomes_shorter_than_where_the_group_stands(goes: str, where: 
     ground.cluster().has_epochs = goes != "cut, no epochs"
     client = Client()
     held = _read_and_hold(ground, client, 30)
-    if goes != "made again":
-        ground.cluster().cut(T, 10)
-    else:
-        ground.cluster().delete("t")
-        ground.advance(2)
-        ground.cluster().make_again("t")
-    ground.advance(3)
+    _lose(ground, goes)
     new = [f"new {number}" for number in range(50)]
     _put(ground, *new)
     assert ground.ack(client, *held) == 0
@@ -72,13 +77,7 @@ def test_answer_about_a_log_that_is_gone_finishes_nothing_of_the_new_one(goes: s
     ground = KafkaGround({"topic": "t", "maxPullBatchSize": 8}, queues=1)
     client, other = Client(), Client("10.0.0.2:1")
     held = _read_and_hold(ground, client, 30)
-    if goes == "cut":
-        ground.cluster().cut(T, 10)
-    else:
-        ground.cluster().delete("t")
-        ground.advance(2)
-        ground.cluster().make_again("t")
-    ground.advance(3)
+    _lose(ground, goes)
     _put(ground, *(f"new {number}" for number in range(50)))
     ground.advance(1)
     taken = ground.take(other)
