@@ -333,6 +333,8 @@ class Deduplication:
             self._state_writer.now()
 
     def _writing(self) -> FileWrite:
+        # Under `async` what is known is not on the disk yet, and the file must not be ahead of the log.
+        self._store.make_durable()
         end = self._store.end
         yield from writing_whole(self._disk, self._path, encode(self.window.producers, end))
         self._saved_end = end

@@ -254,6 +254,7 @@ class WriteLedger:
             waiting, self._waiting = self._waiting, []
             version, failed = self._writes.version, None
             try:
+                self._make_rows_durable()
                 yield from self._file.writing(self._writes.saved())
                 self._saved = version
             except OSError as error:
@@ -261,3 +262,11 @@ class WriteLedger:
             for each in waiting:
                 each(failed)
         self._is_under_way = False
+
+    def _make_rows_durable(self) -> None:
+        """Under `async` they are not on the disk yet, and a batch that has ended is not sent again. Raises OSError."""
+        try:
+            self._store.make_durable()
+        except OSError as error:
+            self._store.writes.fail("making the rows of a write durable", error)
+            raise

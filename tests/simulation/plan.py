@@ -401,7 +401,7 @@ def _add(world: World, plan: Plan, client: ClientPlan) -> None:
             )
         if plan.good:
             habits = ProducerHabits(pause_seconds=0.08, batch_share=0, refused_share=0, broken_json_share=0)
-        numbers = plan.timers is None and plan.flush == "sync" and is_numbered(plan.seed, client.number)
+        numbers = plan.timers is None and is_numbered(plan.seed, client.number)
         add = add_numbered if numbers else World.add_producer
         add(world, habits, compact=client.compact, number=client.number)
         return

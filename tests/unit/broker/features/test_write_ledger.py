@@ -9,13 +9,14 @@ import pytest
 
 from broker.deduplication.window import DeduplicationWindow, WindowLimits
 from broker.deduplication.writes import FILE, Declaration, WriteLedger, WriteVerdict
+from broker.log.put import Put
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.store import Store
 from pyddmq.testing import ManualClock
 from pyddmq.testing.sim_disk import SimDisk
 from tests.integration.keyed_tools import NAME
-from tests.integration.store_tools import open_store
+from tests.integration.store_tools import HOST, open_store
 
 
 def ledger(disk: SimDisk, store: Store) -> WriteLedger:
@@ -23,10 +24,10 @@ def ledger(disk: SimDisk, store: Store) -> WriteLedger:
     return WriteLedger(store, runtime_of(disk, ManualClock()), DeduplicationWindow(WindowLimits(), Metrics()))
 
 
-def said(found: WriteLedger, run: str, partition: int) -> list[WriteVerdict]:
-    """Declare a partition; what was answered so far."""
+def said(found: WriteLedger, run: str, partition: int, *, ends: bool = False) -> list[WriteVerdict]:
+    """Declare a partition, or the end of that many; what was answered so far."""
     answers: list[WriteVerdict] = []
-    declaration = Declaration("w", 7, run, partition, 3, "d", False, NAME)
+    declaration = Declaration("w", 7, run, partition, 3, "d", ends, NAME)
     found.declare(declaration, lambda verdict, _: answers.append(verdict))
     return answers
 
@@ -50,3 +51,30 @@ def test_power_loss_after_the_answer_loses_no_declaration() -> None:
     assert said(ledger(disk, open_store(disk)), "one", 0) == [WriteVerdict.SEND]
     disk.crash(Random(1))
     assert said(ledger(disk, open_store(disk)), "two", 1) == [WriteVerdict.WAITS]
+
+
+def test_rows_of_a_batch_that_has_ended_are_durable_before_the_answer() -> None:
+    """Under `flush: async`, too: a run after a power loss does not send them again."""
+    disk = SimDisk()
+    store = open_store(disk, flush="async")
+    store.create_topic("t", 1)
+    found = ledger(disk, store)
+    assert said(found, "one", 0) == [WriteVerdict.SEND]
+    store.append([Put(store.topics["t"], 0, b"row", b"")], born_ms=1, born_host=HOST)
+    store.flush()
+    assert said(found, "one", 1, ends=True) == [WriteVerdict.SKIP]
+    disk.crash(Random(1), modes=("none",))
+    assert open_store(disk, flush="async").topics["t"].queues[0].max_offset == 1
+
+
+def test_rows_that_cannot_be_made_durable_stop_the_store() -> None:
+    """A later sync would succeed without them; the end of their batch is not answered."""
+    disk = SimDisk()
+    store = open_store(disk, flush="async")
+    store.create_topic("t", 1)
+    found = ledger(disk, store)
+    store.append([Put(store.topics["t"], 0, b"row", b"")], born_ms=1, born_host=HOST)
+    store.flush()
+    disk.fail("sync", path_part="/commitlog/")
+    assert said(found, "one", 0, ends=True) == [WriteVerdict.WAITS]
+    assert store.failed is not None
