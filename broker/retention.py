@@ -343,6 +343,8 @@ class Retention:
 
     def _dropping(self, expiring: ExpiringSegment) -> FileWrite:
         """Delete a file, and have queues begin behind it, in one step; then make that durable."""
+        # Under `async` what was put again of it is not on the disk yet.
+        self._writes.commit.make_durable()
         number = expiring.start // self._log.segment_bytes
         self._log.remove(number)
         self._begin_behind(expiring)

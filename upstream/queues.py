@@ -126,6 +126,9 @@ class Queues(Protocol):
     def queue(self, topic: str, queue_id: int) -> QueueView | None:
         """Return a queue; None when there is none of that name and number."""
 
+    def make_durable(self) -> None:
+        """Make durable what readers see, where that is not so already (`flush: async`). Raises OSError."""
+
     def opening_offsets(self, root: str, runtime: Runtime, *, finish_writes: Callable[[], None]) -> CommittedOffsets:
         """Read the committed offsets; `finish_writes` as there. Raises OSError, StoreUnreadable."""
 

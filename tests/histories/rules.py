@@ -21,9 +21,6 @@ SLACK_MS = 2
 BEGUN_SECONDS = 0.004
 """What is stored so long before its moment is shown when that time has passed, though the clock is set back in it."""
 SLACK_SECONDS = 0.001
-FAILED_MIN = 2
-LETTER_SECONDS = 1.0
-"""From the end of the last attempt until its dead letter is durable, under `flush: async`."""
 NEVER = 1 << 62
 
 
@@ -339,11 +336,7 @@ def key_overtaken(history: History) -> Iterator[str]:
                 for since, last in lasts:
                     if since < first["n"] < last["n"]:
                         yield f"key {key!r} of {group}: {last['place']} came again after {place}"
-            lasts += [
-                (began, each)
-                for each in gets
-                if not (_repeats_a_lost_ack(history, group, each) or _repeats_a_lost_letter(history, group, gets, each))
-            ]
+            lasts += [(began, each) for each in gets if not _repeats_a_lost_ack(history, group, each)]
             opens.append((turn, history.finished_turn(group, place), place))
 
 
@@ -355,16 +348,6 @@ def _repeats_a_lost_ack(history: History, group: str, get: Event) -> bool:
         and each["n"] < get["n"]
         and any(history.may_be_lost(moment) for moment in _counted(history, group, place, each))
         for each in history.acks[group, place]
-    )
-
-
-def _repeats_a_lost_letter(history: History, group: str, gets: list[Event], get: Event) -> bool:
-    """Whether the message had failed often enough, and shortly before a power loss that took what was not synced."""
-    before = [each for each in gets if each["n"] < get["n"]]
-    since = 0.0 if len(before) < FAILED_MIN else before[-1]["t"]
-    return bool(since) and any(
-        since <= cut["t"] <= since + history.timeouts[group] + LETTER_SECONDS and cut["n"] < get["n"]
-        for cut in history.of["cut"]
     )
 
 

@@ -124,10 +124,17 @@ class JournaledLedger(Ledger):
         self._ends.append((self.life, time))
         super().ended(power_lost=power_lost, time=time, seconds=seconds, ready=ready)
 
-    def taken(self, present: Mapping[Place, int], *, seconds: float, failed_at: float | None = None) -> set[int]:
+    def taken(
+        self,
+        present: Mapping[Place, int],
+        retries: Mapping[Place, int],
+        *,
+        seconds: float,
+        failed_at: float | None = None,
+    ) -> set[int]:
         """See `Ledger`."""
         places = {tuple(place) for place, uid in self.places.items() if present.get(place) != uid}
-        gone = super().taken(present, seconds=seconds, failed_at=failed_at)
+        gone = super().taken(present, retries, seconds=seconds, failed_at=failed_at)
         cut = self.cuts[-1]
         self.journal.add("cut", cut.time, ids=sorted(gone), queues=sorted(map(list, cut.queues)))
         for event in self.journal.events:
@@ -152,7 +159,7 @@ class JournaledLedger(Ledger):
             self.journal.add("stored", end, id=record.uid, place=list(record.place), at=record.physical)
         for letter in letters:
             self.journal.add("dead", end, id=letter.uid, group=letter.group, place=list(letter.origin))
-        for place in self.lost | {place for _, place in self._letters_gone}:
+        for place in self.lost:
             self.journal.add("lost", end, place=list(place))
         if self._walls is not None:
             for time, ms in self._walls.history():

@@ -36,10 +36,6 @@ from tests.simulation.waits import Wait, Walls
 __all__ = ["DeadLetter", "Ledger", "Place", "PromiseBroken", "Publish", "Stamp", "Stored", "Subscription"]
 
 
-LETTER_SECONDS = 1.0
-"""From the end of the last attempt until its dead letter is durable, under `flush: async`."""
-
-
 class Ledger:
     """The account; see the module's sentences.
 
@@ -69,7 +65,6 @@ class Ledger:
         self.unfinished: Counter[tuple[str, str]] = Counter()
         """By group and topic: those of them that no success and no dead letter finished; found by `check`."""
         self.power_losses = PowerLosses()
-        self._letters_gone: set[tuple[str, Place]] = set()
         """Messages whose dead letters may have gone so; found by `check`."""
         self._recent_ends: list[tuple[int, float]] = []
         """Lives, and when they ended, from the last one that served on."""
@@ -247,11 +242,19 @@ class Ledger:
             if publish.outcome == "pending" and publish.sent.life < self.life:
                 publish.outcome = "unknown"
 
-    def taken(self, present: Mapping[Place, int], *, seconds: float, failed_at: float | None = None) -> set[int]:
+    def taken(
+        self,
+        present: Mapping[Place, int],
+        retries: Mapping[Place, int],
+        *,
+        seconds: float,
+        failed_at: float | None = None,
+    ) -> set[int]:
         """Forget what a power loss took from the log, under `flush: async`; its places may name others from now on.
 
         Args:
             present: What the log has after the restart.
+            retries: Likewise, of retry topics.
             seconds: How old an acknowledged publish may be and still go with the power.
             failed_at: When a write or sync failed before: they count from there.
 
@@ -263,8 +266,10 @@ class Ledger:
         """
         lost_at = self._recent_ends[0][1] if failed_at is None else failed_at
         since = lost_at - seconds - SLACK_SECONDS
-        queues = frozenset((place.topic, place.qid) for place, uid in self.places.items() if present.get(place) != uid)
-        cut = LogCut(self.life - 1, self._recent_ends[-1][1], since, present, frozenset(present.values()), queues)
+        taken = {place for place, uid in self.places.items() if present.get(place) != uid} | self.retries.taken(retries)
+        queues = frozenset((place.topic, place.qid) for place in taken)
+        there = {**present, **retries}
+        cut = LogCut(self.life - 1, self._recent_ends[-1][1], since, there, frozenset(present.values()), queues)
         self.power_losses.cuts.append(cut)
         gone = {uid for place, uid in self.places.items() if present.get(place) != uid}
         for publish in self.publishes.values():
@@ -490,16 +495,11 @@ class Ledger:
             if self.resets.passed_over(rules.group, record.place) is not None:
                 continue
             if rules.json and not publish.json:
-                if letter is None and self.cuts:
-                    self._letters_gone.add((rules.group, record.place))
-                elif letter is None or (account is not None and account.deliveries):
+                if letter is None or (account is not None and account.deliveries):
                     raise PromiseBroken(6, f"{record.place} is not JSON: {rules.group} must dead-letter it undelivered")
             elif letter is None and (account is None or account.first_success() is None):
                 if record.place in self.lost:
                     self.unfinished[rules.group, record.place.topic] += 1
-                    continue
-                if account is not None and self._letter_may_be_gone(rules, account.deliveries):
-                    self._letters_gone.add((rules.group, record.place))
                     continue
                 seen = "never" if account is None else f"{len(account.deliveries)} times"
                 raise PromiseBroken(
@@ -507,17 +507,6 @@ class Ledger:
                 )
             elif letter is None and account is not None and not self._came_itself(rules.group, record.place, account):
                 raise PromiseBroken(6, f"{rules.group} was moved back, and {record.place} came only as a retry")
-
-    def _letter_may_be_gone(self, rules: Subscription, deliveries: list[Delivery]) -> bool:
-        """Whether a message that had these may have been dead-lettered shortly before the power took the log."""
-        if len(deliveries) <= (1 if rules.rules_vary else min(rules.intervals, rules.retry_max)):
-            return False
-        last = deliveries[-1].stamp
-        # It has its timeout, and its dead letter half a second to become durable.
-        return any(
-            each.life >= last.life and last.time <= each.time <= last.time + rules.timeout + LETTER_SECONDS
-            for each in self.cuts
-        )
 
     def _came_itself(self, group: str, place: Place, account: Account) -> bool:
         """Whether a message that a reset took back came again, and not only a copy of it that waited."""
@@ -569,16 +558,14 @@ class Ledger:
             since, turn = (0, 0) if back is None else (back.sequence, back.turn)
             if deliveries:
                 self._check_first(rules, key, deliveries[0], last, open_until)
-            for number, delivery in enumerate(deliveries):
+            for delivery in deliveries:
                 if account is not None and self.power_losses.excuse(account, delivery):
-                    continue
-                if self._letter_may_be_gone(rules, deliveries[:number]):
                     continue
                 if since not in last or delivery.stamp.sequence > last[since].stamp.sequence:
                     last[since] = delivery
             if (rules.group, place) not in letters:
                 success = account.first_success() if account is not None else None
-                if success is None and (place in self.lost or (rules.group, place) in self._letters_gone):
+                if success is None and place in self.lost:
                     continue
                 passed_over = self.resets.passed_over(rules.group, place)
                 until = min((each.turn for each in (success, passed_over) if each is not None), default=1 << 62)

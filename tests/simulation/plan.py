@@ -220,9 +220,7 @@ def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
     _add_fleeting(seed, clients, steps)
     is_retaining = seed % RETAINING_EVERY == 4
     if is_retaining:
-        expiries = Random(f"expiries {seed}")
-        for number, fault in enumerate(EXPIRIES):
-            steps.insert(expiries.randrange(len(steps) + 1), Step(fault, f"{seed} expiry {number}", 0.5))
+        _add_expiries(seed, steps)
     return Plan(
         seed=seed,
         ack_flush=ack_flush,
@@ -240,7 +238,7 @@ def draw(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
 def draw_unsynced(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
     """Draw a run under `flush: async` with many power losses: three producers and nine pull clients.
 
-    A producer of loops, one of transactions and one that answers their checks take part, too, but nobody who numbers.
+    A producer of loops, one of transactions and one that answers their checks take part, too.
     """
     random = Random(f"unsynced {seed}")
     clients = [ClientPlan(number, compact=number == 0) for number in range(3)]
@@ -262,15 +260,26 @@ def draw_unsynced(seed: int, *, faults: int = FAULTS_PER_SEED) -> Plan:
         )
         for number in range(faults)
     ]
+    is_retaining = seed % RETAINING_EVERY == 4
+    if is_retaining:
+        _add_expiries(seed, steps)
     return Plan(
         seed=seed,
         ack_flush=random.choice(("async", "sync")),
         flush="async",
+        retention=is_retaining,
+        retry_topic=seed % 2 == 1,
         waits=seed % 5 in (1, 2),
         clients=tuple(clients),
         begin=random.random(),
         steps=tuple(steps),
     )
+
+
+def _add_expiries(seed: int, steps: list[Step]) -> None:
+    expiries = Random(f"expiries {seed}")
+    for number, fault in enumerate(EXPIRIES):
+        steps.insert(expiries.randrange(len(steps) + 1), Step(fault, f"{seed} expiry {number}", 0.5))
 
 
 def _add_fleeting(seed: int, clients: list[ClientPlan], steps: list[Step]) -> None:

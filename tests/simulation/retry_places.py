@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tests.simulation.facts import Place, PromiseBroken
 
 
@@ -38,6 +40,13 @@ class RetryPlaces:
         if self._retried.setdefault((group, place), first) != first:
             raise PromiseBroken(7, f"{place} of {group} named {self._retried[group, place]} and now names {first}")
         return first
+
+    def taken(self, present: Mapping[Place, int]) -> set[Place]:
+        """Forget the places that a power loss took, by what is there after it; return them."""
+        gone = {key for key, first in self._retried.items() if self._published.get(present.get(key[1], -1)) != first}
+        for key in gone:
+            del self._retried[key]
+        return {place for _, place in gone}
 
     def of(self, group: str, place: Place) -> Place:
         """Where the message was published that was delivered at a place; the place itself for all others."""

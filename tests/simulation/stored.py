@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from broker.format.properties import parse_properties
 from broker.format.record import split, store_timestamp
 from broker.queues.consume_queue import FILLER_SIZE, ConsumeQueue
+from broker.queues.topics import retry_topic
 from broker.store import Store
 from tests.simulation.expired import ExpiredRecords, Record
 from tests.simulation.facts import DeadLetter, Place, Stored
@@ -26,6 +27,13 @@ def stored_records(store: Store, topics: tuple[str, ...], expired: ExpiredRecord
         yield Stored(
             place, physical, int(properties["uid"]), properties.get("KEYS", ""), properties.get("TAGS", ""), body
         )
+
+
+def stored_retries(store: Store, group: str, expired: ExpiredRecords) -> Iterator[tuple[Place, int]]:
+    """Yield place and message of every record of a group's retry topic."""
+    name = retry_topic(group)
+    for _, queue_id, offset, _, _, _, properties in _records(store, (name,) if name in store.topics else (), expired):
+        yield Place(properties["RETRY_TOPIC"], f"{QID_PREFIX}retry_{queue_id}", offset), int(properties["uid"])
 
 
 def dead_letters(store: Store, expired: ExpiredRecords | None = None) -> Iterator[DeadLetter]:

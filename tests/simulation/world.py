@@ -58,6 +58,7 @@ from tests.simulation.stored import (
     stored_halves,
     stored_occurrences,
     stored_records,
+    stored_retries,
 )
 from tests.simulation.waits import Walls
 
@@ -274,10 +275,14 @@ class World:
             store = opened_of(node).store
             # What has come since is what waited.
             last = store.recovery.last_record
-            kinds = stored_records(store, ("orders", "events")), stored_occurrences(store, self.loop_ledger.uid_of)
+            kinds = (
+                stored_records(store, ("orders", "events"), self.expired),
+                stored_occurrences(store, self.loop_ledger.uid_of, self.expired),
+            )
+            retries = dict(stored_retries(store, "free", self.expired))
             for ledger, records in zip(self.ledgers, kinds, strict=True):
                 there = {each.place: each.uid for each in records if each.physical <= last}
-                gone = ledger.taken(there, seconds=LOG_LOSS_SECONDS, failed_at=self.failed_at)
+                gone = ledger.taken(there, retries, seconds=LOG_LOSS_SECONDS, failed_at=self.failed_at)
                 self.report.events["gone"] += len(gone)
             since = self.ledger.cuts[-1].since
             self.halves.undone(since)

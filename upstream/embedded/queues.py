@@ -35,6 +35,10 @@ class EmbeddedQueues:
             return None
         return found.queues[queue_id]
 
+    def make_durable(self) -> None:
+        """Sync the log where a flush does not. Raises OSError."""
+        self.store.make_durable()
+
     def opening_offsets(self, root: str, runtime: Runtime, *, finish_writes: Callable[[], None]) -> ConsumerOffsets:
         """Read consumerOffset.json. Raises OSError, StoreUnreadable."""
         return ConsumerOffsets.open(

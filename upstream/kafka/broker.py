@@ -162,6 +162,9 @@ class KafkaBroker:
         """Return a partition that this member has or is about to have."""
         return self.partitions.queue(topic, queue_id)
 
+    def make_durable(self) -> None:
+        """Kafka has acknowledged what is reported."""
+
     def opening_offsets(self, root: str, runtime: Runtime, *, finish_writes: Callable[[], None]) -> KafkaOffsets:
         """They come with the partitions."""
         return self.partitions.opening_offsets(root, runtime, finish_writes=finish_writes)

@@ -574,6 +574,9 @@ class Partitions:
         place = KafkaPartition(topic, queue_id)
         return self._owned.get(place) or self._arriving.get(place)
 
+    def make_durable(self) -> None:
+        """Kafka has acknowledged what is reported."""
+
     def opening_offsets(self, root: str, runtime: Runtime, *, finish_writes: Callable[[], None]) -> KafkaOffsets:
         """They come with the partitions."""
         return KafkaOffsets(finish_writes)
@@ -589,10 +592,8 @@ class Partitions:
 
     def stored_ms(self, queue: KafkaQueue, offset: int) -> int | None:
         """Return when a message that is in hand, or the last one, was stored; None of others."""
-        if offset == queue.newest[0]:
-            return queue.newest[1] if queue.newest[1] >= 0 else None
-        for group_queue in self._group_queues():
-            if group_queue.queue is queue and offset in group_queue.live:
-                stored_ms = group_queue.live[offset].physical
-                return None if stored_ms < 0 else stored_ms
-        return None
+        found = [queue.newest[1]] if offset == queue.newest[0] else []
+        found += [
+            each.live[offset].physical for each in self._group_queues() if each.queue is queue and offset in each.live
+        ]
+        return found[0] if found and found[0] >= 0 else None

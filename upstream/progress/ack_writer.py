@@ -101,6 +101,7 @@ class AckWriter:
         snapshot: Callable[[], list[bytes]],
         syncs: Syncs | None = None,
         driver: Driver | None = None,
+        make_log_durable: Callable[[], object] = lambda: None,
     ) -> None:
         """Write to `journal`, which was read.
 
@@ -112,6 +113,7 @@ class AckWriter:
             snapshot: Tells the blocks that describe everything as it is in memory.
             syncs: Makes the syncs of `begin_sync`; without them they are made at once.
             driver: Hears, after `begin`, of what is staged and fails; without one the log says so.
+            make_log_durable: See `follow_log`. Raises OSError.
         """
         self.failed: ProgressFailed | None = None
         self.pending = False
@@ -125,6 +127,8 @@ class AckWriter:
         self._sync_each_flush = sync_each_flush
         self._fence = fence
         self._snapshot = snapshot
+        self._make_log_durable = make_log_durable
+        self._follows_log = False
         self._dirty: list[OffsetTracker] = []
         self._staged: list[bytes] = []
         self._markers: list[bytes] = []
@@ -169,6 +173,13 @@ class AckWriter:
         if not self.pending:
             self._mark_pending()
 
+    def follow_log(self) -> None:
+        """Have the log durable before what is staged is written: a record in it takes a message's place.
+
+        Under `flush: async` it is not on the disk yet: a power loss would take it, and leave its message finished.
+        """
+        self._follows_log = True
+
     def look(self) -> None:
         """Have the next flush begin a new segment where the current one's file was deleted. Raises OSError."""
         if not self._rolling and not self._roll_next and self._journal.is_deleted:
@@ -191,6 +202,9 @@ class AckWriter:
         if not self.pending:
             return
         try:
+            if self._follows_log:
+                self._make_log_durable()
+                self._follows_log = False
             payload = self._take_staged()
             if self._roll_next or (payload and not self._journal.append(payload)):
                 self._roll()

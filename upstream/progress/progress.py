@@ -143,6 +143,7 @@ class Progress:
             snapshot=self._table.snapshot,
             syncs=file_writes.syncs and TimedSyncs(file_writes.syncs, clock, metrics, "ack_journal"),
             driver=driver,
+            make_log_durable=queues.make_durable,
         )
         self._commits = OffsetCommits(
             offsets,
@@ -312,6 +313,7 @@ class Progress:
 
         Called after `dead_lettered` of the record at `offset - 1`; they become durable in the order of their queue.
         """
+        self._writer.follow_log()
         if offset > self._table.scanned.get((topic, queue_id), 0):
             self._table.scanned[topic, queue_id] = offset
             self._writer.stage(form.encode_scanned(topic, queue_id, offset))

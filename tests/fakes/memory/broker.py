@@ -80,6 +80,9 @@ class MemoryBroker:
             self._topics[partition.topic].reported()
         return offset
 
+    def make_durable(self) -> None:
+        """It has no disk."""
+
     def opening_offsets(self, root: str, runtime: Runtime, *, finish_writes: Callable[[], None]) -> MemoryOffsets:
         """They are the cluster's."""
         return MemoryOffsets(self.cluster, finish_writes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections.abc import Iterator
+from random import Random
 
 import pytest
 
@@ -60,6 +61,17 @@ def test_undecided_half_is_put_again_and_its_handle_stays_valid() -> None:
     made = made.again()
     outcome = made.roll_back(handle)
     assert (outcome.end, outcome.decided) == (End.ALREADY_OTHER, State.COMMIT)
+
+
+def test_half_that_was_put_again_outlives_a_power_loss() -> None:
+    """Under `flush: async`, too: it is durable before the file with its first record goes."""
+    made = broker(flush="async")
+    handle = made.half(b"x")
+    let_files_go(made)
+    assert made.store.min_offset > 0
+    made.disk.crash(Random(1), modes=("none",))
+    made = broker(made.disk, made.clock, flush="async")
+    assert (made.undecided, made.commit(handle).end) == (1, End.OK)
 
 
 @pytest.mark.parametrize("state", [State.COMMIT, State.ROLLBACK])

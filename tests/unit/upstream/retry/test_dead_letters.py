@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from broker.format.properties import PROPERTIES_BYTES_MAX, encode_properties
 from broker.log.put import Put
 from tests.unit.upstream_world import ROOT, Client, World
 from upstream.embedded.retries import read_origin
+from upstream.progress.ack_writer import ProgressFailed
 from upstream.state import JobState
 
 
@@ -57,6 +60,41 @@ def test_key_waits_until_the_dead_letter_is_durable() -> None:
     world.turn_end()
     assert job.group_queue.tracker.watermark == 1
     assert [world.body(each) for each in world.pull_all(client)] == [2]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_power_loss_takes_no_message_that_became_a_dead_letter(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under `flush: async`, too: its dead letter is there, or it is unfinished."""
+    monkeypatch.setattr(World, "flush", "async")
+    world = impatient()
+    client = Client()
+    world.publish("a", "b")
+    world.store.make_durable()
+    for job in world.pull_all(client):
+        world.answer(client, job, fail=True)
+    world.sim.crash(Random(seed))
+    world.open()
+    left = {int(letter["DLQ_ORIGIN_OFFSET"]) for letter in world.dead_letters()}
+    assert left | {job.offset for job in world.pull_all(client)} == {0, 1}
+
+
+def test_dead_letter_that_cannot_be_made_durable_finishes_nothing_that_a_power_loss_keeps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Acks are refused from then on."""
+    monkeypatch.setattr(World, "flush", "async")
+    world = impatient()
+    client = Client()
+    world.publish("a")
+    world.store.make_durable()
+    [job] = world.pull_all(client)
+    world.sim.fail("sync", path_part="/commitlog/")
+    with pytest.raises(ProgressFailed):
+        world.answer(client, job, fail=True)
+    assert world.progress.failed is not None
+    world.sim.crash(Random(1), modes=("none",))
+    world.open()
+    assert (len(world.dead_letters()), len(world.pull_all(client))) == (0, 1)
 
 
 def test_without_the_ack_journal_nothing_is_dead_lettered_twice() -> None:

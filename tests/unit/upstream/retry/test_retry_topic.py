@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from broker.retry.puts import FailureCounts, read_counts
@@ -36,6 +38,22 @@ def test_failed_message_comes_again_from_the_retry_topic() -> None:
     assert world.answer(client, again).finished == 1
     assert (world.pending, world.generation(job).permits.used) == (0, 0)
     assert world.count("pyddmq_retries_sent_back_total", "g") == 1
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_power_loss_takes_no_message_that_was_sent_back(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under `flush: async`, too: its retry record is there, or it is unfinished."""
+    monkeypatch.setattr(RetryWorld, "flush", "async")
+    world = RetryWorld()
+    client = Client()
+    world.publish("a", "b", queue=0)
+    world.store.make_durable()
+    for job in world.pull_all(client):
+        world.answer(client, job, fail=True)
+    world.sim.crash(Random(seed))
+    world.open()
+    world.advance(1.0)
+    assert {world.body(job) for job in world.pull_all(client)} == {1, 2}
 
 
 def test_last_failure_is_a_dead_letter_with_the_original_place() -> None:
