@@ -148,7 +148,8 @@ class NodeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             first = standing.start
         elif first > last or first > standing.end:
             self._options.lost(
-                f"{where} ends at {standing.end}, and the query had reached {first}: the topic was created again"
+                f"{where} ends at {standing.end}, and the query had reached {first}: the topic was created again, or "
+                "the log lost its end"
             )
             first = standing.start
         elif first < min(standing.start, last):
