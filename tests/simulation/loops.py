@@ -43,6 +43,7 @@ class LoopAccount:
         complete: A cancel was answered as too late: all of it is delivered.
         moved_ms: Moments to which an occurrence may have been moved.
         may_be_gone: Nothing is known of it once it has ended and its log files were deleted.
+        open_cancels: How many may have ended it although nobody was answered so.
         added_at, answered_at: When the add was answered, and a cancel was last; -1.0: not at all.
     """
 
@@ -54,6 +55,7 @@ class LoopAccount:
     complete: bool = False
     moved_ms: list[int] = field(default_factory=list)
     may_be_gone: bool = False
+    open_cancels: int = 0
     added_at: float = -1.0
     answered_at: float = -1.0
 
@@ -64,6 +66,7 @@ class LoopAccount:
         if self.answered_at >= since:
             self.ended_at = self.ended_ms = None
             self.complete = False
+            self.open_cancels += 1
 
     def answered(self, outcome: int, log_end: int | None, wall_ms: int = 0, *, time: float = 0.0) -> None:
         """Note the answer to a cancel, when it came, and where the log ends then, or None for what nobody knows.
@@ -72,12 +75,13 @@ class LoopAccount:
             PromiseBroken: 8.
         """
         self.answered_at = time
+        self.open_cancels = max(0, self.open_cancels - 1)
         ended = self.ended_at is not None or self.ended_ms is not None
         if outcome == CANCELLED and not self.complete:
             if not ended:
                 self.ended_at, self.ended_ms = log_end, wall_ms if log_end is None else None
         elif (outcome == TOO_LATE or (outcome == UNKNOWN and self.may_be_gone)) and not ended:
-            self.complete = True
+            self.complete = outcome == TOO_LATE or not self.open_cancels
         elif outcome == UNKNOWN and self.may_be_gone:
             pass
         else:
@@ -165,6 +169,7 @@ class LoopProducer(Client):
     def _cancel(self, account: LoopAccount) -> None:
         named = self.around.random.choice(walk(account.first))
         account.cancel_asked = True
+        account.open_cancels += 1
         self.around.ledger.note(self.around.loop.time(), f"{named.id} is cancelled")
         cancel = producer_idl.DelayMessage(topic=TOPIC, body=b"-", action=2, uniqDelayMsgId=named.id)
         self.call("sendDelaySync", (account, True), delayMessage=cancel, timeout=100)
