@@ -158,7 +158,7 @@ class NumberedProducer(Producer):
 
     def _is_durable(self) -> bool:
         """Whether what was answered cannot be lost."""
-        return not self.around.ledger.power_losses
+        return not self.around.ledger.cuts
 
     def _settle(self, about: list[Publish], outcome: str, stamp: Stamp) -> None:
         for publish in about:
