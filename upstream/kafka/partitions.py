@@ -592,8 +592,8 @@ class Partitions:
 
     def stored_ms(self, queue: KafkaQueue, offset: int) -> int | None:
         """Return when a message that is in hand, or the last one, was stored; None of others."""
-        found = [queue.newest[1]] if offset == queue.newest[0] else []
-        found += [
-            each.live[offset].physical for each in self._group_queues() if each.queue is queue and offset in each.live
-        ]
-        return found[0] if found and found[0] >= 0 else None
+        if offset == queue.newest[0]:
+            return queue.newest[1] if queue.newest[1] >= 0 else None
+        in_hand = (each.live[offset] for each in self._group_queues() if each.queue is queue and offset in each.live)
+        stored_ms = next((job.physical for job in in_hand), -1)
+        return stored_ms if stored_ms >= 0 else None
