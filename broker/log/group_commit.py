@@ -48,6 +48,7 @@ from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.topics import Topic
 from broker.runtime.bundle import Runtime
 from broker.runtime.disks.timed_syncs import TimedSyncs
+from broker.runtime.file_writes import SyncFailed
 from broker.runtime.seams import Buffer, Clock, ScheduledCall, Syncing, Syncs
 from broker.runtime.store_metrics import FLUSHES, SYNCS
 from broker.runtime.store_metrics import WRITTEN as WRITTEN_BYTES
@@ -399,9 +400,17 @@ class GroupCommit:
             raise self._sync_error
 
     def make_durable(self) -> None:
-        """Sync what is visible and not synced, which only `async` leaves. Raises OSError."""
-        if not self._is_syncing and self._log.sync():
-            self._syncs.value += 1
+        """Sync what is visible and not synced, which only `async` leaves.
+
+        Raises:
+            SyncFailed: What was written may be gone, on a full disk, too: a later sync would succeed without it.
+        """
+        if self._is_syncing:
+            return
+        try:
+            self._syncs.value += self._log.sync()
+        except OSError as error:
+            raise SyncFailed(error.errno, error.strerror, error.filename) from error
 
     # Who waits
 

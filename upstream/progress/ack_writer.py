@@ -17,7 +17,7 @@ import structlog
 
 from broker.errors import NO_SPACE, StoreError
 from broker.runtime.bundle import Runtime
-from broker.runtime.file_writes import FileWrite, FileWrites, SyncFailed
+from broker.runtime.file_writes import FileWrite, FileWrites, SyncFailed, can_wait
 from broker.runtime.later import Later
 from broker.runtime.metrics import declare
 from broker.runtime.rate_limited_log import RateLimitedLog
@@ -433,7 +433,7 @@ class AckWriter:
 
     def _refuse(self, what: str, error: OSError) -> ProgressFailed:
         before = self.failed
-        full = what == "writing" and error.errno in NO_SPACE
+        full = what == "writing" and can_wait(error)
         failed = self.failed = ProgressFull(error) if full else ProgressFailed(what, error)
         self._failures.value += 1
         on_failed = None if full else self.on_failed

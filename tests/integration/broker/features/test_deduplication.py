@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from random import Random
 from typing import Any
@@ -107,6 +108,20 @@ def test_checkpoint_names_nothing_that_a_power_loss_can_take(seed: int) -> None:
         places = known.judge([key(number)]).places
         assert not places or known.record_of(key(number), places[0]), "it is stored, or can be stored again"
     store.close()
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_checkpoint_waits_for_no_log_that_cannot_be_made_durable(error: int) -> None:
+    """A second sync would succeed, and the checkpoint name what is lost: the store has failed."""
+    disk = SimDisk()
+    store = open_store(disk, flush="async")
+    store.create_topic("t", 1)
+    known = memory(store, disk)
+    known.stored(known.judge([key(0)]), [append(store, 0).physical])
+    store.flush()
+    disk.fail("sync", error=error, path_part="/commitlog/")
+    known.begin_writing()
+    assert store.failed is not None
 
 
 class RepeatedSend:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from random import Random
 
 import pytest
@@ -78,20 +79,21 @@ def test_power_loss_takes_no_message_that_became_a_dead_letter(seed: int, monkey
     assert left | {job.offset for job in world.pull_all(client)} == {0, 1}
 
 
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 def test_dead_letter_that_cannot_be_made_durable_finishes_nothing_that_a_power_loss_keeps(
-    monkeypatch: pytest.MonkeyPatch,
+    error: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Acks are refused from then on."""
+    """Acks are refused from then on, also where the disk is full: a second sync would succeed without the record."""
     monkeypatch.setattr(World, "flush", "async")
     world = impatient()
     client = Client()
     world.publish("a")
     world.store.make_durable()
     [job] = world.pull_all(client)
-    world.sim.fail("sync", path_part="/commitlog/")
-    with pytest.raises(ProgressFailed):
-        world.answer(client, job, fail=True)
-    assert world.progress.failed is not None
+    world.sim.fail("sync", error=error, path_part="/commitlog/")
+    for _ in range(2):
+        with pytest.raises(ProgressFailed):
+            world.answer(client, job, fail=True)
     world.sim.crash(Random(1), modes=("none",))
     world.open()
     assert (len(world.dead_letters()), len(world.pull_all(client))) == (0, 1)
