@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from broker.runtime.seams import Disk
 from lag.blocks import BlockGap
-from lag.journal.columns import scheduled_sample
+from lag.journal.columns import Key, Row, scheduled_sample
 from lag.journal.files import Tier
 from lag.journal.reader import JournalQuery, JournalReader
 from lag.journal.summaries import scheduled_summary
@@ -14,6 +12,7 @@ from lag.report.data import WaitingCount
 from lag.report.engine.reading import labels_of
 from lag.report.options import ReportOptions
 from lag.rules.waiting_rules import WAITING_STATUSES, judge_waiting
+from lag.samples import ScheduledSample
 
 WAITING_MAX = 100
 _SEVERITY = {each.name: len(WAITING_STATUSES) - place for place, each in enumerate(WAITING_STATUSES)}
@@ -24,7 +23,7 @@ def waiting_of(disk: Disk, options: ReportOptions) -> list[WaitingCount]:
     window, limits = options.window, options.limits
     wanted = JournalQuery(since_ms=window.from_ms, until_ms=window.to_ms)
     labels = labels_of(disk, options.given.journals)
-    last: dict[tuple[str, str, str, int], tuple[Any, int, float]] = {}
+    last: dict[tuple[str, str, str, int], tuple[ScheduledSample, int, int]] = {}
     for folder in options.given.journals:
         names = labels.get(folder, {})
         for block in JournalReader(disk, folder).blocks(wanted, by_columns=None):
@@ -34,13 +33,9 @@ def waiting_of(disk: Disk, options: ReportOptions) -> list[WaitingCount]:
             for key, time_ms, row in block.scheduled:
                 if not wanted.takes_moment(time_ms):
                     continue
-                is_raw = block.tier is Tier.RAW
-                sample = scheduled_sample(key, time_ms, row) if is_raw else scheduled_summary(key, time_ms, row).last
-                place = node, *key
-                _, overdue, late_ms = last.get(place, (None, 0, 0))
-                if sample.oldest_due_ms is not None and sample.overdue:
-                    late_ms = max(late_ms, time_ms - sample.oldest_due_ms)
-                last[place] = sample, max(overdue, sample.overdue), late_ms
+                sample, most, longest_ms = _of_row(block.tier, key, time_ms, row)
+                _, overdue, late_ms = last.get((node, *key), (None, 0, 0))
+                last[node, *key] = sample, max(overdue, most), max(late_ms, longest_ms)
     found = []
     for (node, kind, topic, level), (sample, overdue, late_ms) in last.items():
         if not sample.pending and not overdue:
@@ -66,3 +61,13 @@ def waiting_of(disk: Disk, options: ReportOptions) -> list[WaitingCount]:
         )
     found.sort(key=lambda each: (-_SEVERITY.get(each.status, 0), -each.overdue, each.node, each.kind, each.delay_level))
     return found[:WAITING_MAX]
+
+
+def _of_row(tier: Tier, key: Key, time_ms: int, row: Row) -> tuple[ScheduledSample, int, int]:
+    """Return the last sample of a row, the most that were overdue in it, and for how long one was."""
+    if tier is not Tier.RAW:
+        summary = scheduled_summary(key, time_ms, row)
+        return summary.last, summary.overdue_max, summary.late_max_ms or 0
+    sample = scheduled_sample(key, time_ms, row)
+    is_late = sample.oldest_due_ms is not None and sample.overdue
+    return sample, sample.overdue, max(0, time_ms - (sample.oldest_due_ms or 0)) if is_late else 0

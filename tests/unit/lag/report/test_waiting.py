@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lag.journal.files import Tier
+from lag.journal.tiers import DAY_MS, TierLimits, Tiers
 from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
 from lag.report.page.markdown import render_markdown
 from lag.samples import ScheduledSample
@@ -56,3 +58,15 @@ def test_page_has_a_table_of_them() -> None:
     text = render_html(made(disk, "j", rounds=10))
     assert "<h2>Waiting messages</h2>" in text
     assert "delay level 3 of node n" in text
+
+
+def test_peaks_are_those_of_all_samples_where_only_minutes_are_left() -> None:
+    """Also of what waits no longer at the end of its minute."""
+    disk = SimDisk()
+    waited(disk)
+    keep = {Tier.RAW: 0, Tier.MINUTE: 400 * DAY_MS, Tier.HOUR: 400 * DAY_MS}
+    for _ in Tiers(disk, "j", TierLimits(keep_ms=keep, free_bytes_min=0)).round(NOW_MS + DAY_MS, None):
+        pass
+    assert not [name for name in disk.list("j") if name.startswith("raw")]
+    [delay] = [each for each in made(disk, "j", rounds=10).waiting if each.kind == "delay"]
+    assert (delay.overdue, delay.peak_overdue, delay.peak_late_seconds) == (0, 7, 90.0)
