@@ -23,23 +23,28 @@ def waiting_of(disk: Disk, options: ReportOptions) -> list[WaitingCount]:
     window, limits = options.window, options.limits
     wanted = JournalQuery(since_ms=window.from_ms, until_ms=window.to_ms)
     labels = labels_of(disk, options.given.journals)
-    last: dict[tuple[str, str, str, int], tuple[ScheduledSample, int, int]] = {}
+    last: dict[tuple[str, str, str, str, int], tuple[ScheduledSample, int, int]] = {}
     for folder in options.given.journals:
         names = labels.get(folder, {})
         for block in JournalReader(disk, folder).blocks(wanted, by_columns=None):
             if isinstance(block, BlockGap):
                 continue
-            node = names.get((block.head.cluster, block.head.node), block.head.node)
+            cluster = block.head.cluster
+            node = names.get((cluster, block.head.node), block.head.node)
             for key, time_ms, row in block.scheduled:
                 if not wanted.takes_moment(time_ms):
                     continue
                 sample, most, longest_ms = _of_row(block.tier, key, time_ms, row)
-                _, overdue, late_ms = last.get((node, *key), (None, 0, 0))
-                last[node, *key] = sample, max(overdue, most), max(late_ms, longest_ms)
+                _, overdue, late_ms = last.get((cluster, node, *key), (None, 0, 0))
+                last[cluster, node, *key] = sample, max(overdue, most), max(late_ms, longest_ms)
+    clusters: dict[str, set[str]] = {}
+    for cluster, node, *_ in last:
+        clusters.setdefault(node, set()).add(cluster)
     found = []
-    for (node, kind, topic, level), (sample, overdue, late_ms) in last.items():
+    for (cluster, name, kind, topic, level), (sample, overdue, late_ms) in last.items():
         if not sample.pending and not overdue:
             continue
+        node = name if len(clusters[name]) == 1 else f"{name} ({cluster})"
         verdict = judge_waiting(sample, sample.time_ms, limits)
         late = verdict.figures["lateness_ms"]
         found.append(

@@ -14,10 +14,10 @@ from tests.unit.lag.report.test_local import EVERY_MS, made, sample
 from tests.unit.lag.samples import NOW_MS
 
 
-def waited(disk: SimDisk) -> None:
+def waited(disk: SimDisk, folder: str = "j", cluster: str = "c") -> None:
     """Write ten rounds in which a delay level was late, a transaction is undecided, and timers are in time."""
     limits = WriterLimits(free_bytes_min=0)
-    journal = JournalWriter(disk, "j", JournalOrigin(cluster="c", node="n", epoch=1), limits)
+    journal = JournalWriter(disk, folder, JournalOrigin(cluster=cluster, node="n", epoch=1), limits)
     for number in range(10):
         now = NOW_MS + number * EVERY_MS
         is_late = number == 4
@@ -70,3 +70,11 @@ def test_peaks_are_those_of_all_samples_where_only_minutes_are_left() -> None:
     assert not [name for name in disk.list("j") if name.startswith("raw")]
     [delay] = [each for each in made(disk, "j", rounds=10).waiting if each.kind == "delay"]
     assert (delay.overdue, delay.peak_overdue, delay.peak_late_seconds) == (0, 7, 90.0)
+
+
+def test_nodes_of_one_name_in_two_clusters_are_kept_apart() -> None:
+    """None hides what waits in the other."""
+    disk = SimDisk()
+    waited(disk, "one", "c")
+    waited(disk, "two", "d")
+    assert [each.kind for each in made(disk, "one", "two", rounds=10).waiting] == ["half", "half", "delay", "delay"]
