@@ -8,6 +8,7 @@ files that a kill could leave wrong.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -83,11 +84,16 @@ def live_files(files: Iterable[JournalFile], finest: Tier = Tier.RAW) -> list[Jo
             kept.append(file)
     live = by_tier[Tier.RAW]
     for tier in (Tier.MINUTE, Tier.HOUR):
+        firsts = [each.first for each in live]
+        gone: set[JournalFile] = set()
+        coarser = []
         for file in by_tier[tier]:
-            contained = [each for each in live if file.first <= each.first and each.last <= file.last]
+            near = live[bisect_left(firsts, file.first) : bisect_right(firsts, file.last)]
+            contained = [each for each in near if each.last <= file.last]
             is_whole = sum(each.last - each.first + 1 for each in contained) == file.last - file.first + 1
             if is_whole and finest < tier:
                 continue
-            live = [each for each in live if each not in contained]
-            live.append(file)
-    return sorted(live, key=lambda file: file.first)
+            gone.update(contained)
+            coarser.append(file)
+        live = sorted([*(each for each in live if each not in gone), *coarser], key=lambda file: file.first)
+    return live

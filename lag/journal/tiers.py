@@ -11,9 +11,11 @@ or a file that cannot be read, leaves things as they are: the next round tries a
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from typing import Any, Final
 
 from broker.runtime.file_writes import Single
@@ -203,11 +205,12 @@ class Tiers:
 
     def _groups(self, tier: Tier, now_ms: int, current: str | None) -> Generator[None, None, list[list[JournalFile]]]:
         """Return the files of which one of this tier is to be made, each, in order; their time has passed."""
-        made = self._files(tier, None)
+        is_made = _containing(self._files(tier, None))
+        yield None
         groups: list[list[JournalFile]] = []
         span: tuple[str, str, int] | None = None
         for file in self._files(Tier(tier - 1), current):
-            if any(each.first <= file.first and file.last <= each.last for each in made):
+            if is_made(file):
                 span = None
                 continue
             head, _ = yield from self._look(file)
@@ -285,7 +288,9 @@ class Tiers:
         limits = self._limits
         for tier in Tier:
             files = self._files(tier, current)
-            coarser = [] if tier is Tier.HOUR else self._files(Tier(tier + 1), None)
+            yield None
+            is_in_coarser = _containing([] if tier is Tier.HOUR else self._files(Tier(tier + 1), None))
+            yield None
             sizes = []
             for file in files:
                 _, size = yield from self._look(file)
@@ -294,9 +299,7 @@ class Tiers:
             for file, size in zip(files, sizes, strict=True):
                 head, _ = yield from self._look(file)
                 is_old = head is None or head.last_ms < now_ms - limits.keep_ms[tier]
-                is_contained = tier is Tier.HOUR or any(
-                    each.first <= file.first and file.last <= each.last for each in coarser
-                )
+                is_contained = tier is Tier.HOUR or is_in_coarser(file)
                 is_too_much = total > limits.bytes_max[tier] or count > limits.files_max
                 if not is_too_much and not (is_old and is_contained):
                     continue
@@ -306,6 +309,19 @@ class Tiers:
                 self.lost += not is_contained
                 total, count = total - size, count - 1
                 yield None
+
+
+def _containing(coarser: Sequence[JournalFile]) -> Callable[[JournalFile], bool]:
+    """Return whether a file is contained in one of others, which are in order: each answer is one search."""
+    firsts = [each.first for each in coarser]
+    # Of those that begin before it, or with it, the one that reaches furthest decides.
+    furthest = list(accumulate((each.last for each in coarser), max))
+
+    def contains(file: JournalFile) -> bool:
+        place = bisect_right(firsts, file.first) - 1
+        return place >= 0 and file.last <= furthest[place]
+
+    return contains
 
 
 class TierWork:

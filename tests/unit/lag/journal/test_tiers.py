@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lag.blocks import GapKind
+from lag.blocks import FileHead, FileKind, GapKind, encode_head
 from lag.journal.columns import Key
 from lag.journal.files import JournalFile, Tier, live_files, parse
 from lag.journal.reader import EventRow, JournalQuery, QueueRow, ScheduledSummaryRow, SummaryRow
@@ -317,6 +317,54 @@ def test_round_that_is_abandoned_is_made_again() -> None:
         pass
     assert rows_of(disk) == rows
     assert not [name for name in names(disk) if name.endswith(".new")]
+
+
+class LookedAt(JournalFile):
+    """A file whose name is looked at, counted."""
+
+    looks = 0
+
+    @property
+    def first(self) -> int:
+        """The first raw file."""
+        LookedAt.looks += 1
+        return self[1]
+
+
+YEAR = [
+    *(JournalFile(Tier.RAW, hour, hour) for hour in range(400 * 24 - 47, 400 * 24 + 1)),
+    *(JournalFile(Tier.MINUTE, hour, hour) for hour in range(365 * 24 + 1, 400 * 24 + 1)),
+    *(JournalFile(Tier.HOUR, day * 24 + 1, day * 24 + 24) for day in range(400)),
+]
+"""What a node has after 400 days."""
+
+
+@pytest.mark.parametrize("finest", Tier)
+def test_files_of_a_year_are_compared_with_few_others_each(finest: Tier) -> None:
+    """A node lists them in one step."""
+    LookedAt.looks = 0
+    assert live_files([LookedAt(*each) for each in YEAR], finest)
+    assert LookedAt.looks <= 20 * len(YEAR)
+
+
+def test_no_step_of_a_round_over_a_year_compares_all_files_with_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop does other things after each step."""
+    disk = SimDisk()
+    for each in YEAR:
+        begin_ms = DAY + each.first * HOUR_MS
+        head = FileHead(
+            kind=FileKind(each.tier), cluster="c", node="n1", epoch=1, sequence=0, first_ms=begin_ms,
+            last_ms=begin_ms + (each.last - each.first + 1) * HOUR_MS - 1,
+        )  # fmt: skip
+        put(disk, each.name, encode_head(head))
+    monkeypatch.setattr("lag.journal.tiers.parse", lambda name: LookedAt(*parse(name) or ()))
+    tiers, looks = Tiers(disk, FOLDER, FOR_EVER), []
+    LookedAt.looks = 0
+    for _ in tiers.round(DAY + 401 * DAY_MS, None):
+        looks.append(LookedAt.looks)
+        LookedAt.looks = 0
+    assert (tiers.trouble, tiers.made, tiers.deleted) == (None, 0, 0)
+    assert max(looks) <= 20 * len(YEAR)
 
 
 @given(st.data())
