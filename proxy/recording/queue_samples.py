@@ -101,6 +101,12 @@ class _TopicRound:
     in_flight: dict[Place, int] = field(default_factory=dict)
     failing: dict[Place, int] = field(default_factory=dict)
 
+    def keep(self, places: set[Place]) -> None:
+        """Forget all queues but these."""
+        for of_queues in (self.in_flight, self.failing):
+            for place in [each for each in of_queues if each not in places]:
+                del of_queues[place]
+
 
 class QueueSampler:
     """Samples all queues of one node, round by round.
@@ -119,8 +125,8 @@ class QueueSampler:
         self.times = MessageTimes(store)
         self._seen: dict[QueueKey, _QueueRound] = {}
         self._rounds = 0
-        self._topics: dict[tuple[str, str], _TopicRound] = {}
-        """By group and topic of its subscription."""
+        self._topics: dict[str, dict[str, _TopicRound]] = {}
+        """By group, and by topic of its subscription."""
 
     def recall(self, group: str, topic: str, queue: int, sample: QueueSample) -> None:
         """Take up what an earlier process noted of a queue: that a group was at work, and when it moved."""
@@ -129,7 +135,7 @@ class QueueSampler:
         self._seen[key] = _QueueRound(
             time_ms=sample.time_ms, committed=sample.committed, moved_ms=sample.moved_ms, matched=None
         )
-        of_topic = self._topics.setdefault((group, topic), _TopicRound())
+        of_topic = self._topics.setdefault(group, {}).setdefault(topic, _TopicRound())
         of_topic.asked_ms = latest_of(of_topic.asked_ms, sample.asked_ms)
         of_topic.succeeded_ms = latest_of(of_topic.succeeded_ms, sample.succeeded_ms)
 
@@ -146,6 +152,7 @@ class QueueSampler:
             for key, sample in (yield from self._group(group, strays.get(name, ()), seen)):
                 samples.append((key, sample))
         self._seen = seen
+        self._topics = {name: each for name, each in self._topics.items() if name in self._in_force.groups}
         self._rounds += 1
         self.times.round_over()
         return samples
@@ -175,6 +182,7 @@ class QueueSampler:
         asking: dict[str, _Asking] = {}
         samples: Samples = []
         places: list[Place] = []
+        topics, here = self._topics.setdefault(group.name, {}), dict[str, set[Place]]()
         for place in self._places(group, strays):
             places.append(place)
             if len(places) % _PLACES_AT_ONCE == 0:
@@ -183,7 +191,8 @@ class QueueSampler:
             group_queues = by_place.get(place, [])
             figures = yield from look_at_jobs(group_queues)
             topic = group_queues[0].line.topic if group_queues else place[0]
-            of_topic = self._topics.setdefault((group.name, topic), _TopicRound())
+            here.setdefault(topic, set()).add(place)
+            of_topic = topics.setdefault(topic, _TopicRound())
             of_topic.in_flight[place], of_topic.failing[place] = figures.in_flight, figures.failing
             if topic not in asking:
                 asking[topic] = self._asking(group, topic, group_queues)
@@ -197,6 +206,11 @@ class QueueSampler:
             sample = self._sample(key, group, group_queues, figures, (asking[topic], of_topic), seen)
             samples.append((key, sample))
             yield
+        for topic, known in list(topics.items()):
+            if topic in here or topic in group.config.by_topic:
+                known.keep(here.get(topic, set()))
+            else:
+                del topics[topic]
         return samples
 
     @staticmethod
@@ -218,7 +232,7 @@ class QueueSampler:
         pushing = config is not None and config.actions[-1] not in ("PullServer", LOW_LEVEL)
         if running is None:
             return _Asking(asked_at=-1.0, holders=frozenset(fetchers), limited=False, pushing=pushing)
-        of_topic = self._topics[group.name, topic]
+        of_topic = self._topics[group.name][topic]
         held, finished = running.held_by_rate, running.counters.finished.value
         limited = held > (of_topic.held if of_topic.generation is running else 0)
         if finished > (of_topic.finished or 0):

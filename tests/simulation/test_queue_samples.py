@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -169,6 +170,37 @@ def test_success_is_of_the_subscription_and_a_skip_is_counted() -> None:
     ward.skip(Place("orders", "orders_0", 0))
     found = sample(ward)
     assert (found.committed, found.skipped, found.succeeded_ms) == (2, 1, succeeded)
+
+
+def test_queue_that_is_gone_has_no_failing_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a topic of Kafka was made again with fewer partitions: the others fail no more for it."""
+    ward = ward_of(retryIntervals=[60_000, -1])
+    ward.wanted["topics"]["orders"]["queues"] = 2
+    assert ward.edit().accepted
+    for number in range(8):
+        ward.send("orders", f"k{number}")
+    ward.fail(8)
+    failing = {key.queue: each.retrying for key, each in rounds(ward).items() if key.group == "by-key"}
+    assert min(failing[0], failing[1]) > 0
+    broker = ward.node.in_force.groups["by-key"].node.broker
+    topic = broker.topic("orders")
+    assert topic is not None
+    monkeypatch.setattr(broker, "topic", lambda name: SimpleNamespace(queues=topic.queues[:1]))
+    rounds(ward)
+    assert sample(ward).failing == failing[0]
+
+
+def test_group_that_is_gone_is_forgotten() -> None:
+    """With its last generation, and all that this has in memory."""
+    ward = ward_of()
+    samplers = ward.node.recording.recorder._samplers
+    assert samplers is not None
+    sampler = samplers[0]
+    rounds(ward)
+    assert list(sampler._topics) == ["by-key"]
+    ward.edit_group(lambda groups: groups.clear())
+    rounds(ward)
+    assert not sampler._topics
 
 
 def test_message_that_is_out_for_a_minute_is_named() -> None:
