@@ -120,6 +120,14 @@ def limits_from(given: Mapping[str, str | float], base: LagLimits | None = None)
     return LagLimits(**{**asdict(base or LagLimits()), **values_of(given)})
 
 
+def with_target(seconds: float) -> LagLimits:
+    """Return limits with a target. Raises ValueError: it is none."""
+    if not isfinite(seconds) or seconds < 0:
+        raise ValueError(f"the target must be a number of seconds of 0 or more, got {seconds}")
+    target_ms = round(seconds * 1000)
+    return LagLimits(target_ms=target_ms, floor_ms=min(LagLimits().floor_ms, target_ms))
+
+
 def values_of(given: Mapping[str, str | float]) -> dict[str, Any]:
     """Return fields of `LagLimits` by their names, each checked by itself. Arguments and errors as `limits_from`."""
     for name in given:

@@ -22,7 +22,7 @@ from lag.report.data import LagReportData
 from lag.report.engine.reading import samples_at_most
 from lag.report.options import Input, ReportOptions, ReportWindow
 from lag.report.page.files import FORMATS, rendered, with_ages
-from lag.rules.limits import LagLimits
+from lag.rules.limits import LagLimits, with_target
 from lag.spark.jobs import backlog_program, compact_program, watch
 from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, folders, listed
 from lag.spark.jobs.backlog import BacklogOptions, make_backlog
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 from_ms=moment_ms({"--from": given.begin}, "--from") or 0,
                 to_ms=now_ms if given.end is None else moment_ms({"--to": given.end}, "--to") or 0,
             ),
-            limits=LagLimits(target_ms=int(given.target * 1000)),
+            limits=with_target(given.target),
             title=given.title,
             compared=not given.no_compare,
             made_ms=now_ms,

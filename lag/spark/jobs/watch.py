@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from lag.journal.columns import queue_sample
-from lag.rules.limits import LagLimits
+from lag.rules.limits import LagLimits, with_target
 from lag.samples import EventKind, LagEvent, QueueKey
 from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, folders
 from lag.spark.jobs.text_program import log_file
@@ -232,13 +232,12 @@ def main(arguments: Sequence[str]) -> int:
     )
     given = parser.parse_args(arguments)
     try:
-        target_ms = round(given.target * 1000)
         options = WatchOptions(
             journals=folders(given.journal),
             checkpoint=given.checkpoint,
             format=given.format,
             options=sink_options(given.path, given.option),
-            limits=LagLimits(target_ms=target_ms, floor_ms=min(LagLimits().floor_ms, target_ms)),
+            limits=with_target(given.target),
             silence_ms=round(given.silence * 1000),
             settled_ms=round(given.settled * 1000),
             every_s=given.every,

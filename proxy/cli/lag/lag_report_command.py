@@ -16,7 +16,7 @@ from broker.runtime.seams import SystemClock
 from lag.report.data import LagReportData
 from lag.report.options import Input, ReportOptions, ReportWindow
 from lag.report.page.files import FORMATS, rendered
-from lag.rules.limits import LagLimits, limits_from
+from lag.rules.limits import LagLimits, limits_from, with_target
 from lag.rules.statuses import Level
 from proxy.cli.errors import CliError
 from proxy.cli.lag.lag_backlog_command import progress_file
@@ -160,11 +160,10 @@ def report_lag(
 
 def limits_given(target: float, rules: Sequence[str]) -> LagLimits:
     """Return the limits of the rules. Raises ValueError: one is wrong."""
-    target_ms = int(target * 1000)
     given = {}
     for each in rules:
         name, _, given[name] = each.partition("=")
-    return limits_from(given, LagLimits(target_ms=target_ms, floor_ms=min(LagLimits().floor_ms, target_ms)))
+    return limits_from(given, with_target(target))
 
 
 def _is_local(engine: str, disk: RealDisk, options: ReportOptions, by_spark: Sequence[str]) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from lag.rules.limits import LagLimits
+from lag.rules.limits import LagLimits, with_target
 from tools.rules_doc import meanings_of_limits
 
 BAD = {
@@ -51,3 +51,17 @@ def test_limit_of_another_type_is_refused(name: str, value: object) -> None:
 def test_each_limit_is_described() -> None:
     """By the docstring, from which the page is made."""
     assert list(meanings_of_limits()) == [field.name for field in fields(LagLimits)]
+
+
+@pytest.mark.parametrize(("seconds", "target_ms", "floor_ms"), [(60, 60_000, 1_000), (0.25, 250, 250), (0, 0, 0)])
+def test_floor_is_below_a_target_of_less_than_a_second(seconds: float, target_ms: int, floor_ms: int) -> None:
+    """Nobody has to set both."""
+    found = with_target(seconds)
+    assert (found.target_ms, found.floor_ms) == (target_ms, floor_ms)
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("inf"), float("nan")])
+def test_target_that_is_no_time_is_refused(seconds: float) -> None:
+    """With what it should be."""
+    with pytest.raises(ValueError, match=f"the target must be a number of seconds of 0 or more, got {seconds}"):
+        with_target(seconds)

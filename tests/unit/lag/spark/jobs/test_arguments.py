@@ -28,3 +28,16 @@ def test_errors_of_spark_are_one_line() -> None:
     )
     assert first_sentence(RuntimeError(said)) == "org.apache.spark.SparkException: no room"
     assert first_sentence(RuntimeError("")) == "RuntimeError"
+
+
+@pytest.mark.parametrize(("target", "code"), [("0.5", 1), ("inf", 2)])
+def test_target_is_what_the_command_takes(monkeypatch: pytest.MonkeyPatch, target: str, code: int) -> None:
+    """Half a second is one; what is no time is refused before Spark is started."""
+    from lag.spark.jobs import program
+
+    def made(*_: object, **__: object) -> None:
+        raise RuntimeError("Spark would be started")
+
+    monkeypatch.setattr(program, "made", made)
+    window = ["--from", "2026-01-01", "--to", "2026-01-02"]
+    assert program.main(["--journal", "/nowhere", *window, "--target", target]) == code
