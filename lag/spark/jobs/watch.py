@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     import pandas
     from pyspark.sql.streaming.state import GroupState
 
-LATE_MS: Final = 600_000
-"""A round that is older than its node's newest by more than this is left out."""
 SCHEMA: Final = (
     "key string, cluster string, node string, `group` string, level string, status string, before string, "
     "timeMs long, sinceMs long, queues int, topic string, queue int, cause string, evidence string, advice string, "
@@ -126,15 +124,14 @@ class _Judge:
         node = pickle.loads(state.get[0]) if state.exists else fresh
         found: list[dict[str, Any]] = []
         rows = [row for piece in pieces for row in piece.to_dict("records")]
-        for row in sorted(rows, key=lambda each: (each["time_ms"], each["file"], each["position"])):
+        # By their places, and not by the node's clock, which may be set back.
+        for row in sorted(rows, key=lambda each: (each["file"], each["position"])):
             found += _silent(key, node, row) if row["silent"] else self._round(key, node, row)
         state.update((pickle.dumps(node),))
         yield pandas.DataFrame([[each[name] for name in COLUMNS] for each in found], columns=COLUMNS)
 
     def _round(self, key: tuple[str, str], node: _Node, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         time_ms = int(row["time_ms"])
-        if time_ms < node.last_ms - LATE_MS:
-            return
         cluster, name = key
         node.windows.round(
             (
@@ -145,7 +142,7 @@ class _Judge:
         )
         for each in json.loads(row["events"]):
             node.windows.note(LagEvent(**each | {"kind": EventKind(each["kind"])}))
-        node.last_ms = max(node.last_ms, time_ms)
+        node.last_ms = time_ms
         back = node.presence.note("", GroupVerdict(status="OK", since_ms=time_ms), time_ms)
         if back is not None:
             yield back.as_fields(cluster, name)
