@@ -133,14 +133,17 @@ class _Judge:
     def _round(self, key: tuple[str, str], node: _Node, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         time_ms = int(row["time_ms"])
         cluster, name = key
-        node.windows.round(
-            (
-                QueueKey(cluster=cluster, node=name, group=group, topic=topic, queue=queue),
-                queue_sample(at, tuple(values)),
+        samples, events = json.loads(row["samples"]), json.loads(row["events"])
+        # The last entry of a process that stops has its events alone: the queues are still there.
+        if samples or not any(each["kind"] == EventKind.STOP.value for each in events):
+            node.windows.round(
+                (
+                    QueueKey(cluster=cluster, node=name, group=group, topic=topic, queue=queue),
+                    queue_sample(at, tuple(values)),
+                )
+                for group, topic, queue, at, *values in samples
             )
-            for group, topic, queue, at, *values in json.loads(row["samples"])
-        )
-        for each in json.loads(row["events"]):
+        for each in events:
             node.windows.note(LagEvent(**each | {"kind": EventKind(each["kind"])}))
         node.last_ms = time_ms
         back = node.presence.note("", GroupVerdict(status="OK", since_ms=time_ms), time_ms)

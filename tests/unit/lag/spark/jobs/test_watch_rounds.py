@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lag.journal.columns import QUEUES
-from lag.samples import LagEvent, QueueSample
+from lag.samples import EventKind, LagEvent, QueueSample
 from tests.conftest import need_module
 from tests.unit.lag.samples import NOW_MS
 
@@ -86,3 +86,14 @@ def test_rounds_after_a_clock_was_set_back_are_judged(back_ms: int, together: in
     batches = [rounds[at : at + together] for at in range(0, len(rounds), together)]
     [found] = changes(batches)
     assert found == ((begin_ms - NOW_MS) // 1000, "g", "STOP")
+
+
+def test_last_entry_of_a_recorder_that_stops_is_no_round_without_queues() -> None:
+    """`lag record --once` writes one after each round: windows reach over it."""
+    rounds = []
+    for number in range(10):
+        at = NOW_MS + number * 60_000
+        behind = sample(at, end=900 + 9 * number, committed=100 + number, committed_ms=at - 600_000)
+        rounds.append(a_round(2 * number, at, [behind]))
+        rounds.append(a_round(2 * number + 1, at + 50, [], [LagEvent(time_ms=at + 50, kind=EventKind.STOP)]))
+    assert changes([[each] for each in rounds]) == [(120, "g", "WARN")]
