@@ -113,6 +113,8 @@ class _Judge:
         self._recipients = dict(options.recipients)
         self._limits = options.limits
         self._settled_ms = options.settled_ms
+        every = (self._limits, *(each.limits for each in self._subscribed.values()))
+        self._window_ms = max(limits.window_ms for limits in every)
 
     def __call__(
         self, key: tuple[str, str], pieces: Iterator[pandas.DataFrame], state: GroupState
@@ -122,6 +124,7 @@ class _Judge:
 
         fresh = _Node(Verdicts(self._settled_ms), Verdicts(self._settled_ms))
         node = pickle.loads(state.get[0]) if state.exists else fresh
+        node.windows.window_ms = self._window_ms
         found: list[dict[str, Any]] = []
         rows = [row for piece in pieces for row in piece.to_dict("records")]
         # By their places, and not by the node's clock, which may be set back.

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lag.journal.columns import QUEUES
+from lag.rules.limits import LagLimits
 from lag.samples import EventKind, LagEvent, QueueSample
 from tests.conftest import need_module
 from tests.unit.lag.samples import NOW_MS
@@ -97,3 +98,17 @@ def test_last_entry_of_a_recorder_that_stops_is_no_round_without_queues() -> Non
         rounds.append(a_round(2 * number, at, [behind]))
         rounds.append(a_round(2 * number + 1, at + 50, [], [LagEvent(time_ms=at + 50, kind=EventKind.STOP)]))
     assert changes([[each] for each in rounds]) == [(120, "g", "WARN")]
+
+
+def test_windows_are_as_long_as_the_limits_say() -> None:
+    """A loss is reported for as long as on the node."""
+    from lag.spark.jobs.watch import WatchedSubscription
+
+    rounds = [
+        a_round(number, at, [sample(at, expired=50 * (number >= 30))])
+        for number in range(100)
+        for at in [NOW_MS + number * EVERY_MS]
+    ]  # fmt: skip
+    hour = {("g", "t"): WatchedSubscription(limits=LagLimits(window_ms=3_600_000))}
+    assert changes([rounds], subscribed=hour) == [(300, "g", "DATA_LOSS")]
+    assert changes([rounds])[-1] == (670, "g", "OK")
