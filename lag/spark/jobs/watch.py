@@ -65,7 +65,8 @@ class WatchOptions:
         checkpoint: Folder of Spark's checkpoint.
         format: Of the sink, as `DataStreamWriter.format` takes it.
         options: Of the sink.
-        subscribed: By group and topic, where the configuration says something of them.
+        subscribed: By group and topic, where the configuration says something of them; by group and "" of topics that
+            it does not subscribe, such as its retry topic.
         recipients: By group, names for routing (`alarmGroup`).
         limits: Of all others.
         silence_ms: How long a node may record nothing.
@@ -156,12 +157,15 @@ class _Judge:
             yield change.as_fields(cluster, name, self._recipients.get(change.group, ()))
 
     def _limits_of(self, group: str, topic: str) -> LagLimits:
-        found = self._subscribed.get((group, topic))
+        found = self._found(group, topic)
         return self._limits if found is None else found.limits
 
     def _counts(self, group: str, topic: str) -> bool:
-        found = self._subscribed.get((group, topic))
+        found = self._found(group, topic)
         return found is None or found.counts
+
+    def _found(self, group: str, topic: str) -> WatchedSubscription | None:
+        return self._subscribed.get((group, topic)) or self._subscribed.get((group, ""))
 
 
 def _silent(key: tuple[str, str], node: _Node, row: Mapping[str, Any]) -> list[dict[str, Any]]:

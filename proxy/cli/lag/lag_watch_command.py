@@ -68,13 +68,14 @@ def watch_lag(
         format=sink,
         options=options,
         subscribed={
-            (group.group, each.topic): watch.WatchedSubscription(
-                limits=limits_of_config(group, each.topic, rules), counts=is_alarmed(group, each.topic)
+            (group.group, topic): watch.WatchedSubscription(
+                limits=limits_of_config(group, topic, rules), counts=is_alarmed(group, topic)
             )
             for group in groups
-            for each in group.topics
+            for topic in ("", *group.by_topic)
         },
         recipients={group.group: recipients_of(group) for group in groups},
+        limits=limits_of_config(None, "", rules),
         silence_ms=duration_option(silence, option="--silence"),
         settled_ms=duration_option(settled, option="--settled"),
         every_s=duration_option(every, option="--every") / 1000,
