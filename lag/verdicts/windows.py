@@ -89,7 +89,9 @@ class NodeWindows:
             window.clear()
         least, most = QUEUE_SAMPLES
         spacing_ms = self.window_ms / max(least, min(most, SAMPLES_MAX // len(self._rows)))
-        if len(window) >= 2 and sample.time_ms - window[-2].time_ms < spacing_ms:
+        is_near = len(window) >= 2 and sample.time_ms - window[-2].time_ms < spacing_ms
+        # Nothing is divided by the time between two samples of one moment, as a step of the clock makes them.
+        if is_near or (window and sample.time_ms == window[-1].time_ms):
             window[-1] = row_of(sample)
         else:
             window.append(row_of(sample))

@@ -48,6 +48,16 @@ def test_clock_that_goes_back_begins_the_window_anew() -> None:
     assert [each.time_ms for each in samples(windows)] == [5_000, 15_000]
 
 
+def test_of_two_samples_in_one_millisecond_the_later_counts() -> None:
+    """A clock that is set back by as much as has passed gives a moment twice; that it can be judged is enough."""
+    windows = NodeWindows()
+    for end in (100, 130):
+        windows.add(PLACE, QueueSample(time_ms=10_000, start=0, end=end, committed=90))
+    assert [each.end for each in samples(windows)] == [130]
+    [found] = windows.judged(10_000, usual)
+    assert found.verdict.figures["lag"] == 40
+
+
 def test_queue_that_is_in_no_round_any_more_is_forgotten() -> None:
     """Nothing alarms about what is gone."""
     windows = NodeWindows()
