@@ -27,6 +27,7 @@ from lag.blocks import BlockGap
 from lag.journal.columns import queue_sample
 from lag.journal.files import Tier
 from lag.journal.reader import JournalQuery, JournalReader
+from lag.journal.scan import Block
 from lag.journal.tiers import TierLimits, Tiers, TierWork
 from lag.journal.writer import FILE_MS, FOLDER, JournalOrigin, JournalWriter, WriterLimits
 from lag.rules.waiting_rules import WaitingLag, judge_waiting
@@ -252,6 +253,11 @@ def _journal(config: Config, runtime: Runtime) -> JournalWriter:
     return JournalWriter(runtime.disk, f"{config.node.data}/{FOLDER}", origin, limits, syncs=runtime.syncs)
 
 
+def _is_round(block: Block) -> bool:
+    """Whether a block is a round: a stop writes one besides, which has its event and no queues."""
+    return bool(block.queues) or all(each.kind is not EventKind.STOP for each in block.events)
+
+
 class Recorder:
     """Records one node.
 
@@ -440,12 +446,13 @@ class Recorder:
                 continue
             if (block.head.cluster, block.head.node) == (node.broker_cluster, node.broker_name):
                 blocks.append(block)
-        newest = blocks[-1] if blocks else None
+        newest = next(filter(_is_round, reversed(blocks)), None)
         if newest is None:
             # The node was down for longer than a window.
             for found in reader.newest():
                 yield
-                newest = found or newest
+                if found is not None and _is_round(found):
+                    newest = found
         if newest is not None:
             for number, ((group, topic, queue), time_ms, row) in enumerate(newest.queues, start=1):
                 if time_ms <= now_ms:

@@ -244,16 +244,15 @@ def test_server_that_a_sink_waits_for_is_named() -> None:
 
 
 @pytest.mark.parametrize("seconds", [60, 1_200])
-def test_restart_does_not_forget_when_a_group_was_at_work(seconds: int) -> None:
+@pytest.mark.parametrize("kill", [True, False])
+def test_restart_does_not_forget_when_a_group_was_at_work(seconds: int, kill: bool) -> None:
     """From the newest round of the journal, also where the node was down for longer than a window of the rules."""
     ward = ward_of(timeout=3_600_000)
     ward.send("orders", "k")
     [place] = ward.pull()
     ward.answer(place, success=True)
     before = sample(ward)
-    ward.world.kill()
-    ward.run(seconds)
-    ward.start()
+    ward.restart(lambda: ward.run(seconds), kill=kill)
     found = sample(ward)
     assert before.asked_ms is not None
     assert (found.asked_ms, found.moved_ms) == (before.asked_ms, before.moved_ms)
