@@ -459,6 +459,9 @@ class Recorder:
                     queues.recall(group, topic, queue, queue_sample(time_ms, row))
                 if number % STEP_PIECES == 0:
                     yield
+            left = {group for (group, _, _), _, _ in newest.queues} - self._in_force.groups.keys()
+            for group in sorted(left):
+                self.notes.add(EventKind.LEFT, group, detail="the group is no longer configured")
         for block in blocks:
             yield
             for event in block.events:

@@ -110,6 +110,25 @@ def test_group_that_is_taken_out_has_left() -> None:
     assert events(ward)[-1] == (EventKind.LEFT, "by-key", "")
 
 
+@pytest.mark.parametrize("seconds", [0, 1_200])
+def test_group_that_is_taken_out_while_the_node_is_down_has_left(seconds: int) -> None:
+    """By the newest round of the process before: a report does not call it unknown."""
+    ward = ward_of()
+    rounds(ward)
+
+    def between() -> None:
+        ward.run(seconds)
+        ward.wanted["groups"] = []
+        ward.world.config = ward.load().config
+
+    ward.restart(between)
+    ward.run(30)
+    assert (EventKind.LEFT, "by-key", "") in events(ward)
+    ward.restart()
+    ward.run(30)
+    assert [kind for kind, _, _ in events(ward)].count(EventKind.LEFT) == 1
+
+
 def test_step_of_the_wall_clock_is_noted() -> None:
     """Samples around it are judged by it."""
     ward = ward_of()
