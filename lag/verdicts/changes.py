@@ -166,6 +166,17 @@ class Verdicts:
             if verdict.level is not Level.OK and verdict.status != INCOMPLETE:
                 self._lost.add(group)
 
+    def end(self, time_ms: int) -> list[VerdictChange]:
+        """Forget all, since nothing is judged any more; returns the end of each verdict whose receiver waits for it."""
+        reported = {group: found.status for group, found in self.current.items() if found.level is not Level.OK}
+        befores = {**dict.fromkeys(self._lost), **reported}
+        self.current, self._next, self._lost = {}, {}, set()
+        removed = GroupVerdict(status=REMOVED, since_ms=time_ms)
+        return [
+            VerdictChange(group=group, before=before, verdict=removed, time_ms=time_ms)
+            for group, before in sorted(befores.items())
+        ]
+
     def note(self, group: str, found: GroupVerdict, time_ms: int) -> VerdictChange | None:
         """Take the verdict on one group in a round; returns the change, if it is one."""
         before = self.current.get(group)

@@ -80,6 +80,8 @@ class NodeVerdicts:
             if config.webhook is not None:
                 self._webhook = Webhook(config.webhook, config.webhook_timeout_ms)
                 self._posted = {}
+        if before.enabled and not config.enabled:
+            self._report(self.verdicts.end(self._runtime.clock.wall_ms()))
 
     def stop(self) -> None:
         """Post nothing more."""

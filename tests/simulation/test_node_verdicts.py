@@ -138,6 +138,23 @@ def test_disabled_alarms_close_a_group_and_a_reload_opens_it_again() -> None:
     assert said(logs) == [("by-key", "NOT_CONSUMED", "REMOVED"), ("by-key", None, "NOT_CONSUMED")]
 
 
+def test_node_that_judges_no_longer_closes_what_it_reported(posts: list[Posts]) -> None:
+    """At once: no round comes any more that could. Once it judges again it reports what is not OK."""
+    ward = ward_with(webhook="http://127.0.0.1:1/lag")
+    neglect(ward)
+    with capture_logs() as logs:
+        ward.wanted["lag"]["enabled"] = False
+        assert ward.edit().accepted
+        assert gauges(ward) == []
+        ward.run(100)
+        ward.wanted["lag"]["enabled"] = True
+        assert ward.edit().accepted
+        ward.run(60)
+    assert said(logs) == [("by-key", "NOT_CONSUMED", "REMOVED"), ("by-key", None, "NOT_CONSUMED")]
+    [hook] = posts
+    assert [each["status"] for each in hook.offered] == ["NOT_CONSUMED", "REMOVED", "NOT_CONSUMED"]
+
+
 def test_enable_alarm_false_is_silent() -> None:
     """As DDMQ's name says."""
 
