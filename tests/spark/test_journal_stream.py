@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,20 @@ def test_files_that_retention_took_are_passed_over(tmp_path: Path) -> None:
     found = [each for batch in all_batches(reader, start)[0] for each in batch]
     assert found == sorted(set(found))
     assert found[-1] == 11
+
+
+@pytest.mark.parametrize("file_bytes", [200, 1 << 20])
+def test_journal_that_was_begun_anew_is_read_from_its_begin(tmp_path: Path, file_bytes: int) -> None:
+    """As after a disk was replaced: its numbers begin at 1 again, and its newest file is shorter."""
+    Node(tmp_path / "lag", file_bytes=file_bytes).rounds(30)
+    reader = stream(tmp_path / "lag")
+    _, end = all_batches(reader, reader.initialOffset())
+    shutil.rmtree(tmp_path / "lag")
+    assert all_batches(stream(tmp_path / "lag"), end) == ([], end), "nothing is there yet"
+    Node(tmp_path / "lag", epoch=8, rounds_before=30).rounds(5)
+    found, end = all_batches(stream(tmp_path / "lag", bytesPerTrigger="1"), end)
+    assert [each for batch in found for each in batch] == [30, 31, 32, 33, 34]
+    assert all_batches(stream(tmp_path / "lag"), end) == ([], end)
 
 
 def test_latest_and_available_now_are_fixed_when_they_are_asked(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 An offset names, of each folder, a raw file by its number and a byte in it, where a block begins. Numbers order files
 over all starts of a node, and files only grow, so an offset stays right. The end of the newest file may be torn: what
 is not whole is waited for. A file that has a successor does not grow any more; one that retention took is passed over.
+A folder that has less than an offset says was begun anew, as with a new disk, or restored: it is read from its begin.
 
 With `silence`, an offset also names, of a folder that has not grown for that long, when it became silent. So a silent
 node is a batch of its own, once, also over a restart of the query.
@@ -121,6 +122,9 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield from batches(blocks, self._rows, self._columns, self._wanted)
 
     def _parts(self, folder: str, start: tuple[int, int], end: tuple[int, int]) -> Iterator[StreamPart]:
+        if end < start:
+            # The folder was begun anew in between.
+            start = (0, 0)
         for number in _raw_files(folder):
             if start[0] <= number <= end[0]:
                 begin = start[1] if number == start[0] else 0
@@ -131,7 +135,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _ends(self, start: Mapping[str, Any], bytes_max: int | None) -> dict[str, Any]:
         found = {}
         for folder in self._folders:
-            begin = _at(start, folder)
+            begin = _there(folder, _at(start, folder))
             last = None if self._last is None else _at(self._last, folder)
             file, position = max(begin, _end(folder, begin, bytes_max, last))
             found[folder] = {"file": file, "position": position}
@@ -155,6 +159,22 @@ def _at(offset: Mapping[str, Any], folder: str) -> tuple[int, int]:
     """Return file and position of a folder; one that an offset does not have begins with it."""
     found = offset.get(folder, {})
     return int(found.get("file", 0)), int(found.get("position", 0))
+
+
+def _there(folder: str, at: tuple[int, int]) -> tuple[int, int]:
+    """Return a place in a folder; its begin where the folder was begun anew: files only grow, and so do numbers."""
+    numbers = _raw_files(folder)
+    if not numbers or at[0] < numbers[-1]:
+        return at
+    if at[0] > numbers[-1]:
+        return 0, 0
+    try:
+        file = RealDisk(read_only=True).open(_path(folder, at[0]))
+    except OSError:
+        return at
+    size = file.size()
+    file.close()
+    return at if at[1] <= size else (0, 0)
 
 
 def _raw_files(folder: str) -> list[int]:
