@@ -23,7 +23,7 @@ from broker.runtime.seams import Clock, Disk, Syncs
 from broker.runtime.steps import StepsEnd, step
 from lag.blocks import BlockGap, BlockReader, BlockWriter, FileHead, FileKind
 from lag.journal.columns import Key
-from lag.journal.files import SPARE_SUFFIX, WIDTH_MS, JournalFile, Tier, parse
+from lag.journal.files import SPARE_SUFFIX, WIDTH_MS, JournalFile, Tier, next_number, parse
 from lag.journal.scan import STEP_ROWS, Block, ScanPlace, scan
 from lag.journal.snapshots import SnapshotEncoder
 from lag.journal.summaries import QUEUE_SUMMARIES, SCHEDULED_SUMMARIES, QueueSums, ScheduledSums
@@ -156,6 +156,8 @@ class Tiers:
         self._folder = folder
         self._limits = limits
         self._known: dict[JournalFile, tuple[FileHead | None, int]] = {}
+        self._last = 0
+        """The newest raw file when the round began."""
 
     def round(self, now_ms: int, current: str | None) -> Steps:
         """Make what can be made, and delete what is too much, in steps; once an hour will do.
@@ -166,7 +168,10 @@ class Tiers:
         """
         self.trouble = None
         try:
-            for name in self._disk.list(self._folder):
+            names = self._disk.list(self._folder)
+            # What begins while this works is growing.
+            self._last = next_number(names) - 1
+            for name in names:
                 if name.endswith(SPARE_SUFFIX):
                     self._disk.remove(f"{self._folder}/{name}")
             # What must go makes room first.
@@ -182,7 +187,8 @@ class Tiers:
 
     def _files(self, tier: Tier, current: str | None) -> list[JournalFile]:
         found = [file for name in self._disk.list(self._folder) if (file := parse(name)) is not None]
-        return sorted(file for file in found if file.tier is tier and self._path(file) != current)
+        known = (file for file in found if file.tier is tier and file.last <= self._last)
+        return sorted(file for file in known if self._path(file) != current)
 
     def _path(self, file: JournalFile) -> str:
         return f"{self._folder}/{file.name}"

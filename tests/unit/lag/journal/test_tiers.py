@@ -301,6 +301,27 @@ def test_work_goes_on_beside_the_loop() -> None:
     assert summaries(disk, Tier.HOUR)
 
 
+def test_file_that_begins_during_a_round_is_left_alone() -> None:
+    """Minutes made of half an hour would count for all of it once its samples are deleted."""
+    disk = SimDisk()
+    journal = writer(disk)
+    before = DAY + HOUR_MS - 5_000
+    assert journal.write(before, [(("g", "t", 0), QueueSample(time_ms=before, end=1, committed=1))])
+    tiers = Tiers(disk, FOLDER, TIERS)
+    steps = tiers.round(before, journal.current)
+    next(steps)
+    times = [DAY + HOUR_MS + 5_000 + number * 600_000 for number in range(6)]
+    assert journal.write(times[0], [(("g", "t", 0), QueueSample(time_ms=times[0], end=2, committed=2))])
+    for _ in steps:
+        pass
+    for time_ms in times[1:]:
+        assert journal.write(time_ms, [(("g", "t", 0), QueueSample(time_ms=time_ms, end=2, committed=2))])
+    journal.close(times[-1])
+    run(disk, DAY + 10 * DAY_MS, limits=replace(FOR_EVER, keep_ms={**FOR_EVER.keep_ms, Tier.RAW: DAY_MS}))
+    assert not [name for name in names(disk) if name.startswith("raw")]
+    assert len(summaries(disk, Tier.MINUTE)["g", "t", 0]) == 1 + len(times)
+
+
 def test_round_that_is_abandoned_is_made_again() -> None:
     """At a stop, wherever it is."""
     disk = SimDisk()
