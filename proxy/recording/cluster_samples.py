@@ -111,19 +111,19 @@ class ClusterSampler:
         if incomplete is not None:
             # The coordinator of a group that is not listed is away: the group is not deleted.
             names = sorted({*names, *(name for name, _ in self._seen)})
-        places = {place for each in groups.values() for place in (*each.committed, *each.members)}
-        places |= {place for name, place in self._seen if name in names and name not in groups}
-        ends = self._survey.ends(sorted(places))
         unreported = [name for name in names if name not in groups]
+        before: dict[str, list[KafkaPartition]] = {name: [] for name in unreported}
+        for name, place in self._seen:
+            if name in before:
+                before[name].append(place)
+        places = {place for each in groups.values() for place in (*each.committed, *each.members)}
+        places.update(*before.values())
+        ends = self._survey.ends(sorted(places))
         found = ClusterRound(self._clock.wall_ms(), unreported=unreported, incomplete=incomplete)
         rows: dict[_Row, Surveyed | None] = {}
         for name in names:
             reported = groups.get(name)
-            known = (
-                (*reported.committed, *reported.members)
-                if reported
-                else (place for each, place in self._seen if each == name)
-            )
+            known = before[name] if reported is None else (*reported.committed, *reported.members)
             rows |= {(name, place): reported for place in sorted(set(known))}
         moments = self._read({row: reported for row, reported in rows.items() if reported is not None}, ends)
         for row, reported in rows.items():

@@ -196,3 +196,30 @@ def test_text_of_a_node_says_what_is_finished_above() -> None:
     found = samples(made(survey))
     assert (found["ours", "orders", 0].finished, found["ours", "orders", 0].retrying) == (3, 1)
     assert (found["theirs", "orders", 0].finished, found["theirs", "orders", 0].retrying) == (0, 0)
+
+
+class Compared(str):
+    """A group's name, whose comparisons are counted."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_round_of_many_groups_compares_no_group_with_all_others(away: bool) -> None:
+    """A cluster of ten thousand takes ten times as long as one of a thousand."""
+    survey, groups = SetSurvey(), 300
+    survey.bounds = {A: (0, 5), B: (0, 5)}
+    for number in range(groups):
+        survey.committed[Compared(f"g{number}")] = {A: CommittedPosition(5, ""), B: CommittedPosition(5, "")}
+    sampler = made(survey)
+    assert len(sampler.round().queues) == 2 * groups
+    survey.silent = {Compared(name) for name in survey.committed} if away else set()
+    Compared.compared = 0
+    assert len(sampler.round().queues) == 2 * groups
+    assert Compared.compared <= 50 * groups
