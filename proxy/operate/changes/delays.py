@@ -19,7 +19,7 @@ from proxy.node.node import Node
 from proxy.node.opened import Opened
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
-from proxy.operate.changes.steps import CANCELS_MAX, OUTCOMES, MessageName, run_steps, topics_of
+from proxy.operate.changes.steps import CANCELS_MAX, OUTCOMES, MessageName, named_in_kafka, run_steps, topics_of
 from proxy.operate.lookups.waiting_in_kafka import WaitingInKafka
 from proxy.operate.moments import moment_text
 from proxy.operate.views.changes import CancelResult, CancelsResult
@@ -53,7 +53,7 @@ async def _cancel(node: Node, body: DelayCancelBody) -> CancelsResult:
     results: list[CancelResult] = []
     in_kafka = WaitingInKafka(node.in_force.config, node.parts.kafka.waiting)
     for name in body.messages:
-        if (named := in_kafka.named(name.id, name.topic)) is not None:
+        if (named := named_in_kafka(in_kafka, name.id, name.topic)) is not None:
             results.append(await in_kafka.change(named))
             continue
         topic, record = await _look(opened.store, name)

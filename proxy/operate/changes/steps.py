@@ -9,12 +9,14 @@ import msgspec
 
 from broker.errors import MessageRefused
 from broker.log.durability import AwaitedSteps, all_durable, saved
+from broker.query import QueryRefused
 from broker.runtime.async_steps import run_async
 from broker.scheduled.cancelling import CancelEffect
 from broker.store import Store
 from proxy.access.rules import EVERYTHING
 from proxy.node.opened import Opened
 from proxy.operate.changes.desk import ChangeRefused
+from proxy.operate.lookups.waiting_in_kafka import NamedInKafka, WaitingInKafka
 from upstream.progress.progress import Progress
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=2_048)]
@@ -39,6 +41,14 @@ class MessageName(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
 def topics_of(names: Iterable[MessageName]) -> tuple[str, ...]:
     """Return the topics of messages; of one that names none everything, for it may be of any."""
     return tuple(dict.fromkeys(name.topic or EVERYTHING for name in names))
+
+
+def named_in_kafka(waiting: WaitingInKafka, name: str, topic: str | None) -> NamedInKafka | None:
+    """Return which message on Kafka is named; None: it is the store's. Raises ChangeRefused (400)."""
+    try:
+        return waiting.named(name, topic)
+    except QueryRefused as refusal:
+        raise ChangeRefused(400, f"{name}: {refusal}.") from refusal
 
 
 async def run_steps(steps: AwaitedSteps[Result]) -> Result:

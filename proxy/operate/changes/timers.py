@@ -25,7 +25,15 @@ from proxy.access.rules import EVERYTHING, NODE, Permission
 from proxy.node.node import Node
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
-from proxy.operate.changes.steps import CANCELS_MAX, OUTCOMES, MessageName, Name, run_steps, topics_of
+from proxy.operate.changes.steps import (
+    CANCELS_MAX,
+    OUTCOMES,
+    MessageName,
+    Name,
+    named_in_kafka,
+    run_steps,
+    topics_of,
+)
 from proxy.operate.lookups.timer_lookup import UNKNOWN, TimerLookup, TimerState
 from proxy.operate.lookups.waiting_in_kafka import WaitingInKafka
 from proxy.operate.moments import moment_text
@@ -95,7 +103,7 @@ class _Timers:
         opened = need_ready(self._node)
         results: list[CancelResult] = []
         for name in body.timers:
-            if (named := self._in_kafka.named(name.id, name.topic)) is not None:
+            if (named := named_in_kafka(self._in_kafka, name.id, name.topic)) is not None:
                 results.append(await self._in_kafka.change(named))
                 continue
             found = await self._look(opened.store, name.id, name.topic)
@@ -128,7 +136,7 @@ class _Timers:
 
     async def reschedule(self, body: RescheduleBody) -> RescheduleResult:
         opened = need_ready(self._node)
-        if (named := self._in_kafka.named(body.id, body.topic)) is not None:
+        if (named := named_in_kafka(self._in_kafka, body.id, body.topic)) is not None:
             return await self._in_kafka.change(named, body.deliver_at_ms)
         found = await self._look(opened.store, body.id, body.topic)
         rescheduled = Rescheduled(CancelEffect.UNKNOWN, "")

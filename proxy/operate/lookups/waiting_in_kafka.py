@@ -57,7 +57,9 @@ _TEXTS = {
 }
 
 
-class _Named(NamedTuple):
+class NamedInKafka(NamedTuple):
+    """A message that waits on Kafka, or a half."""
+
     waiting: KafkaWaiting
     topic: str
     id: str
@@ -65,6 +67,7 @@ class _Named(NamedTuple):
 
     @property
     def identity(self) -> Identity:
+        """As its cluster knows it."""
         return Identity(self.topic, self.principal, self.id)
 
 
@@ -75,18 +78,24 @@ class WaitingInKafka:
         self._config = config
         self._waiting = waiting
 
-    def named(self, name: str, topic: str | None) -> _Named | None:
-        """Return which message is named by an id or a handle; None: it is the store's."""
+    def named(self, name: str, topic: str | None) -> NamedInKafka | None:
+        """Return which message is named by an id or a handle; None: it is the store's.
+
+        Raises:
+            QueryRefused: It is a handle, and of another topic than given: the right was looked at for that one.
+        """
         handle = parse_handle(name)
         if handle is not None and handle.broker_name in self._waiting:
+            if topic not in (None, handle.topic):
+                raise QueryRefused(f"the handle is for topic {handle.topic}, not {topic}; omit the topic")
             topic, name = handle.topic, handle.unique_key
         cluster = None if topic is None else self._config.cluster_of(topic)
         if topic is None or cluster is None or cluster not in self._waiting:
             return None
         occurrence = parse_id(name)
-        return _Named(self._waiting[cluster], topic, name if occurrence is None else occurrence.first.id)
+        return NamedInKafka(self._waiting[cluster], topic, name if occurrence is None else occurrence.first.id)
 
-    async def change(self, named: _Named, due_ms: int = 0) -> RescheduleResult:
+    async def change(self, named: NamedInKafka, due_ms: int = 0) -> RescheduleResult:
         """Cancel a message, or move it, of any principal."""
         outcome = records.UNKNOWN_ID
         waiting = named.waiting
@@ -192,21 +201,21 @@ class WaitingInKafka:
 
     # Transactions
 
-    def half(self, name: str) -> _Named | None:
+    def half(self, name: str) -> NamedInKafka | None:
         """Return which half a handle names; None: it is the store's."""
         parsed = parse_half_handle(name)
         if parsed is None or parsed[0] not in self._waiting:
             return None
         cluster, identity = parsed
-        return _Named(self._waiting[cluster], identity.topic, identity.id, identity.principal)
+        return NamedInKafka(self._waiting[cluster], identity.topic, identity.id, identity.principal)
 
-    async def decide(self, named: _Named, state: str) -> EndOutcome:
+    async def decide(self, named: NamedInKafka, state: str) -> EndOutcome:
         """Have a half committed or rolled back in its producers' place, or a discarded one resumed."""
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         named.waiting.requests.decide(named.identity, HalfDecision("", state), _ANSWER_SECONDS, answer.set_result)
         return half_outcome(await answer)
 
-    def found_half(self, named: _Named) -> TransactionView | None:
+    def found_half(self, named: NamedInKafka) -> TransactionView | None:
         """Return a half, decided or not; None: this node does not know it."""
         row = named.waiting.find(named.identity)
         return _half_view(named.waiting.settings.cluster, row) if row is not None and row.group else None

@@ -17,6 +17,7 @@ from proxy.operate.attention.findings import judged
 from proxy.operate.changes.delays import DelayCancelBody, delay_changes
 from proxy.operate.changes.desk import ChangeRefused
 from proxy.operate.changes.steps import MessageName
+from proxy.operate.changes.timers import RescheduleBody, TimerCancelBody, timer_changes
 from proxy.operate.changes.transactions import DecisionBody, TransactionBody, transaction_changes
 from proxy.operate.live_node import LiveNode
 from proxy.operate.lookups.lag import lag_of
@@ -43,9 +44,10 @@ class Desk:
         """Cancel or move."""
         named = self.waiting.named(name, topic)
         assert named is not None
-        return self._run(self.waiting.change(named, due_ms))
+        return self.run(self.waiting.change(named, due_ms))
 
-    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Make a change."""
         task = self.ground.loop.create_task(work)
         self.ground.loop.run(task.done, seconds=20)
         return task.result()
@@ -58,7 +60,7 @@ class Desk:
         else:
             work = changes["decide_transaction"].run(DecisionBody(id=name, state=state))
         try:
-            return self._run(cast(Coroutine[Any, Any, Any], work))
+            return self.run(cast(Coroutine[Any, Any, Any], work))
         except ChangeRefused as refused:
             return str(refused)
 
@@ -82,7 +84,7 @@ class Desk:
         [change] = delay_changes(self.ground.node)
         body = DelayCancelBody(messages=[MessageName(id=name, topic="orders") for name in names])
         work = cast(Coroutine[Any, Any, Any], change.run(body))
-        return [each.outcome for each in self._run(work).results]
+        return [each.outcome for each in self.run(work).results]
 
     def list(self, **given: str) -> Any:
         """A page."""
@@ -120,6 +122,25 @@ def test_operator_cancels_and_moves_by_id_or_handle() -> None:
     assert ground.bodies == [b"moved"]
     assert desk.change(answer.handle, topic=None).outcome == "tooLate"
     assert desk.change("0" * 32).outcome == "unknown"
+
+
+def test_handle_of_another_topic_than_named_changes_nothing() -> None:
+    """The right is looked at for the named topic: a handle leads to no other."""
+    ground = KafkaTimeGround()
+    desk = Desk(ground)
+    kept = ground.send(b"kept", delayMs=5_000)
+    changes = {each.name: each for each in (*timer_changes(ground.node), *delay_changes(ground.node))}
+    name = MessageName(id=kept.handle, topic="mine")
+    for change, body in (
+        ("cancel_timers", TimerCancelBody(timers=[name])),
+        ("reschedule_timer", RescheduleBody(id=name.id, topic="mine", deliver_at_ms=ground.now_ms)),
+        ("cancel_delays", DelayCancelBody(messages=[name])),
+    ):
+        assert changes[change].on(body) == ("mine",)
+        with pytest.raises(ChangeRefused, match="the handle is for topic orders, not mine"):
+            desk.run(cast(Coroutine[Any, Any, Any], changes[change].run(body)))
+    ground.wait(8)
+    assert ground.bodies == [b"kept"]
 
 
 def test_delay_levels_are_listed_and_cancelled() -> None:
