@@ -156,9 +156,9 @@ class Reloader:
     def _unpreparable(self, config: Config, changes: ConfigChanges) -> list[ReloadRefusal]:
         """Return what `_prepare` would refuse, as far as it is known without creating topics or groups."""
         parts, problems = self._node.parts, []
-        contexts = parts.tls.prepare()
-        if isinstance(contexts, Unusable):
-            problems.append(ReloadRefusal(("tls", *contexts.path), contexts.text))
+        tried = parts.tls.tried()
+        if isinstance(tried, Unusable):
+            problems.append(ReloadRefusal(("tls", *tried.path), tried.text))
         for name, change in changes.groups.items():
             if change.kind is not ChangeKind.REMOVED:
                 running = self._node.in_force.config.groups.get(name)

@@ -28,10 +28,18 @@ _log = structlog.get_logger(__name__)
 
 
 class Unusable(NamedTuple):
-    """A file of a port that cannot be used: where its name is below `tls`, and a sentence with the file."""
+    """A file of a port that cannot be used: where its name is below `tls`, a sentence with the file, and the port."""
 
     path: tuple[str, ...]
     text: str
+    port: str = ""
+
+
+class Prepared(NamedTuple):
+    """Contexts by service, and the state of the files that they were made of."""
+
+    contexts: dict[str, TlsContext]
+    signature: tuple[Signature, ...]
 
 
 class TlsFilesUnusable(Exception):
@@ -66,6 +74,8 @@ class TlsPorts:
         self.by_service: dict[str, TlsPort] = {}
         self.refused = ""
         self.refused_ms = 0
+        # As in `tried`: before the content.
+        self._read = self._seen = tuple(loader.signature(config.files(name)) for name in config.listeners())
         for name in config.listeners():
             try:
                 self.by_service[name] = TlsPort(
@@ -78,8 +88,6 @@ class TlsPorts:
                 )
             except TlsFileBad as error:
                 raise TlsFilesUnusable(Unusable(config.place(name, error.field), str(error))) from error
-        self._read = self._signature()
-        self._seen = self._read
 
     def configure(self, config: TlsConfig) -> None:
         """Take over what changes live."""
@@ -106,31 +114,42 @@ class TlsPorts:
         warned_ms = self._clock.wall_ms() + min(days_max, self._config.expiry_warning_days) * 86_400_000
         return {name: at_ms for name, at_ms in ends.items() if at_ms <= warned_ms}
 
-    def prepare(self) -> dict[str, TlsContext] | Unusable:
-        """Make contexts of what the files hold now; one that cannot be used is reported, and nothing changes."""
-        self._read = self._seen = self._signature()
-        contexts = {}
-        now_ms = self._clock.wall_ms()
+    def prepare(self) -> Prepared | Unusable:
+        """Make contexts of what the files hold now; one that cannot be used is reported, and nothing changes.
+
+        The files count as read once the contexts are in force: `look` takes up those of a reload that is refused.
+        """
+        signature, made = self._signature(), self.tried()
+        if isinstance(made, Unusable):
+            self._read = self._seen = signature
+            self.refused, self.refused_ms = made.text, self._clock.wall_ms()
+            self._metrics.counter(RELOADS, "refused").add()
+            _log.error(
+                "tls_reload_refused",
+                port=made.port,
+                text=f"{made.text}; the present certificates stay in force until this is fixed",
+            )
+        return made
+
+    def tried(self) -> Prepared | Unusable:
+        """Make contexts as `prepare`, and report nothing."""
+        # Before the content: what changes between the two is found by the next look.
+        signature, contexts, now_ms = self._signature(), {}, self._clock.wall_ms()
         for name, port in self.by_service.items():
             try:
                 contexts[name] = made = self._loader.build(port.files)
                 if made.not_after_ms <= now_ms < port.current.not_after_ms:
                     raise TlsFileBad("certificate", port.files.certificate, "has expired, and the one in force has not")
             except TlsFileBad as error:
-                self.refused, self.refused_ms = str(error), now_ms
-                self._metrics.counter(RELOADS, "refused").add()
-                _log.error(
-                    "tls_reload_refused",
-                    port=name,
-                    text=f"{error}; the present certificates stay in force until this is fixed",
-                )
-                return Unusable(self._config.place(name, error.field), str(error))
-        return contexts
+                return Unusable(self._config.place(name, error.field), str(error), name)
+        return Prepared(contexts, signature)
 
-    def swap(self, contexts: dict[str, TlsContext]) -> None:
+    def swap(self, prepared: Prepared) -> None:
         """Bring contexts into force that `prepare` made."""
+        contexts = prepared.contexts
         if not contexts:
             return
+        self._read = prepared.signature
         self.refused, self.refused_ms = "", 0
         self._metrics.counter(RELOADS, "applied").add()
         for name, context in contexts.items():
@@ -143,9 +162,9 @@ class TlsPorts:
         seen, self._seen = self._seen, now
         if now == self._read or now != seen:
             return
-        contexts = self.prepare()
-        if not isinstance(contexts, Unusable):
-            self.swap(contexts)
+        prepared = self.prepare()
+        if not isinstance(prepared, Unusable):
+            self.swap(prepared)
 
     def sweep(self) -> None:
         """See `TlsPort.sweep`; and look at the files, every few times."""

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from broker.runtime.steps import run_now
-from proxy.node.reload import Reloader
+from proxy.node.reload import Candidate, Reloader
 from proxy.operate.attention.findings import judged
 from proxy.operate.live_node import LiveNode
 from proxy.tls.port import ENDED, EXPIRES, FAILED
-from proxy.tls.ports import RELOADS
+from proxy.tls.ports import RELOADS, Prepared
 from pyddmq import Consumer, Producer
 from tests.running_node import RunningNode
 from tests.tls.authority import HOUR, Authority
@@ -87,6 +87,30 @@ def test_reload_reads_certificates_and_is_refused_with_bad_ones(own: Certificate
     assert shown(world) == "node-2"
 
 
+def test_new_files_are_taken_up_though_a_reload_with_them_is_only_tried_or_refused(own: Certificates) -> None:
+    """Whoever only looks at what a reload would do keeps no certificate from coming into force, and reports none."""
+    world = TlsWorld(own)
+    reloader = Reloader(world.node, lambda: (_ for _ in ()).throw(AssertionError))
+    own.authority.issue("node-2").write(own.folder, "node")
+    trial = world.loop.create_task(reloader.preview(candidate=Candidate("topics: {orders: {queues: 1}}\n", "new")))
+    world.loop.run(trial.done, seconds=1)
+    assert trial.result().dry_run
+    world.run(20)
+    assert shown(world) == "node-2"
+    own.authority.issue("node-3").write(own.folder, "node")
+    billing = world.config.groups["billing"]
+    wrong = billing.topics[0].model_copy(update={"topic": "others", "actions": ["Nothing"]})
+    groups = {"billing": billing.model_copy(update={"topics": [wrong]})}
+    assert not run_now(reloader.applying(world.config.model_copy(update={"groups": groups}))).accepted
+    world.run(20)
+    assert shown(world) == "node-3"
+    (own.folder / "node.key").write_text("no key")
+    trial = world.loop.create_task(reloader.preview(candidate=Candidate("topics: {orders: {queues: 1}}\n", "new")))
+    world.loop.run(trial.done, seconds=1)
+    assert any("has no readable private key" in each for each in trial.result().problems)
+    assert (world.node.parts.tls.refused, world.node.runtime.metrics.value(RELOADS, "refused")) == ("", 0)
+
+
 def test_certificate_that_has_expired_takes_no_place_of_one_that_has_not(own: Certificates) -> None:
     """Somebody put the old file back."""
     world = TlsWorld(own)
@@ -129,9 +153,9 @@ def test_handshake_that_was_begun_before_the_ca_went_is_refused(own: Certificate
     world = TlsWorld(own, ask="required")
     late = world.open("consumer", world.context("client"), silent=True)
     (own.folder / "ca.crt").write_bytes(Authority().own.pem)
-    contexts = world.node.parts.tls.prepare()
-    assert isinstance(contexts, dict)
-    world.node.parts.tls.swap(contexts)
+    prepared = world.node.parts.tls.prepare()
+    assert isinstance(prepared, Prepared)
+    world.node.parts.tls.swap(prepared)
     late.silent = False
     late.go_on()
     world.run(0.5)
