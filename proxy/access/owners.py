@@ -112,7 +112,9 @@ class Owners:
             if parts is None or int(parts[1], 16) != zlib.crc32(line[9:]) or not _may_own(owner):
                 metrics.counter(FILES_DAMAGED, FILE).add()
                 continue
-            self._owners.setdefault(parts[2], owner)
+            # A later line of a name is of who took it when its owner before was forgotten.
+            self._owners.pop(parts[2], None)
+            self._owners[parts[2]] = owner
         if torn or len(lines) != len(self._owners):
             # A line that was torn by a stop: no client was answered that it holds.
             self._write_anew()

@@ -62,3 +62,16 @@ def test_names_are_bounded_and_those_nobody_knows_go_first() -> None:
     assert owners.of(NAMES[6]) is None
     assert disk.open(f"r/{FILE}").size() < 3 * (_SPARE + 20) * 40
     assert opened(disk, known=known).of(NAMES[0]) == "a"
+
+
+def test_name_that_was_forgotten_is_of_who_took_it_then_also_after_a_restart() -> None:
+    """The file still has the line of its owner before."""
+    disk = SimDisk()
+    owners = opened(disk, known=set(NAMES[1:]))
+    for name in NAMES[: 10 + _SPARE + 1]:
+        assert owners.claim(name, "a")
+    assert owners.of(NAMES[0]) is None
+    assert owners.claim(NAMES[0], "b")
+    again = opened(disk)
+    assert again.claim(NAMES[0], "b")
+    assert not again.claim(NAMES[0], "a")
