@@ -6,7 +6,9 @@ import errno
 import json
 from typing import Any
 
+from proxy.access.audit import Who
 from proxy.access.audit_file import LOST
+from proxy.admin.console.node import ROWS_MAX
 from proxy.operate.changes.desk import CHANGES as COUNTED
 from proxy.operate.changes.desk import ChangeRefused
 from tests.access.admin_world import AdminWorld
@@ -148,3 +150,19 @@ def test_secret_of_a_token_stands_in_no_line() -> None:
     assert right[7:23].encode() in written
     for text in (right[24:], wrong[24:], right[-40:-8]):
         assert text.encode() not in written
+
+
+def test_trail_is_searched_as_far_as_it_is_in_memory() -> None:
+    """An entry behind the rows that one page shows is found."""
+    world = AdminWorld(changes=CHANGES)
+
+    async def scenario() -> None:
+        assert (await world.ask("/api/groups/pause", by="operator", **PAUSE)).status == 200
+        for number in range(ROWS_MAX):
+            world.audit.ended("sign_in", "done", Who(principal=f"p{number}"))
+        page = await world.ask("/audit?q=operator", by="admin")
+        assert "No entry" not in page.text
+        assert "billing" in page.text
+        assert (await world.ask("/audit", by="admin")).text.count('data-label="Who"') == ROWS_MAX
+
+    world.run(scenario)

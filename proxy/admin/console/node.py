@@ -10,6 +10,7 @@ import yaml
 
 from broker.runtime.metrics import SPECS
 from broker.views import View
+from proxy.access.audit_file import RECENT_MAX
 from proxy.access.views import AuditEntry
 from proxy.admin.console.buttons import Button, reload
 from proxy.admin.console.calls import PageCall
@@ -239,10 +240,10 @@ async def configuration(call: PageCall) -> ConfigurationPageView:
 
 async def audit(call: PageCall) -> AuditPageView:
     """Return what the page of the audit trail shows."""
-    entries, total = ([], 0) if call.audit is None else call.audit.recent(ROWS_MAX)
+    entries, total = ([], 0) if call.audit is None else call.audit.recent(2 * RECENT_MAX)
     wanted = call.query.get("q", "").strip()
     shown = [each for each in entries if wanted.lower() in _searchable(each)]
-    return AuditPageView(now_ms=call.node.clock.wall_ms(), q=wanted, entries=shown, total=total)
+    return AuditPageView(now_ms=call.node.clock.wall_ms(), q=wanted, entries=shown[:ROWS_MAX], total=total)
 
 
 def _searchable(entry: AuditEntry) -> str:
