@@ -6,6 +6,8 @@ import errno
 import json
 from typing import Any
 
+from structlog.testing import capture_logs
+
 from proxy.access.audit import Who
 from proxy.access.audit_file import LOST
 from proxy.admin.console.node import ROWS_MAX
@@ -166,3 +168,18 @@ def test_trail_is_searched_as_far_as_it_is_in_memory() -> None:
         assert (await world.ask("/audit", by="admin")).text.count('data-label="Who"') == ROWS_MAX
 
     world.run(scenario)
+
+
+def test_configuration_that_is_tried_stands_in_no_line() -> None:
+    """Neither of the log nor of the trail: somebody may have written a secret into it."""
+    world = AdminWorld(changes=CHANGES)
+    body = {"dryRun": True, "text": "topics: {orders: {}}\npassword: hunter2", "file": "next.yaml"}
+
+    async def scenario() -> None:
+        assert (await world.ask("/api/reload", method="POST", by="admin", json=body)).status == 200
+
+    with capture_logs() as logs:
+        world.run(scenario)
+    [line] = [each for each in logs if each["event"] == "admin_change"]
+    assert line["asked"] == {"acceptLoss": False, "dryRun": True, "text": "(38 characters)", "file": "next.yaml"}
+    assert "hunter2" not in json.dumps([*lines(world), *logs], default=str)

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 import structlog
 from aiohttp import web
+from msgspec.structs import replace
 
 from broker.errors import StoreError
 from broker.runtime.metrics import Metrics, declare
@@ -119,6 +120,11 @@ class ReloadBody(ChangeBody, frozen=True):
     dry_run: bool = False
     text: str | None = None
     file: str = "candidate"
+
+    @property
+    def noted(self) -> ReloadBody:
+        """Without the text: somebody may have written a secret into it."""
+        return self if self.text is None else replace(self, text=f"({len(self.text)} characters)")
 
 
 class ChangeRefused(Exception):
