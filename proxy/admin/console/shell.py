@@ -263,18 +263,23 @@ class Console:
         """Send what is around a fragment while that is made; the status is 200 even where it is refused then."""
         response = web.StreamResponse(headers=around.headers)
         response.content_type, response.charset = "text/html", "utf-8"
-        await response.prepare(request)
-        await response.write(around.before.encode())
+        # The browser may leave meanwhile.
+        with suppress(ConnectionError):
+            await response.prepare(request)
+            await response.write(around.before.encode())
+            fragment = await self._made_or_refused(request, making)
+            await response.write((fragment.text + around.end(fragment.etag)).encode())
+            await response.write_eof()
+        return response
+
+    async def _made_or_refused(self, request: web.Request, making: Awaitable[Fragment]) -> Fragment:
         try:
-            fragment = await making
+            return await making
         except web.HTTPException as refused:
-            fragment = _refusal(refused.status, refused.text or refused.reason)
+            return _refusal(refused.status, refused.text or refused.reason)
         except Exception as error:
             self._node.limited_log.fault("admin_request_failed", error, kind=request.path, path=request.path)
-            fragment = _refusal(500, FAULT_TEXT)
-        await response.write((fragment.text + around.end(fragment.etag)).encode())
-        await response.write_eof()
-        return response
+            return _refusal(500, FAULT_TEXT)
 
     def _around(self, page: ConsolePage, request: web.Request, asker: Asker) -> _Around:
         """Return what is around the fragment of a page."""

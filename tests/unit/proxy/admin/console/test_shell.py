@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import hashlib
 import re
@@ -202,6 +203,36 @@ def test_page_that_takes_its_time_begins_before_it_is_made(monkeypatch: pytest.M
     assert (faulty.status, faulty.text.endswith("</html>")) == (200, True)
     assert f"<strong>500</strong> {FAULT_TEXT}" in faulty.text
     assert [each["path"] for each in logs if each["event"] == "admin_request_failed"] == ["/topics"]
+
+
+def test_browser_that_leaves_before_its_page_is_made_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody opened another page meanwhile: nothing is wrong with the node."""
+    world = AdminWorld(rules=None)
+    ends, left = asyncio.Event(), asyncio.Event()
+
+    def endless(node: LiveNode, *, leisurely: bool) -> Generator[None, None, Judgement]:
+        while not ends.is_set():
+            yield
+        left.set()
+        return (yield from judging(node, leisurely=leisurely))
+
+    monkeypatch.setattr(shell, "FIRST_BYTE_SECONDS", 0)
+    monkeypatch.setattr(shell, "judging", endless)
+
+    async def scenario() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        await reader.readuntil(b"</header>")
+        writer.transport.abort()
+        await asyncio.sleep(0.05)
+        ends.set()
+        await left.wait()
+        # The next page is made behind what was to be sent of the first.
+        assert (await world.ask("/")).status == 200
+
+    with capture_logs() as logs:
+        world.run(scenario)
+    assert (world.node.limited_log.faults, [each for each in logs if each["log_level"] == "error"]) == (0, [])
 
 
 def test_fragment_that_did_not_change_is_not_sent_again() -> None:
