@@ -299,7 +299,11 @@ def _encoded(families: list[Metric], accept: str, lag: bytes) -> tuple[bytes, st
     registry.register(_MetricFamilies(families))
     if sys.platform == "linux":
         ProcessCollector(registry=registry)
-    encoder, content_type = choose_encoder(accept)
+    try:
+        encoder, content_type = choose_encoder(accept)
+    except (TypeError, ValueError):
+        # A version that is no number.
+        encoder, content_type = choose_encoder("")
     text = encoder(registry)
     while families:
         families.pop()

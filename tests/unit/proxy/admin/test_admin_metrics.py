@@ -186,3 +186,11 @@ def test_scrape_of_many_groups_goes_in_steps() -> None:
         node.metrics.counter("pyddmq_finished_messages_total", f"g{number}", "t").add(1)
     steps = NodeCollector(node, "asyncio").gathering()
     assert len(list(steps)) > 4
+
+
+@pytest.mark.parametrize("accept", ["text/plain; version=x", "application/openmetrics-text; version=1.x"])
+def test_accept_header_that_makes_no_sense_gets_the_text_form(accept: str) -> None:
+    """The header is whatever a client sends."""
+    text, content_type = Exposition(busy_node(), "loop").render(accept)
+    assert content_type.startswith("text/plain")
+    assert b"pyddmq_ready 1.0" in text
