@@ -588,7 +588,12 @@ _LIMITS = {name: str(NodeConfig.model_fields[name].alias) for name in NodeConfig
 
 
 def _limit(name: str, text: str) -> float | None:
+    if not text:
+        return None
     try:
-        return float(text) if text else None
-    except ValueError as error:
-        raise ValueError(f"invalid {name} {text[:100]!r}; pass a number, or an empty value for no limit") from error
+        limit = float(text)
+    except ValueError:
+        limit = -1.0
+    if not 0 <= limit < 2.0**63:
+        raise ValueError(f"invalid {name} {text[:100]!r}; pass a number, or an empty value for no limit")
+    return limit

@@ -160,6 +160,10 @@ def test_smaller_limit_is_refused_while_a_group_would_lose_messages() -> None:
         assert losses is not None
         assert "of group by-key" in losses.sentence
     assert view.losses({"retentionBytes": ""}) == LossesAnswer(groups=[])
+    for wrong in ("much", "inf", "-inf", "nan", "1e308", "-1"):
+        for name in ("retentionHours", "retentionBytes", "retentionDiskRatioForced"):
+            with pytest.raises(ValueError, match=f"invalid {name} '{wrong}'; pass a number"):
+                view.losses({name: wrong})
     world.run(seconds=30)
     assert files(world) == before
     world.config = world.config.model_copy(
