@@ -150,6 +150,19 @@ def test_search_in_text_looks_through_a_bounded_part_at_a_time(monkeypatch: pyte
     world.run(scenario)
 
 
+def test_search_that_begins_at_the_end_has_a_page() -> None:
+    """The word of the live tail is a cursor of a page, too."""
+    world = AdminWorld()
+    world.node.messages = store_with(b"a")
+
+    async def scenario() -> None:
+        for path in ("/message?topic=permits&cursor=end", "/message?topic=permits&text=a&cursor=end"):
+            assert "Next" in await page(world, path) or "Search on" in await page(world, path)
+
+    world.run(scenario)
+    assert world.node.limited_log.faults == 0
+
+
 def test_hex_shows_offset_bytes_and_characters() -> None:
     """Sixteen bytes a line; what is not printable ASCII is a dot."""
     assert hex_dump(b"abc\x00\xff").split() == ["000000", "61", "62", "63", "00", "ff", "abc.."]

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 from msgspec.structs import replace
 
+from broker.format.numbers import whole_number
 from broker.query import NotFound, QueryRefused, Searchable, at_physical
 from broker.views import View
 from proxy.admin.console.calls import PageCall
@@ -134,7 +135,9 @@ def _continued(view: MessagesView, call: PageCall, answer: MessagesAnswer, curso
     query = {**view.given, "cursor": str(cursor)}
     if isinstance(cursor, str):
         return replace(view, more=urlencode(query), share=answer.share)
-    begun = call.node.log_begin if "cursor" not in call.query else int(call.query["cursor"])
+    # No number is given at first, and where the search begins at the end of the log.
+    given = whole_number(call.query.get("cursor"))
+    begun = call.node.log_begin if given is None else given
     share = (cursor - begun) / max(1, answer.log_end - begun)
     return replace(view, more=urlencode(query), share=share, first=begun)
 
