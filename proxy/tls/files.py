@@ -176,6 +176,10 @@ def _take_crls(context: ssl.SSLContext, path: str) -> dict[str, Any]:
     from cryptography import x509
 
     content = _read("crl", path)
+    if b"CERTIFICATE-----" in content:
+        # OpenSSL takes these, too: they would be CAs of clients beside those of `clientCa`.
+        reason = "contains certificates, whose clients would be let in; move them to tls.clientCa, or remove them"
+        raise TlsFileBad("crl", path, reason)
     begin, end = b"-----BEGIN X509 CRL-----", b"-----END X509 CRL-----"
     try:
         parts = [part.partition(end)[0] for part in content.split(begin)[1:]]

@@ -45,6 +45,19 @@ def test_bad_file_is_named_with_what_would_be_right(
     assert (refused.value.field, refused.value.path) == (field, str(path))
 
 
+def test_certificate_beside_a_revocation_list_makes_no_ca(certificates: Certificates, tmp_path: Path) -> None:
+    """OpenSSL takes both out of one file, and would trust the clients of a CA that `clientCa` does not have."""
+    path = tmp_path / "crl"
+    lists = certificates.authority.revoke() + certificates.foreign.revoke()
+    path.write_bytes(lists)
+    context = RealTlsFiles().build(files(certificates, crl=str(path))).context
+    assert len(context.get_ca_certs()) == 1
+    path.write_bytes(lists + certificates.foreign.own.pem)
+    with pytest.raises(TlsFileBad, match="contains certificates, whose clients would be let in") as refused:
+        RealTlsFiles().build(files(certificates, crl=str(path)))
+    assert refused.value.field == "crl"
+
+
 def test_key_of_another_certificate(certificates: Certificates) -> None:
     """The two come as a pair."""
     with pytest.raises(TlsFileBad, match="does not belong to the certificate in ") as refused:
