@@ -20,7 +20,7 @@ from proxy.node.opened import Opened
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
 from proxy.operate.changes.steps import CANCELS_MAX, OUTCOMES, MessageName, named_in_kafka, run_steps, topics_of
-from proxy.operate.lookups.waiting_in_kafka import WaitingInKafka
+from proxy.operate.lookups.waiting_in_kafka import NamedInKafka, WaitingInKafka
 from proxy.operate.moments import moment_text
 from proxy.operate.views.changes import CancelResult, CancelsResult
 
@@ -52,15 +52,20 @@ async def _cancel(node: Node, body: DelayCancelBody) -> CancelsResult:
     opened = need_ready(node)
     results: list[CancelResult] = []
     in_kafka = WaitingInKafka(node.in_force.config, node.parts.kafka.waiting)
-    for name in body.messages:
-        if (named := named_in_kafka(in_kafka, name.id, name.topic)) is not None:
-            results.append(await in_kafka.change(named))
+    # All are looked for before the first is cancelled: what is refused has changed nothing.
+    looked = [
+        (name.id, named_in_kafka(in_kafka, name.id, name.topic) or await _look(opened.store, name))
+        for name in body.messages
+    ]
+    for name, found in looked:
+        if isinstance(found, NamedInKafka):
+            results.append(await in_kafka.change(found))
             continue
-        topic, record = await _look(opened.store, name)
+        topic, record = found
         outcome = CancelEffect.UNKNOWN
         if topic:
-            outcome = await run_steps(opened.delays.cancelling(topic, name.id))
-        results.append(await _reported(opened, name.id, topic, record, outcome))
+            outcome = await run_steps(opened.delays.cancelling(topic, name))
+        results.append(await _reported(opened, name, topic, record, outcome))
     return CancelsResult(results=results)
 
 

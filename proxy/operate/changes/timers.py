@@ -35,7 +35,7 @@ from proxy.operate.changes.steps import (
     topics_of,
 )
 from proxy.operate.lookups.timer_lookup import UNKNOWN, TimerLookup, TimerState
-from proxy.operate.lookups.waiting_in_kafka import WaitingInKafka
+from proxy.operate.lookups.waiting_in_kafka import NamedInKafka, WaitingInKafka
 from proxy.operate.moments import moment_text
 from proxy.operate.views.changes import CancelResult, CancelsResult, RescheduleResult, StagesResult
 
@@ -101,17 +101,21 @@ class _Timers:
 
     async def cancel(self, body: TimerCancelBody) -> CancelsResult:
         opened = need_ready(self._node)
+        # All are looked for before the first is cancelled: what is refused has changed nothing.
+        looked = [await self._named(opened.store, name) for name in body.timers]
         results: list[CancelResult] = []
-        for name in body.timers:
-            if (named := named_in_kafka(self._in_kafka, name.id, name.topic)) is not None:
-                results.append(await self._in_kafka.change(named))
+        for found in looked:
+            if isinstance(found, NamedInKafka):
+                results.append(await self._in_kafka.change(found))
                 continue
-            found = await self._look(opened.store, name.id, name.topic)
             outcome = CancelEffect.UNKNOWN
             if found.topic:
                 outcome = await run_steps(_cancelling(opened.timers, found))
             results.append(await self._reported(opened.store, found, outcome))
         return CancelsResult(results=results)
+
+    async def _named(self, store: Store, name: MessageName) -> NamedInKafka | TimerLookup:
+        return named_in_kafka(self._in_kafka, name.id, name.topic) or await self._look(store, name.id, name.topic)
 
     async def _reported(self, store: Store, found: TimerLookup, outcome: CancelEffect) -> CancelResult:
         """Say what a cancel did; of one that came too late also when and where the message was delivered."""

@@ -12,11 +12,14 @@ from broker.query import NotFound
 from broker.runtime.steps import run_now
 from broker.scheduled.recurring import metrics as counted
 from broker.scheduled.recurring.occurrence import parse_id
+from broker.scheduled.timer.handle import RecallHandle
 from broker.scheduled.timer.names import TIMER_TOPIC
+from proxy.operate.changes.desk import ChangeRefused
 from proxy.operate.changes.steps import MessageName
 from proxy.operate.changes.timers import RescheduleBody, TimerCancelBody, timer_changes
 from proxy.operate.lookups.messages import MessageSearch
 from proxy.operate.lookups.timer_lookup import TimerLookup, TimerState
+from tests.insides import opened_of
 from tests.integration.loop_tools import START_S, TOPIC, World, loop, once, walked, world
 from tests.patient import Producer
 from tests.running_node import RunningNode
@@ -136,6 +139,19 @@ def test_admin_port_cancels_a_loop_by_any_of_its_ids(tmp_path: Path) -> None:
             answer = node.wait_for(change(node, body))
             assert [each.outcome for each in answer.results] == ["cancelled"]
         assert node.call(lambda: node.node.runtime.metrics.value(counted.ENDED, "cancelled")) == 1
+
+
+def test_list_with_a_name_that_is_refused_cancels_nothing(tmp_path: Path) -> None:
+    """A refused request has changed nothing, whatever stands before the name."""
+    with RunningNode("topics:\n  orders: {queues: 1}\n", tmp_path) as node, Producer(node.producer) as producer:
+        timer = producer.send("orders", b"x", delay_ms=3_600_000).message_id
+        foreign = str(RecallHandle("orders", "another", 1, timer))
+        body = TimerCancelBody(timers=[MessageName(id=timer), MessageName(id=foreign)])
+        with pytest.raises(ChangeRefused, match="the handle is from broker another"):
+            node.wait_for(change(node, body))
+        assert node.call(lambda: opened_of(node.node).timers.pending) == 1
+        answer = node.wait_for(change(node, TimerCancelBody(timers=[MessageName(id=timer), MessageName(id=timer)])))
+        assert [each.outcome for each in answer.results] == ["cancelled", "cancelled"]
 
 
 def test_message_that_a_move_has_delivered_is_not_moved_again(tmp_path: Path) -> None:
