@@ -19,7 +19,15 @@ from proxy.node.node import Node
 from proxy.node.opened import Opened
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
-from proxy.operate.changes.steps import CANCELS_MAX, OUTCOMES, MessageName, named_in_kafka, run_steps, topics_of
+from proxy.operate.changes.steps import (
+    CANCELS_MAX,
+    OUTCOMES,
+    MessageName,
+    by_owner,
+    named_in_kafka,
+    run_steps,
+    topics_of,
+)
 from proxy.operate.lookups.waiting_in_kafka import NamedInKafka, WaitingInKafka
 from proxy.operate.moments import moment_text
 from proxy.operate.views.changes import CancelResult, CancelsResult
@@ -59,7 +67,7 @@ async def _cancel(node: Node, body: DelayCancelBody) -> CancelsResult:
     ]
     for name, found in looked:
         if isinstance(found, NamedInKafka):
-            results.append(await in_kafka.change(found))
+            results.append(await by_owner(in_kafka.change(found)))
             continue
         topic, record = found
         outcome = CancelEffect.UNKNOWN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -15,7 +15,7 @@ from broker.scheduled.cancelling import CancelEffect
 from broker.store import Store
 from proxy.access.rules import EVERYTHING
 from proxy.node.opened import Opened
-from proxy.operate.changes.desk import ChangeRefused
+from proxy.operate.changes.desk import ChangeRefused, others_first
 from proxy.operate.lookups.waiting_in_kafka import NamedInKafka, WaitingInKafka
 from upstream.progress.progress import Progress
 
@@ -49,6 +49,12 @@ def named_in_kafka(waiting: WaitingInKafka, name: str, topic: str | None) -> Nam
         return waiting.named(name, topic)
     except QueryRefused as refusal:
         raise ChangeRefused(400, f"{name}: {refusal}.") from refusal
+
+
+async def by_owner(change: Awaitable[Result]) -> Result:
+    """Wait for what the owner of a partition in Kafka does, and let other changes go first: it may be gone."""
+    async with others_first():
+        return await change
 
 
 async def run_steps(steps: AwaitedSteps[Result]) -> Result:

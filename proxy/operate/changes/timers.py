@@ -30,6 +30,7 @@ from proxy.operate.changes.steps import (
     OUTCOMES,
     MessageName,
     Name,
+    by_owner,
     named_in_kafka,
     run_steps,
     topics_of,
@@ -106,7 +107,7 @@ class _Timers:
         results: list[CancelResult] = []
         for found in looked:
             if isinstance(found, NamedInKafka):
-                results.append(await self._in_kafka.change(found))
+                results.append(await by_owner(self._in_kafka.change(found)))
                 continue
             outcome = CancelEffect.UNKNOWN
             if found.topic:
@@ -141,7 +142,7 @@ class _Timers:
     async def reschedule(self, body: RescheduleBody) -> RescheduleResult:
         opened = need_ready(self._node)
         if (named := named_in_kafka(self._in_kafka, body.id, body.topic)) is not None:
-            return await self._in_kafka.change(named, body.deliver_at_ms)
+            return await by_owner(self._in_kafka.change(named, body.deliver_at_ms))
         found = await self._look(opened.store, body.id, body.topic)
         rescheduled = Rescheduled(CancelEffect.UNKNOWN, "")
         if found.topic:

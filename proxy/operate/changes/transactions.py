@@ -15,7 +15,7 @@ from proxy.access.rules import EVERYTHING, Permission
 from proxy.node.node import Node
 from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
 from proxy.operate.changes.groups import need_ready
-from proxy.operate.changes.steps import run_steps
+from proxy.operate.changes.steps import by_owner, run_steps
 from proxy.operate.lookups.waiting_in_kafka import WaitingInKafka
 from proxy.operate.views.changes import DecisionResult, ResumptionResult
 
@@ -68,7 +68,7 @@ class _Transactions:
         transactions = need_ready(self._node).transactions
         if (named := self._in_kafka.half(body.id)) is not None:
             found = self._in_kafka.found_half(named)
-            outcome = _resolved(await self._in_kafka.decide(named, body.state))
+            outcome = _resolved(await by_owner(self._in_kafka.decide(named, body.state)))
             return DecisionResult(
                 id=body.id,
                 state=body.state,
@@ -100,7 +100,7 @@ class _Transactions:
         """Make a discarded transaction undecided again, with no checks counted."""
         transactions = need_ready(self._node).transactions
         if (named := self._in_kafka.half(body.id)) is not None:
-            _resolved(await self._in_kafka.decide(named, "resume"))
+            _resolved(await by_owner(self._in_kafka.decide(named, "resume")))
             found = self._in_kafka.found_half(named)
             return ResumptionResult(id=body.id, topic=named.topic, group="" if found is None else found.group)
         rows = await _rows(transactions, body.id)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from typing import Any, Literal, cast
 
+import msgspec
 import pytest
+from aiohttp import web
 
 from actions.registry import Registry
 from broker.query import NotFound, QueryRefused
 from broker.runtime.steps import run_now
 from broker.transaction.settings import CheckSettings
 from conf import loads
+from proxy.access.audit import Who
 from proxy.node.reload import Reloader
 from proxy.operate.attention.findings import judged
 from proxy.operate.changes.delays import DelayCancelBody, delay_changes
-from proxy.operate.changes.desk import ChangeRefused
+from proxy.operate.changes.desk import Asker, Change, ChangeBody, ChangeDesk, ChangeRefused
+from proxy.operate.changes.groups import PauseBody
+from proxy.operate.changes.node import node_changes
 from proxy.operate.changes.steps import MessageName
 from proxy.operate.changes.timers import RescheduleBody, TimerCancelBody, timer_changes
 from proxy.operate.changes.transactions import DecisionBody, TransactionBody, transaction_changes
@@ -29,6 +35,7 @@ from tests.contract.test_time import UUID
 from tests.contract.time_grounds import BareKafkaGround, KafkaTimeGround
 from tests.insides import opened_of
 from upstream.kafka.link import KafkaPartition
+from upstream.kafka.waiting.requests import OwnerRequests
 from upstream.kafka.waiting.statuses import OWNED, PENDING, UNDECIDED_OLDEST
 
 
@@ -141,6 +148,60 @@ def test_handle_of_another_topic_than_named_changes_nothing() -> None:
             desk.run(cast(Coroutine[Any, Any, Any], changes[change].run(body)))
     ground.wait(8)
     assert ground.bodies == [b"kept"]
+
+
+class _Everybody:
+    """A gate that is open."""
+
+    def enter(self, request: web.Request, *, is_change: bool = False) -> Asker:
+        return Asker(Who(), None)
+
+    def allow_change(self, request: web.Request, asker: Asker, change: Change, body: ChangeBody) -> None: ...
+
+
+class _Request:
+    """A request with a body."""
+
+    remote, content_type = "10.0.0.1", "application/json"
+
+    def __init__(self, body: ChangeBody) -> None:
+        self._body = body
+
+    async def read(self) -> bytes:
+        return msgspec.json.encode(self._body)
+
+
+def test_change_that_waits_for_an_owner_lets_others_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An owner that is gone has ten seconds for each message: a page of cancels would keep a pause waiting for long."""
+    ground = KafkaTimeGround()
+    node = ground.node
+    names = [MessageName(id=ground.send(b"x", delayMs=60_000).msgId, topic="orders") for _ in range(20)]
+    half = ground.half(b"h").handle
+    ground.wait(1)
+    made = {each.name: each for each in node_changes(node)}
+    desk = ChangeDesk(node.runtime.metrics, _Everybody(), None)
+
+    def begin(name: str, body: ChangeBody) -> asyncio.Task[Any]:
+        return ground.loop.create_task(desk.run(cast(Any, _Request(body)), made[name]))
+
+    monkeypatch.setattr(OwnerRequests, "_request", lambda *_: None)
+    group = next(iter(node.in_force.groups))
+    for name, body in (
+        ("cancel_timers", TimerCancelBody(timers=names)),
+        ("cancel_delays", DelayCancelBody(messages=names)),
+        ("reschedule_timer", RescheduleBody(id=names[0].id, topic="orders", deliver_at_ms=ground.now_ms)),
+        ("decide_transaction", DecisionBody(id=half, state="commit")),
+        ("resume_transaction", TransactionBody(id=half)),
+    ):
+        waits = begin(name, body)
+        ground.wait(0.5)
+        for other in ("pause", "resume"):
+            done = begin(other, PauseBody(group=group))
+            ground.loop.run(done.done, seconds=5)
+            assert done.result().changed, (name, other)
+        assert not waits.done()
+        waits.cancel()
+        ground.wait(0.1)
 
 
 def test_delay_levels_are_listed_and_cancelled() -> None:
