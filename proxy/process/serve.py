@@ -454,7 +454,11 @@ async def _watch(
 
     with contextlib.suppress(asyncio.CancelledError):
         async for _ in looks():
-            await watched.look()
+            try:
+                await watched.look()
+            except Exception as error:
+                # Nobody awaits this: the file would be looked at no more, without a word.
+                limited_log.fault("loop_callback_failed", error, kind=place_of(error), what="reload of a changed file")
 
 
 def _admin_tls(ports: TlsPorts, config: Config) -> tuple[TlsPort, str, int] | None:
