@@ -238,6 +238,21 @@ def test_parameter_that_is_given_twice_is_refused() -> None:
     world.run(scenario)
 
 
+def test_body_of_a_node_with_a_token_is_not_had_by_a_second_parameter() -> None:
+    """Without rules, too, what is looked at is what is answered."""
+    world = AdminWorld(rules=None, token="secret")
+
+    async def scenario() -> None:
+        path = "/api/messages?topic=permits&queue=0&offset=0"
+        assert (await world.ask(f"{path}&body=whole")).status == 401
+        assert (await world.ask(f"{path}&body=none")).status == 200
+        answer = await world.ask(f"{path}&body=none&body=whole")
+        assert (answer.status, answer.error) == (400, "A parameter is repeated; pass each parameter once.")
+        assert (await world.ask(f"{path}&body=whole&body=none")).status == 400
+
+    world.run(scenario)
+
+
 def test_denial_tells_nothing_of_what_exists() -> None:
     """The same answer for a group that is there and for one that is not, for reading and for changing."""
     world = AdminWorld(changes=CHANGES)

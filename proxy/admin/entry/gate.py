@@ -190,13 +190,10 @@ class AdminGate:
         address = address_of(request)
         if self.sessions is None:
             way = self.check_token(request) if is_change else ""
-            return Asker(Who(way=way, address=address), None)
-        try:
-            asker = self._identified(request, self.sessions, address, is_change=is_change)
-        except Unknown as error:
-            if error.reason == "proof":
-                self.note(request, Who(address=address), "", "proof")
-            raise
+            asker = Asker(Who(way=way, address=address), None)
+        else:
+            asker = self._of_rules(request, self.sessions, address, is_change=is_change)
+        # The one that is looked at must be the one that is answered: bodies may need a token without rules, too.
         if len(set(request.query)) != len(request.query):
             raise ChangeRefused(400, "A parameter is repeated; pass each parameter once.")
         return asker
@@ -211,6 +208,14 @@ class AdminGate:
             raise
 
     # Who it is
+
+    def _of_rules(self, request: web.Request, sessions: Sessions, address: str, *, is_change: bool) -> Asker:
+        try:
+            return self._identified(request, sessions, address, is_change=is_change)
+        except Unknown as error:
+            if error.reason == "proof":
+                self.note(request, Who(address=address), "", "proof")
+            raise
 
     def _identified(self, request: web.Request, sessions: Sessions, address: str, *, is_change: bool) -> Asker:
         access = sessions.access
