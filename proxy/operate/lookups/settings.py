@@ -44,14 +44,18 @@ def _shown(part: BaseModel, *, exclude: set[str] | None = None) -> dict[str, Any
 
 
 def without_secrets(value: Any, name: str = "") -> Any:
-    """Return settings with what is most likely a secret replaced: by its name, or in the query or user of a URL."""
+    """Return settings with what is most likely a secret replaced: by its name, or in the query or user of a URL.
+
+    All that stands below such a name counts, numbers too.
+    """
     if isinstance(value, dict):
         if value.keys() <= {"file", "env"}:
             return value  # The place of a secret.
-        return {key: without_secrets(each, str(key)) for key, each in value.items()}
+        is_secret = NAMES_OF_SECRETS.search(name) is not None
+        return {key: without_secrets(each, name if is_secret else str(key)) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [without_secrets(each, name) for each in value]
-    if isinstance(value, str) and NAMES_OF_SECRETS.search(name):
+    if value is not None and not isinstance(value, bool) and NAMES_OF_SECRETS.search(name):
         return MASK
     if isinstance(value, str) and "://" in value:
         address, question, _ = masked(value).partition("?")

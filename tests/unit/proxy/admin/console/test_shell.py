@@ -457,12 +457,20 @@ def test_configuration_is_shown_without_secrets() -> None:
         "urls": ["https://a:b@host/x?token=t"],
         "password": {"file": "/run/secret"},
         "tokens": "tokens.json",
+        "apiKey": 12345678,
+        "secret": {"kind": "hmac", "value": "v", "more": [1]},
+        "passwords": ["p", {"of": "q"}, {"env": "P"}],
+        "tokenNeeded": True,
     }
     assert without_secrets(settings) == {
         "headers": {"X-Api-Key": "***", "Accept": "text/html"},
         "urls": ["***@host/x?***"],
         "password": {"file": "/run/secret"},
         "tokens": "***",
+        "apiKey": "***",
+        "secret": {"kind": "***", "value": "***", "more": ["***"]},
+        "passwords": ["***", {"of": "***"}, {"env": "P"}],
+        "tokenNeeded": True,
     }
 
 
