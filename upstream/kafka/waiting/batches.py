@@ -77,6 +77,7 @@ class Batch:
         checked: Checks whose count it writes, by identity.
         discarded: Halves that it discards.
         unchecked: Identities whose checks have ended.
+        size: Bytes of its messages.
     """
 
     records: list[OutgoingRecord] = field(default_factory=list)
@@ -177,6 +178,8 @@ class Batches:
 
     def _decide(self, batch: Batch, now_ms: int, without: Collection[str]) -> None:
         for row in self._cache.of(KeyState.REQUEST, _ALWAYS, BATCH_MESSAGES):
+            if batch.size >= BATCH_BYTES:
+                return
             if row.identity in batch.identities:
                 continue
             request = records.decode(row.value)
@@ -202,7 +205,7 @@ class Batches:
             return records.CANCELLED if cancelled else records.TOO_LATE
         assert isinstance(message, WaitingRecord), "a row that waits has a message"
         if request.due_ms:
-            self._change(batch, found.key, records.encode(message._replace(due_ms=request.due_ms, owned=True)))
+            self._rewrite(batch, found, message._replace(due_ms=request.due_ms))
             return records.MOVED
         self._end(batch, found, EndedMessage(records.CANCELLED, now_ms, found.group))
         return records.CANCELLED
@@ -278,13 +281,14 @@ class Batches:
             assert isinstance(message, WaitingRecord), "a half has a message"
             half = _half_of(message)
             batch.identities.add(row.identity)
-            batch.size += len(row.value)
             batch.discarded += 1
             self._rewrite(batch, row, message._replace(half=half._replace(state="discarded"), due_ms=now_ms))
             self._forget_checks(batch, row.identity)
 
     def _rewrite(self, batch: Batch, row: CachedRecord, message: WaitingRecord) -> None:
-        self._change(batch, row.key, records.encode(message._replace(owned=True)))
+        value = records.encode(message._replace(owned=True))
+        batch.size += len(value)
+        self._change(batch, row.key, value)
 
     def _forget_checks(self, batch: Batch, identity: bytes) -> None:
         key = _checks_key(identity)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 
 import pytest
 
 from broker.transaction.outcomes import End
 from broker.transaction.settings import CheckSettings
+from tests.fakes.kafka.transactions import SimTransactions
 from tests.waiting_world import WaitingNode, WaitingWorld
+from upstream.kafka.link import OutgoingRecord, Written
 from upstream.kafka.waiting import owner
+from upstream.kafka.waiting.batches import BATCH_BYTES
 from upstream.kafka.waiting.cluster import WaitingRefused
-from upstream.kafka.waiting.records import HalfDecision, Identity, KeyState, parse_key
+from upstream.kafka.waiting.records import HalfDecision, Identity, KeyState, WaitingHalf, parse_key
 
 
 def kept_counts(node: WaitingNode) -> list[str]:
@@ -41,6 +45,32 @@ def test_half_is_delivered_by_its_commit_alone() -> None:
         ["already_same"], ["already_other"], ["already_same"], ["already_other"], ["unknown_handle"], ["wrong_group"],
     ]  # fmt: skip
     assert {name: len(moments) for name, moments in world.delivered().items()} == {"a": 1}
+
+
+def test_many_large_decisions_and_moves_are_written_in_small_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All at once they would take more than the time of a transaction, again and again."""
+    sizes: list[int] = []
+    write = SimTransactions.write
+
+    def measured(self: SimTransactions, records: Sequence[OutgoingRecord], done: Written, *, alone: str = "") -> None:
+        sizes.append(sum(len(each.value or b"") for each in records))
+        write(self, records, done, alone=alone)
+
+    monkeypatch.setattr(SimTransactions, "write", measured)
+    world = WaitingWorld(partitions=1)
+    world.settle()
+    node = world.nodes[0]
+    large = b"x" * 300_000
+    for number in range(12):
+        node.add(f"h{number}", world.now_ms + 60_000, body=b"h%d " % number + large, half=WaitingHalf("shop"))
+        node.add(f"t{number}", world.now_ms + 60_000, body=b"t%d " % number + large)
+    world.run(2)
+    decided = [node.decide(f"h{number}", "commit") for number in range(12)]
+    moved = [node.ask(f"t{number}", world.now_ms + 90_000) for number in range(12)]
+    world.run(10)
+    assert (decided, moved) == ([["ok"]] * 12, [["moved"]] * 12)
+    assert len(world.delivered()) == 12
+    assert max(sizes) < 2 * BATCH_BYTES
 
 
 def test_delay_begins_with_the_commit() -> None:
