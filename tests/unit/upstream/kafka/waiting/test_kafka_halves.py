@@ -235,6 +235,25 @@ def test_half_that_nobody_decides_is_discarded_and_decided_by_an_operator(settin
     assert (status.undecided, status.pending) == (1, 1)
 
 
+def test_large_half_is_discarded_as_others_are() -> None:
+    """Also where it is larger than what is put together otherwise, and other messages are delivered all the time."""
+    world = WaitingWorld(partitions=1)
+    world.settle()
+    node = world.nodes[0]
+    node.waiting.checks = CheckSettings(checks_max=1, interval_ms=1_000)
+    node.add("large", world.now_ms + 1_000, body=b"x" * (BATCH_BYTES + 1), half=WaitingHalf("shop"))
+    for number in range(400):
+        node.add(f"m{number}", world.now_ms + 20 * number)
+    world.run(2)
+    assert node.checks() == [("large", 1)]
+    world.run(4)
+    assert node.decide("large", "commit") == []
+    world.run(1)
+    found = node.waiting.find(Identity("orders", "", "large"))
+    assert found is not None
+    assert found.state == KeyState.DISCARDED
+
+
 def test_resumed_half_is_checked_from_the_first_check_on() -> None:
     """Also where the count of its last check was not written when it was discarded."""
     world = WaitingWorld(partitions=1)
