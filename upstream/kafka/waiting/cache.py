@@ -33,6 +33,8 @@ from upstream.kafka.waiting.records import (
 _LAYOUT = 4
 _CACHE_KBYTES = 8_000
 _NAMES_MAX = 1000
+READ_BYTES = 4 << 20
+"""After so many bytes of messages no further ones are read for a batch, which takes a part of that."""
 _BOOT_SECONDS = 5
 """By so much may the wall clock have been set since."""
 TABLES = """
@@ -312,24 +314,43 @@ class PartitionCache:
         """Rows of a state whose `at` is before a moment, the first ones."""
         if state in _RARE and not self._rare[state]:
             return []
-        return self._rows("state = ? AND at < ? ORDER BY at LIMIT ?", state, before, limit)
+        return self._some("state = ? AND at < ? ORDER BY at LIMIT ?", state, before, limit)
 
     def due(self, now_ms: int, limit: int, *, only: str = "", without: Collection[str] = ()) -> list[CachedRecord]:
         """Messages that are due, of one topic alone or of all but some."""
         marks = ",".join("?" * len(without))
         if only:
-            return self._rows("state = 0 AND at <= ? AND topic = ? ORDER BY at LIMIT ?", now_ms, only, limit)
-        return self._rows(
+            return self._some("state = 0 AND at <= ? AND topic = ? ORDER BY at LIMIT ?", now_ms, only, limit)
+        return self._some(
             f"state = 0 AND at <= ? AND topic NOT IN ({marks}) ORDER BY at LIMIT ?", now_ms, *without, limit
         )
 
-    def due_checks(self, now_ms: int, limit: int, group: str = "", principal: str = "") -> list[CachedRecord]:
-        """Halves whose next check is due, the first ones: of all, or of a producer group, not another principal's."""
-        chosen = ("AND producer_group = ?", [group]) if group else ("", [])
-        owned = ("AND principal IN ('', ?)", [principal]) if principal else ("", [])
-        where = f"state = 4 AND at <= ? {chosen[0]} {owned[0]} ORDER BY at LIMIT ?"
-        index = "INDEXED BY by_group" if group else ""
-        return self._rows(where, now_ms, *chosen[1], *owned[1], limit, index=index)
+    def due_check(
+        self, now_ms: int, group: str, principal: str, *, checks_max: int, but: Collection[bytes]
+    ) -> CachedRecord | None:
+        """Return the first half of a producer group whose next check is due; None: there is none.
+
+        Args:
+            now_ms: Wall clock.
+            group: The producer group.
+            principal: Not another one's; "": of all.
+            checks_max: Not one that had so many.
+            but: Not one of these identities.
+        """
+        owned, values = ("AND principal IN ('', ?)", [principal]) if principal else ("", [])
+        found = self._database.execute(
+            "SELECT id, key FROM records INDEXED BY by_group WHERE state = 4 AND producer_group = ? AND at <= ? "
+            f"AND checks < ? {owned} ORDER BY at LIMIT ?",
+            (group, now_ms, checks_max, *values, len(but) + 1),
+        )
+        for row_id, key in found:
+            if identity_text(key) not in but:
+                return self._rows("id = ?", row_id)[0]
+        return None
+
+    def overdue_check(self, now_ms: int) -> CachedRecord | None:
+        """Return a half, of any producer group, whose next check is due, the first one; None: there is none."""
+        return next(iter(self._rows("state = 4 AND at <= ? ORDER BY at LIMIT 1", now_ms)), None)
 
     def has_due_check(self, now_ms: int, group: str, but: Collection[bytes]) -> bool:
         """Whether the check of a half of a producer group is due, but for those of some identities."""
@@ -343,8 +364,8 @@ class PartitionCache:
         """Halves that had all their checks and the time to answer the last, and those made before a moment."""
         if not self._rare[KeyState.HALF]:
             return []
-        found = self._rows("state = 4 AND checks >= ? AND at <= ? LIMIT ?", checks_max, now_ms, limit)
-        old = self._rows("state IN (4, 5) AND state = 4 AND made < ? ORDER BY made LIMIT ?", before_ms, limit)
+        found = self._some("state = 4 AND checks >= ? AND at <= ? LIMIT ?", checks_max, now_ms, limit)
+        old = self._some("state IN (4, 5) AND state = 4 AND made < ? ORDER BY made LIMIT ?", before_ms, limit)
         return list({row.key: row for row in [*found, *old]}.values())[:limit]
 
     def next_check(self, after_ms: int) -> int | None:
@@ -456,9 +477,20 @@ class PartitionCache:
             if state in _UNDECIDED:
                 self.undecided[principal] += count
 
-    def _rows(self, where: str, *values: object, index: str = "") -> list[CachedRecord]:
-        found = self._database.execute(f"SELECT {_COLUMNS} FROM records {index} WHERE {where}", values)
+    def _rows(self, where: str, *values: object) -> list[CachedRecord]:
+        found = self._database.execute(f"SELECT {_COLUMNS} FROM records WHERE {where}", values)
         return [CachedRecord._make(each) for each in found]
+
+    def _some(self, where: str, *values: object) -> list[CachedRecord]:
+        """Return the first rows, at least one, until they have many bytes."""
+        rows, size = [], 0
+        for each in self._database.execute(f"SELECT {_COLUMNS} FROM records WHERE {where}", values):
+            row = CachedRecord._make(each)
+            rows.append(row)
+            size += len(row.value)
+            if size >= READ_BYTES:
+                break
+        return rows
 
     def _rows_of_names(self, names: Sequence[int]) -> dict[int, list[CachedRecord]]:
         found: dict[int, list[CachedRecord]] = {}

@@ -533,17 +533,14 @@ class PartitionOwner:
         """
         if self.state != "serving":
             return []
-        now_ms = self._clock.wall_ms()
-        next_ms = now_ms + self._ways.checks().interval_ms
+        now_ms, settings = self._clock.wall_ms(), self._ways.checks()
+        next_ms = now_ms + settings.interval_ms
         found: list[tuple[CachedRecord, int]] = []
-        for row in self.cache.due_checks(now_ms, BATCH_MESSAGES, group, principal):
-            if len(found) == count_max:
+        while len(found) < count_max:
+            # After the last check the half is discarded once the time to answer it has passed.
+            row = self.cache.due_check(now_ms, group, principal, checks_max=settings.checks_max, but=self._checked)
+            if row is None:
                 break
-            # After the last one the half is discarded once the time to answer it has passed.
-            if row.checks >= self._ways.checks().checks_max:
-                continue
-            if row.identity in self._checked:
-                continue
             times = row.checks + 1
             self._checked[row.identity] = HalfChecks(times, next_ms)
             found.append((row, times))
@@ -563,13 +560,14 @@ class PartitionOwner:
     def _unanswered(self, now_ms: int) -> list[str]:
         """Say that checks are due and no producer fetches them, or too few (D66)."""
         interval_ms = self._ways.checks().interval_ms
-        for row in self.cache.due_checks(now_ms - interval_ms, 1) if self.state == "serving" else ():
-            if self._clock.monotonic() - self._fetched_at.get(row.group, float("-inf")) <= interval_ms / 1000:
-                why = "its producers fetch fewer checks than come due; roll back what none of them can decide"
-            else:
-                why = f"no producer of the group fetches checks from node {self._ways.node}"
-            return [f"checks of producer group {row.group} have been due for {(now_ms - row.at) // 1000} s; {why}"]
-        return []
+        row = self.cache.overdue_check(now_ms - interval_ms) if self.state == "serving" else None
+        if row is None:
+            return []
+        if self._clock.monotonic() - self._fetched_at.get(row.group, float("-inf")) <= interval_ms / 1000:
+            why = "its producers fetch fewer checks than come due; roll back what none of them can decide"
+        else:
+            why = f"no producer of the group fetches checks from node {self._ways.node}"
+        return [f"checks of producer group {row.group} have been due for {(now_ms - row.at) // 1000} s; {why}"]
 
     def status(self) -> PartitionStatus:
         """Return what is to be known of it."""

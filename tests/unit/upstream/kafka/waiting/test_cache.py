@@ -11,7 +11,7 @@ import pytest
 
 from broker.runtime.disk import RealDisk
 from upstream.kafka.link import Checkpoint, KafkaRecord
-from upstream.kafka.waiting.cache import CachedRecord, PartitionCache
+from upstream.kafka.waiting.cache import READ_BYTES, CachedRecord, PartitionCache
 from upstream.kafka.waiting.loading import LogLoad
 from upstream.kafka.waiting.records import (
     EndedMessage,
@@ -97,6 +97,21 @@ def test_due_messages_are_those_of_chosen_targets() -> None:
     assert [each.topic for each in cache.due(10, 1, only="events")] == ["events"]
     assert [each.at for each in cache.of(KeyState.REQUEST, 1 << 60, 5)] == [9]
     assert [each.at for each in cache.page((8, b"\xff"), 5)] == [9, 10]
+
+
+def test_questions_for_a_batch_read_few_bytes_of_many_large_messages() -> None:
+    """At least one message, though it is larger than that; small ones up to the limit."""
+    cache = cache_of()
+    large = encode(WaitingRecord(5, None, b"k", b"x" * (READ_BYTES // 4), ()))
+    half = encode(WaitingRecord(5, None, b"k", b"x" * (READ_BYTES // 4), (), half=WaitingHalf("shop")))
+    for number in range(20):
+        cache.change(Identity("orders", "", f"m{number}").key("1"), large, number)
+        cache.change(Identity("orders", "", f"h{number}").key("1"), half, 100 + number)
+    assert [len(found) for found in (cache.due(9, 500), cache.due(9, 500, only="orders"))] == [4, 4]
+    assert len(cache.given_up(9, 0, 0, 500)) == len(cache.of(KeyState.HALF, 9, 500)) == 4
+    huge = encode(WaitingRecord(1, None, b"k", b"x" * 2 * READ_BYTES, ()))
+    cache.change(Identity("orders", "", "huge").key("1"), huge, 200)
+    assert len(cache.due(9, 500)) == 1
 
 
 @pytest.mark.parametrize(

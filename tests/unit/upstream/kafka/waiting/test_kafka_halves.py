@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.waiting_world import WaitingNode, WaitingWorld
 from upstream.kafka.link import OutgoingRecord, Written
 from upstream.kafka.waiting import owner
 from upstream.kafka.waiting.batches import BATCH_BYTES
+from upstream.kafka.waiting.cache import CachedRecord
 from upstream.kafka.waiting.cluster import WaitingRefused
 from upstream.kafka.waiting.records import HalfDecision, Identity, KeyState, WaitingHalf, parse_key
 
@@ -141,6 +143,27 @@ def test_many_due_checks_of_a_partition_do_not_hold_up_those_of_others() -> None
     world.run(8)
     fetched = [node.waiting.fetch_checks("shop", 1, "")[0].identity for _ in range(6)]
     assert sorted(each.partition(3) for each in fetched) == [0, 0, 1, 1, 2, 2]
+
+
+def test_fetch_of_checks_reads_the_messages_that_it_hands_out_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many are due, and one by one, as the service fetches them."""
+    world = WaitingWorld(partitions=1)
+    world.settle()
+    node = world.nodes[0]
+    for number in range(300):
+        node.half(f"h{number}")
+    world.run(8)
+    read = 0
+    made = CachedRecord._make
+
+    def counted(values: Iterable[Any]) -> CachedRecord:
+        nonlocal read
+        read += 1
+        return made(values)
+
+    monkeypatch.setattr(CachedRecord, "_make", counted)
+    found = [check.identity.id for _ in range(50) for check in node.waiting.fetch_checks("shop", 1, "")]
+    assert (len(set(found)), read) == (50, 50)
 
 
 def test_due_checks_of_another_principal_are_not_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
