@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Generator, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -34,6 +34,7 @@ from upstream.kafka.waiting.records import (
     EndedMessage,
     HalfDecision,
     Identity,
+    KeyState,
     PartitionStatus,
     WaitingRecord,
     half_handle,
@@ -44,6 +45,8 @@ from upstream.kafka.waiting.records import (
 _CURSOR = re.compile(r"(\d{1,18})-((?:[0-9a-f]{2})+)")
 _ANSWER_SECONDS = 10.0
 _NEVER_MS = 1 << 62
+_OF_ONE_MS_MAX = 100_000
+"""A page of halves begins at a millisecond, behind so many that were made in it."""
 _OUTCOMES = {
     records.CANCELLED: "cancelled",
     records.MOVED: "rescheduled",
@@ -226,7 +229,7 @@ class WaitingInKafka:
         Raises:
             NotFound: This node does not know the half.
         """
-        named = None if asked.id is None else self.half(asked.id)
+        named, following = None if asked.id is None else self.half(asked.id), None
         cluster = self._config.cluster_of(asked.topic) if asked.topic in self._config.topics else None
         waiting = named.waiting if named is not None else self._waiting.get(cluster or "")
         if waiting is None:
@@ -237,13 +240,7 @@ class WaitingInKafka:
                 raise NotFound(f"transaction {asked.id!r} does not exist here; ask the node that owns its partition")
             found = [view]
         else:
-            rows = waiting.halves((0, b""), asked.start + LIMIT_MAX)[asked.start :] if asked.limit else []
-            views = [_half_view(waiting.settings.cluster, row) for row in rows]
-            found = [
-                each
-                for each in views
-                if (each.topic, each.state) == (asked.topic, asked.state) and asked.group in (None, each.group)
-            ][: asked.limit]
+            found, following = _half_page(waiting, asked)
         statuses = waiting.statuses.partitions()
         oldest_ms = max((each.undecided_ms for each in statuses if each.undecided), default=None)
         settings = waiting.checks
@@ -258,7 +255,22 @@ class WaitingInKafka:
                 discard_seconds=settings.age_seconds_max,
             ),
             transactions=found,
+            next=following,
         )
+
+
+def _half_page(waiting: KafkaWaiting, asked: TransactionQuery) -> tuple[list[TransactionView], int | None]:
+    """Return a page of the halves of a topic, and where the next one begins; None after the last one."""
+    limit = min(asked.limit, LIMIT_MAX)
+    begin_ms, skipped = divmod(asked.start, _OF_ONE_MS_MAX)
+    state = KeyState.DISCARDED if asked.state == "discarded" else KeyState.HALF
+    rows = waiting.halves(state, begin_ms, skipped + limit, asked.topic or "", asked.group or "")
+    found = [_half_view(waiting.settings.cluster, row) for row in islice(rows, skipped, skipped + limit)]
+    if not found or len(found) < limit:
+        return found, None
+    last_ms = found[-1].stored_ms
+    seen = sum(each.stored_ms == last_ms for each in found) + (skipped if last_ms == begin_ms else 0)
+    return found, last_ms * _OF_ONE_MS_MAX + seen
 
 
 def _cursor(given: Mapping[str, str]) -> tuple[int, bytes]:

@@ -384,9 +384,24 @@ class PartitionCache:
         [(found,)] = self._database.execute("SELECT MIN(made) FROM records WHERE state IN (4, 5)").fetchall()
         return found
 
-    def halves(self, after: tuple[int, bytes], limit: int) -> list[CachedRecord]:
-        """Halves that are not decided, discarded ones among them, from behind one by age; for listings."""
-        return self._rows("state IN (4, 5) AND (made, key) > (?, ?) ORDER BY made, key LIMIT ?", *after, limit)
+    def halves(
+        self, state: KeyState, begin_ms: int, limit: int, topic: str, group: str = ""
+    ) -> list[tuple[int, bytes]]:
+        """Return when halves of a topic were made, with their keys, by age; for listings.
+
+        Args:
+            state: HALF or DISCARDED.
+            begin_ms: None that is older.
+            limit: How many at most.
+            topic: Of this one.
+            group: Only of this producer group; "": of all.
+        """
+        chosen, values = ("AND producer_group = ?", [group]) if group else ("", [])
+        return self._database.execute(
+            f"SELECT made, key FROM records WHERE state IN (4, 5) AND state = {state:d} AND made >= ? AND topic = ? "
+            f"{chosen} ORDER BY made, key LIMIT ?",
+            (begin_ms, topic, *values, limit),
+        ).fetchall()
 
     def overdue(self, now_ms: int) -> int:
         """Return how many messages are due and not delivered."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -31,7 +31,7 @@ from upstream.kafka.waiting.batches import Batches
 from upstream.kafka.waiting.cache import CachedRecord, PartitionCache
 from upstream.kafka.waiting.lanes import TransactionTurns
 from upstream.kafka.waiting.owner import OwnerWays, PartitionOwner
-from upstream.kafka.waiting.records import Identity, PartitionStatus, WaitingRecord
+from upstream.kafka.waiting.records import Identity, KeyState, PartitionStatus, WaitingRecord
 from upstream.kafka.waiting.requests import OwnerRequests
 from upstream.kafka.waiting.statuses import WaitingStatuses
 from upstream.kafka.waiting.topics import WaitingSettings, problem_of
@@ -545,10 +545,13 @@ class KafkaWaiting:
         """Return number, messages and first due time of delay levels, of the partitions that this node owns."""
         return [each for owner in self._open_owners() for each in owner.cache.levels(topic)]
 
-    def halves(self, after: tuple[int, bytes], limit: int) -> list[CachedRecord]:
-        """Return halves that are not decided by age, from behind one, of the partitions that this node owns."""
-        found = [row for owner in self._open_owners() for row in owner.cache.halves(after, limit)]
-        return sorted(found, key=lambda row: (row.made, row.key))[:limit]
+    def halves(self, state: KeyState, begin_ms: int, limit: int, topic: str, group: str) -> Iterator[CachedRecord]:
+        """Yield halves as `PartitionCache.halves` says, of this node's partitions; one by one, as they may be large."""
+        found = [(each.cache, each.cache.halves(state, begin_ms, limit, topic, group)) for each in self._open_owners()]
+        keys = sorted([(made, key, number) for number, (_, some) in enumerate(found) for made, key in some])
+        for _, key, number in keys[:limit]:
+            if (row := found[number][0].find(records.identity_text(key))) is not None:
+                yield row
 
     def count_due(self, begin_ms: int, end_ms: int, *, halves: bool, topic: str, level: int) -> int:
         """Return as `PartitionCache.count_due` says, of the partitions that this node owns."""

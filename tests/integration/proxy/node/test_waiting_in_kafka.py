@@ -292,6 +292,42 @@ def test_operator_lists_and_decides_transactions() -> None:
     assert ground.bodies == [b"b"]
 
 
+class TwoTopicsGround(KafkaTimeGround):
+    """With a second topic in Kafka."""
+
+    yaml = KafkaTimeGround.yaml.replace("topics:\n  orders", "topics:\n  events: {brokerCluster: main}\n  orders", 1)
+
+
+def test_all_transactions_of_a_topic_are_listed_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many older ones of other topics, other groups and discarded ones there are."""
+    monkeypatch.setattr("proxy.operate.lookups.waiting_in_kafka.LIMIT_MAX", 3)
+    ground = TwoTopicsGround()
+    desk = Desk(ground)
+    ground.node.parts.kafka.configure_checks(CheckSettings(checks_max=1, interval_ms=1_000, timeout_ms=1_000))
+    ground.topic = "events"
+    for number in range(5):
+        ground.half(b"event%d" % number)
+    ground.topic = "orders"
+    for number in range(5):
+        ground.half(b"old%d" % number)
+    for _ in range(6):
+        ground.checks()
+        ground.wait(1)
+    ground.node.parts.kafka.configure_checks(CheckSettings())
+    wanted = [ground.half(b"new%d" % number, group="shop").handle for number in range(8)]
+    ground.half(b"other", group="other")
+    ground.wait(1)
+    found, place = [], "0"
+    for _ in range(5):
+        answer = desk.halves(group="shop", **{"from": place})
+        found += [each.id for each in answer.transactions]
+        if answer.next is None:
+            break
+        place = str(answer.next)
+    assert sorted(found) == sorted(wanted)
+    assert len(desk.halves(state="discarded").transactions) == 3
+
+
 def test_checks_that_no_producer_fetches_are_a_finding() -> None:
     """With the producer group and the node."""
     ground = KafkaTimeGround()
