@@ -54,7 +54,8 @@ class WaitingStatuses:
         self._metrics = runtime.metrics
         self._last: dict[int, tuple[PartitionStatus, float]] = {}
         self._counts: Counter[tuple[str, str]] = Counter()
-        self._skew = ""
+        self._ahead: dict[str, tuple[int, float]] = {}
+        """Nodes whose clocks are ahead: by how many ms, and when that was seen last."""
         self._started_at = runtime.clock.monotonic()
 
     def note(self, status: PartitionStatus) -> None:
@@ -63,7 +64,7 @@ class WaitingStatuses:
         # An answer is under way for a while; a clock that is behind is seen by the other node.
         ahead_ms = status.wall_ms - self._clock.wall_ms()
         if ahead_ms > _SKEW_MS_MAX:
-            self._skew = f"the clock of node {status.node} is {ahead_ms} ms ahead of this node's"
+            self._ahead[status.node] = ahead_ms, self._clock.monotonic()
         self._counts = Counter()
         for each, _ in self._last.values():
             for topic, owner, count in each.counts:
@@ -97,8 +98,9 @@ class WaitingStatuses:
 
     def troubles(self, *, complete: bool) -> list[str]:
         """Return what is wrong, as sentences; `complete`: partitions of which nothing was heard have no owner."""
-        found = [self._skew] if self._skew else []
         now = self._clock.monotonic()
+        self._ahead = {node: each for node, each in self._ahead.items() if now - each[1] <= _SILENT_SECONDS}
+        found = [f"the clock of node {node} is {ms} ms ahead of this node's" for node, (ms, _) in self._ahead.items()]
         if complete and now - self._started_at > 2 * _SILENT_SECONDS:
             silent = [
                 number

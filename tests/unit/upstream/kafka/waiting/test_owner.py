@@ -343,6 +343,19 @@ def test_partition_without_an_owner_is_a_finding() -> None:
     assert any("no node serves partition 0, 1, 2" in each for each in world.nodes[1].waiting.troubles())
 
 
+def test_clock_that_is_ahead_is_a_finding_until_it_is_set() -> None:
+    """Of another node; it ends some seconds after the last report that was ahead."""
+    world = WaitingWorld(partitions=1)
+    world.settle()
+    world.run(2)
+    statuses = world.nodes[0].waiting.statuses
+    [status] = statuses.partitions()
+    statuses.note(status._replace(node="n7", wall_ms=world.now_ms + 2_000))
+    assert statuses.troubles(complete=True) == ["the clock of node n7 is 2000 ms ahead of this node's"]
+    world.run(20, step=0.5)
+    assert statuses.troubles(complete=True) == []
+
+
 def test_record_of_a_newer_version_stops_its_partition() -> None:
     """With a finding; the others are served."""
     world = WaitingWorld(partitions=2)
