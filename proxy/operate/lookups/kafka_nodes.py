@@ -46,6 +46,8 @@ def _nodes(
     unowned: list[PartitionsOfGroup] = []
     facts = ClusterFacts() if seen is None else seen.facts
     for group, found in sorted(facts.members.items()):
+        if group not in config.groups:
+            continue  # It was removed since the cluster answered.
         owned: dict[str, set[int]] = {}
         for member in found:
             mine = parts.setdefault((member.client, member.host), [])

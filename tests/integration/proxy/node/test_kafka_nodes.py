@@ -83,6 +83,22 @@ def test_other_programs_and_partitions_without_a_member_are_named() -> None:
     assert [(each.topic, list(each.partitions)) for each in found.unowned] == [("invoices", [0, 2])]
 
 
+def test_group_that_was_removed_since_the_cluster_answered_is_left_out() -> None:
+    """The answer before the reload is shown until the next one comes."""
+    world = World()
+    world.run(3)
+    clusters(world)
+    world.run(1)
+    assert clusters(world).nodes[0].parts
+    config = world.node.in_force.config
+    other = config.groups["billing"].model_copy(update={"group": "other"})
+    others = config.model_copy(update={"groups": {"other": other}})
+    owner = PartitionStatus(5, "broker-7", "serving", 0, 0, 0, 0, [], [])
+    [found] = nodes_in_kafka(others, world.node.parts.kafka.members, {"main": [owner]}, NOW_MS).clusters
+    assert [(each.node, list(each.parts)) for each in found.nodes] == [("broker-7", [])]
+    assert list(found.unowned) == []
+
+
 def test_cluster_that_does_not_answer_is_named() -> None:
     """What was known before stays until then, and the page does not wait."""
     world = World()
