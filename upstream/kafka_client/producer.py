@@ -340,12 +340,12 @@ class LibrdkafkaProducer:
         if self._refused is not None and now - self._refused[1] < _REFUSED_SECONDS:
             refusal = self._refused[0]
         self._unreachable = refusal or KafkaFailure("ALL_BROKERS_DOWN", self._heard or "no answer")
-        ended = [
-            each
-            for each in known.held
-            if refusal is not None or self._closed.is_set() or now - each.at >= self._sent_seconds_max
-        ]
-        known.held = [each for each in known.held if each not in ended]
+        ended: list[_Record] = []
+        kept: list[_Record] = []
+        for each in known.held:
+            is_over = refusal is not None or self._closed.is_set() or now - each.at >= self._sent_seconds_max
+            (ended if is_over else kept).append(each)
+        known.held = kept
         for each in ended:
             each.done(refusal or KafkaFailure(NOT_SENT, f"the cluster does not respond for topic {topic}"), -1, -1)
         if known.held:

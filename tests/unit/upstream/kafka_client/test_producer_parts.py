@@ -271,6 +271,36 @@ def test_record_for_a_cluster_that_refuses_the_connection_ends_by_that_reason(
     world.producer.close(0)
 
 
+class Counted(bytes):
+    """A body that counts how often it is compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return super().__eq__(other)
+
+    __hash__ = bytes.__hash__
+
+
+def test_many_records_that_were_held_end_without_being_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand may wait, and the loop does nothing else meanwhile."""
+    world = World(monkeypatch)
+    world.queries.found = None
+    for number in range(300):
+        world.send(Counted(b"%d" % number))
+    world.clock.advance(20)
+    for number in range(200):
+        world.send(Counted(b"later %d" % number))
+    world.clock.advance(11)
+    _unanswered(world)
+    assert (world.ended, Counted.compared) == (["NOT_SENT"] * 300, 0)
+    world.settings.made[0].error_cb(Error("_SSL"))
+    _unanswered(world)
+    assert (world.ended[300:], Counted.compared) == (["SSL"] * 200, 0)
+    world.producer.close(0)
+
+
 def test_refusal_of_an_earlier_connection_is_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """A minute later the cluster is only away: the record is kept for as long as it may wait."""
     world = World(monkeypatch)
