@@ -17,14 +17,12 @@ from upstream.kafka.link import (
     Checkpoint,
     Commit,
     Done,
-    GroupMember,
     KafkaClient,
     KafkaFailure,
     KafkaPartition,
     KafkaProducer,
     KafkaRecord,
     OutgoingRecord,
-    TopicSubscription,
 )
 from upstream.kafka.waiting import records
 from upstream.kafka.waiting.batches import Batches
@@ -33,6 +31,7 @@ from upstream.kafka.waiting.lanes import TransactionTurns
 from upstream.kafka.waiting.owner import OwnerWays, PartitionOwner
 from upstream.kafka.waiting.records import Identity, KeyState, PartitionStatus, WaitingRecord
 from upstream.kafka.waiting.requests import OwnerRequests
+from upstream.kafka.waiting.seat import Seat
 from upstream.kafka.waiting.statuses import WaitingStatuses
 from upstream.kafka.waiting.topics import WaitingSettings, problem_of
 
@@ -61,39 +60,6 @@ class WaitingRefused(Exception):
     def __init__(self, why: Literal["missing", "unknown", "limited", "far"], text: str) -> None:
         super().__init__(text)
         self.why = why
-
-
-class _Seat:
-    """A member of one group that is always there; listens, and passes on."""
-
-    def __init__(self, make: Callable[[], GroupMember], topic: str, hears: object, runtime: Runtime) -> None:
-        self._make = make
-        self._topic = topic
-        self._hears = hears
-        self._again = Later(runtime.scheduler, self.join)
-        self.member: GroupMember | None = None
-
-    def join(self) -> None:
-        self.member = self._make()
-        self.member.join(self._hears, [TopicSubscription(self._topic)])  # type: ignore[arg-type]
-
-    @property
-    def assigned(self) -> GroupMember:
-        """The member; of one that was assigned something."""
-        assert self.member is not None, "a member was assigned it"
-        return self.member
-
-    def anew(self, seconds: float) -> None:
-        self.member = None
-        self._again.after(seconds)
-
-    def end(self, done: Callable[[], None]) -> None:
-        self._again.cancel()
-        member, self.member = self.member, None
-        if member is None:
-            done()
-        else:
-            member.leave(done)
 
 
 class KafkaCheck(NamedTuple):
@@ -158,14 +124,14 @@ class KafkaWaiting:
         self._look = Later(runtime.scheduler, self._look_now)
         self._tick = Repeated(runtime.scheduler, STATUS_SECONDS, self._report_status)
         drawn = f"{runtime.random.getrandbits(64):016x}"
-        self._owned = _Seat(
+        self._owned = Seat(
             partial(client.member, settings.topic, f"pyddmq-{settings.node}", settings.node),
             settings.topic,
             self,
             runtime,
         )
         # Nothing is committed for it, so its group ends with it.
-        self._answers = _Seat(
+        self._answers = Seat(
             partial(client.member, f"{settings.answers_topic}-{settings.node}-{drawn}", f"pyddmq-{settings.node}"),
             settings.answers_topic,
             _Answers(self),

@@ -343,6 +343,28 @@ def test_partition_without_an_owner_is_a_finding() -> None:
     assert any("no node serves partition 0, 1, 2" in each for each in world.nodes[1].waiting.troubles())
 
 
+def test_member_is_made_again_until_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where none can be made for a while, as without a free thread; a finding says why."""
+    world = WaitingWorld(partitions=1)
+    world.settle()
+    [node] = world.nodes
+
+    def refused(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched, contextlib.suppress(RuntimeError):
+        patched.setattr("tests.fakes.kafka.client.SimMember", refused)
+        for member in node.client.members:
+            member.fail(KafkaFailure("FAIL", "the thread has ended"))
+        world.run(8)
+    assert any("can't start new thread" in each for each in node.waiting.troubles())
+    world.run(20)
+    node.add("a", world.now_ms + 1_000)
+    cancelled = node.ask("b")
+    world.run(5)
+    assert (node.served, list(world.delivered()), cancelled) == ([0], ["a"], ["unknown"])
+
+
 def test_clock_that_is_ahead_is_a_finding_until_it_is_set() -> None:
     """Of another node; it ends some seconds after the last report that was ahead."""
     world = WaitingWorld(partitions=1)
