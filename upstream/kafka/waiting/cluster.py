@@ -112,6 +112,8 @@ class KafkaWaiting:
             "the cluster has not responded yet; send again",
         )
         self._trouble = ""
+        self._ended_by = ""
+        """Why the last member has ended; "" since another one is in the group."""
         self._rival_at: float | None = None
         """When a node of this node's name was last heard of; None: there is none."""
         self._closed = False
@@ -298,7 +300,10 @@ class KafkaWaiting:
 
     def assigned(self, assignments: Sequence[Assignment]) -> None:
         """Take partitions over; not those that were assigned while this node leaves."""
-        for each in assignments if self._owned.member is not None else ():
+        if self._owned.member is None:
+            return
+        self._ended_by = ""
+        for each in assignments:
             old = self.owners.pop(each.place, None)
             if old is not None:
                 old.close()
@@ -351,7 +356,7 @@ class KafkaWaiting:
 
     def broken(self, failure: KafkaFailure) -> None:
         """Have another member."""
-        self._trouble = str(failure)
+        self._trouble, self._ended_by = "", str(failure)
         self._close_all()
         if failure.code == "FENCED_INSTANCE_ID":
             self._stand_down()
@@ -360,7 +365,7 @@ class KafkaWaiting:
 
     def _stand_down(self) -> None:
         """Leave the partitions to a node of the same name, until nothing was heard of it for a while."""
-        node = self.settings.node
+        node, self._ended_by = self.settings.node, ""
         self._owned.member = None
         self._rival_at = self._clock.monotonic()
         self._trouble = (
@@ -434,7 +439,7 @@ class KafkaWaiting:
 
     def _unusable(self, error: Exception) -> None:
         """Leave all partitions to others: this node cannot keep what it reads."""
-        self._trouble = f"the cache of waiting messages cannot be written: {error}"
+        self._ended_by = f"the cache of waiting messages cannot be written: {error}"
         self._runtime.limited_log.note("kafka_waiting_cache_failed", self.settings.cluster, error=str(error))
         member, self._owned.member = self._owned.member, None
         if member is not None:
@@ -498,8 +503,7 @@ class KafkaWaiting:
     def troubles(self) -> list[str]:
         """Return what is wrong, as sentences."""
         found = [] if self._problem is None else [self._problem[1]]
-        if self._trouble:
-            found.append(self._trouble)
+        found += [each for each in (self._trouble, self._ended_by) if each]
         return found + self.statuses.troubles(complete=self._facts is not None)
 
     def page(self, after: tuple[int, bytes], limit: int, topic: str, level: int = -1) -> list[CachedRecord]:

@@ -365,6 +365,17 @@ def test_member_is_made_again_until_there_is_one(monkeypatch: pytest.MonkeyPatch
     assert (node.served, list(world.delivered()), cancelled) == ([0], ["a"], ["unknown"])
 
 
+def test_finding_of_a_member_that_ended_is_over_when_another_one_has_joined() -> None:
+    """Its client reports nothing of that: for it all was well from the start."""
+    world = WaitingWorld(partitions=1)
+    world.settle()
+    [node] = world.nodes
+    node.client.members[0].fail(KafkaFailure("FAIL", "the thread has ended"))
+    assert node.waiting.troubles() == ["the thread has ended (FAIL)"]
+    world.run(20)
+    assert (node.served, node.waiting.troubles()) == ([0], [])
+
+
 def test_clock_that_is_ahead_is_a_finding_until_it_is_set() -> None:
     """Of another node; it ends some seconds after the last report that was ahead."""
     world = WaitingWorld(partitions=1)
