@@ -162,7 +162,7 @@ class PartitionOwner:
             # Of an end that has grown since.
             self._guarded(lambda: self.cache.adopt(checkpoint._replace(high=_FAR)))
         else:
-            self._note(f"its log is read slowly: {failure}")
+            self._note(f"it reads its log slowly: {failure}")
         if self.state != "closed":
             self._ways.read_from(self.cache.position)
             self._check_end()

@@ -445,6 +445,7 @@ def test_long_log_is_loaded_beside_before_anything_is_delivered(
     world.run(35)
     assert all(len(moments) == 1 and moments[0] >= world.added[name] for name, moments in world.delivered().items())
     assert world.delivered().keys() == world.added.keys()
+    assert node.waiting.troubles() == []
     node.kill()
     monkeypatch.setattr(SimClient, "load", lambda *_: pytest.fail("the file is used"))
     world.start("n2", folder=str(tmp_path), disk=RealDisk())
