@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
@@ -307,7 +308,12 @@ class KafkaWaiting:
             old = self.owners.pop(each.place, None)
             if old is not None:
                 old.close()
-            self.owners[each.place] = owner = self._owner(each.place, each.metadata)
+            try:
+                owner = self._owner(each.place, each.metadata)
+            except (sqlite3.Error, OSError) as error:
+                self._unusable(error)
+                return
+            self.owners[each.place] = owner
             owner.begin(each, self._checkpoint(each))
 
     def revoked(self, places: Sequence[KafkaPartition], done: Callable[[], None]) -> None:

@@ -376,6 +376,36 @@ def test_finding_of_a_member_that_ended_is_over_when_another_one_has_joined() ->
     assert (node.served, node.waiting.troubles()) == ([0], [])
 
 
+class FullDisk(RealDisk):
+    """One without space for a folder, for a while."""
+
+    full = True
+
+    def make_folder(self, path: str, *, durable: bool = True) -> None:
+        """Refuse it."""
+        if self.full:
+            raise OSError(28, "No space left on device")
+        super().make_folder(path, durable=durable)
+
+
+def test_node_without_space_for_a_cache_leaves_its_partitions_to_others(tmp_path: Path) -> None:
+    """With a finding; it takes part again when there is space."""
+    world = WaitingWorld(nodes=0)
+    disk = FullDisk()
+    full = world.start("full", folder=str(tmp_path), disk=disk)
+    other = world.start("other")
+    for number in range(9):
+        world.run(5)
+        other.add(f"m{number}", world.now_ms + 1_000)
+    world.run(15)
+    assert any("No space left on device" in each for each in full.waiting.troubles())
+    assert len(world.delivered()) == 9
+    disk.full = False
+    world.run(60)
+    assert full.served
+    assert full.waiting.troubles() == []
+
+
 def test_clock_that_is_ahead_is_a_finding_until_it_is_set() -> None:
     """Of another node; it ends some seconds after the last report that was ahead."""
     world = WaitingWorld(partitions=1)
