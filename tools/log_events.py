@@ -179,7 +179,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "kafka_waiting_target_refuses": "A topic takes no waiting messages, and its dead-letter topic neither; they "
         "are tried again.",
         "kafka_waiting_trouble": "The owner of a partition of waiting messages is in trouble; also shown as a finding.",
-        "kafka_waiting_cache_failed": "The cache of waiting messages cannot be written; the node leaves its partitions "
+        "kafka_waiting_cache_failed": "The cache of waiting messages cannot be used; the node leaves its partitions "
         "to others.",
         "kafka_waiting_unusable": "Delays of a cluster cannot be served: its client cannot be created.",
         "kafka_topics_not_read": "Topics that match an expression are not read: an action cannot be created; retried.",

@@ -445,7 +445,7 @@ class KafkaWaiting:
 
     def _unusable(self, error: Exception) -> None:
         """Leave all partitions to others: this node cannot keep what it reads."""
-        self._ended_by = f"the cache of waiting messages cannot be written: {error}"
+        self._ended_by = f"the cache of waiting messages cannot be used: {error}"
         self._runtime.limited_log.note("kafka_waiting_cache_failed", self.settings.cluster, error=str(error))
         member, self._owned.member = self._owned.member, None
         if member is not None:

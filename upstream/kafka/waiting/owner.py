@@ -29,7 +29,7 @@ from upstream.kafka.waiting.batches import BATCH_MESSAGES, Batch, Batches
 from upstream.kafka.waiting.cache import CachedRecord, PartitionCache
 from upstream.kafka.waiting.lanes import TransactionLane, TransactionLanes, TransactionTurns
 from upstream.kafka.waiting.loading import LOAD_RECORDS
-from upstream.kafka.waiting.records import HalfChecks, NewerRecord, PartitionStatus
+from upstream.kafka.waiting.records import Damaged, HalfChecks, NewerRecord, PartitionStatus
 from upstream.kafka.waiting.targets import SuspectTargets
 
 DELIVERED = declare("pyddmq_kafka_waiting_delivered_total", "Waiting messages delivered to Kafka topics", ("cluster",))
@@ -45,9 +45,8 @@ REBUILT = declare(
 )
 DISCARDED = declare(
     "pyddmq_kafka_waiting_discarded_total",
-    "Half messages discarded after their checks or their age, decided by an operator",
-    ("cluster",),
-)
+    "Half messages discarded after their checks or their age, decided by an operator", ("cluster",),
+)  # fmt: skip
 
 OwnerState = Literal["fencing", "reading", "serving", "closed"]
 _AGAIN_SECONDS = 1.0
@@ -71,7 +70,7 @@ class OwnerWays:
         confirm: Has the group know the numbers of the ids; success says that the partition is still this node's.
         ends: Asks for the bounds of the partition.
         read_from: Has the partition read from an offset on.
-        unusable: Called once when the cache cannot be written.
+        unusable: Called once when the cache cannot be used.
         turns: Of the node, shared by its owners.
         checks: When halves are checked.
         fetching: Producer groups of which a fetch of checks waits, as it is now.
@@ -121,7 +120,7 @@ class PartitionOwner:
         self.lanes = TransactionLanes(ways.transactions, ways.lanes, runtime.scheduler, self._lanes_changed)
         self._writing: dict[TransactionLane, Batch] = {}
         self._targets = SuspectTargets(ways.cluster, runtime)
-        self._turn = Later(runtime.scheduler, self._take_turn)
+        self._turn = Later(runtime.scheduler, lambda: self._guarded(self._take_turn))
         self._again = Later(runtime.scheduler, self._fence)
         self._give_up = Later(runtime.scheduler, self._give_up_lanes)
         self._term = 0
@@ -149,9 +148,8 @@ class PartitionOwner:
     def _resume(self, checkpoint: Checkpoint) -> None:
         if not self.cache.resume(checkpoint):
             self._metrics.counter(REBUILT, self._ways.cluster).add()
-            path = self.cache.load_path
-            if path and checkpoint.log and checkpoint.high - checkpoint.low >= LOAD_RECORDS:
-                self._stop_load = self._ways.load(path, checkpoint, partial(self._loaded, checkpoint))
+            if self.cache.load_path and checkpoint.log and checkpoint.high - checkpoint.low >= LOAD_RECORDS:
+                self._stop_load = self._ways.load(self.cache.load_path, checkpoint, partial(self._loaded, checkpoint))
 
     def _loaded(self, checkpoint: Checkpoint, failure: KafkaFailure | None, damaged: Sequence[int]) -> None:
         """Go on from where the file ends; without one the log is read here."""
@@ -336,16 +334,22 @@ class PartitionOwner:
         self._check_end()
 
     def _guarded(self, work: Callable[[], object]) -> None:
-        """Do what changes the cache; without a cache the partition is released."""
+        """Do what reads or changes the cache; without a cache the partition is released."""
         try:
             work()
         except NewerRecord as error:
-            self._note(f"it has records of a newer version of pyddmq ({error}); update this node")
-            self.state = "closed"
+            self._stop(f"it has records of a newer version of pyddmq ({error}); update this node")
+        except Damaged as error:
+            self._stop(f"a record of it cannot be read: {error}")
         except (sqlite3.Error, OSError) as error:
-            self._note(f"its cache cannot be written: {error}")
-            self.state = "closed"
+            self._stop(f"its cache cannot be used: {error}")
             self._ways.unusable(error)
+
+    def _stop(self, why: str) -> None:
+        """Serve it no more."""
+        self._note(why)
+        self.state = "closed"
+        self._give_turn()
 
     # Serving
 
@@ -563,10 +567,9 @@ class PartitionOwner:
         row = self.cache.overdue_check(now_ms - interval_ms) if self.state == "serving" else None
         if row is None:
             return []
+        why = f"no producer of the group fetches checks from node {self._ways.node}"
         if self._clock.monotonic() - self._fetched_at.get(row.group, float("-inf")) <= interval_ms / 1000:
             why = "its producers fetch fewer checks than come due; roll back what none of them can decide"
-        else:
-            why = f"no producer of the group fetches checks from node {self._ways.node}"
         return [f"checks of producer group {row.group} have been due for {(now_ms - row.at) // 1000} s; {why}"]
 
     def status(self) -> PartitionStatus:

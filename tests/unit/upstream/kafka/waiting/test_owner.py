@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,9 @@ from tests.fakes.kafka.client import SimClient
 from tests.waiting_world import START_MS, TOPIC, WaitingWorld
 from upstream.kafka.link import KafkaFailure, KafkaPartition
 from upstream.kafka.waiting import owner
+from upstream.kafka.waiting.cache import CachedRecord, PartitionCache
 from upstream.kafka.waiting.cluster import WaitingRefused
+from upstream.kafka.waiting.records import Damaged, Identity
 
 
 def test_messages_are_delivered_on_time_and_once() -> None:
@@ -404,6 +408,47 @@ def test_node_without_space_for_a_cache_leaves_its_partitions_to_others(tmp_path
     world.run(60)
     assert full.served
     assert full.waiting.troubles() == []
+
+
+def test_node_whose_caches_cannot_be_read_leaves_its_partitions_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a finding; nothing waits for that node."""
+    world = WaitingWorld(nodes=2, partitions=4)
+    world.settle()
+    bad = [owner.cache for owner in world.nodes[0].waiting.owners.values()]
+    due = PartitionCache.due
+
+    def failing(self: PartitionCache, *given: Any, **more: Any) -> list[CachedRecord]:
+        if self in bad:
+            raise sqlite3.OperationalError("disk I/O error")
+        return due(self, *given, **more)
+
+    monkeypatch.setattr(PartitionCache, "due", failing)
+    for number in range(20):
+        world.nodes[1].add(f"m{number}", world.now_ms + 1_000)
+    for _ in range(200):
+        with contextlib.suppress(sqlite3.OperationalError):
+            world.run(0.1)
+    assert len(world.delivered()) == 20
+    assert all(len(moments) == 1 for moments in world.delivered().values())
+
+
+def test_record_that_is_damaged_behind_its_head_is_a_finding() -> None:
+    """Its partition is not served; the node's others are."""
+    world = WaitingWorld(partitions=4)
+    world.settle()
+    [node] = world.nodes
+    head = b'{"what":"waiting","due_ms":1,"owned":false,"at_ms":1,"half":null}'
+    for number in range(3):
+        key = Identity("orders", "", "a").key("n")
+        world.kafka.append(KafkaPartition(TOPIC, number), key, b"\x01" + len(head).to_bytes(4, "big") + head)
+    for number in range(20):
+        node.add(f"m{number}", world.now_ms + 1_000)
+    for _ in range(30):
+        with contextlib.suppress(Damaged):
+            world.run(0.1)
+    here = {name for name in world.added if Identity("orders", "", name).partition(4) == 3}
+    assert world.delivered().keys() == here
+    assert sum("cannot be read" in each for each in node.waiting.troubles()) == 3
 
 
 def test_clock_that_is_ahead_is_a_finding_until_it_is_set() -> None:
