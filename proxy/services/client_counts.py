@@ -20,6 +20,8 @@ from proxy.services.message_rules import Refusal
 from pyddmq.codes import ResultCode
 
 AFTER_MS_MAX = 2_000_000_000
+_OPEN_CODES = (ResultCode.FAIL_UNKNOWN, ResultCode.FAIL_TIMEOUT)
+"""With these it is not known whether a message is stored."""
 
 
 def check_pending(connection: Connection, count: int, now_ms: int) -> None:
@@ -41,6 +43,14 @@ def note_pending(connection: Connection, dues_ms: Iterable[int]) -> None:
     if meter is not None and meter.pending_max is not None:
         for due_ms in dues_ms:
             meter.pending.add(due_ms)
+
+
+def take_back_pending(connection: Connection, dues_ms: Iterable[int], refusal: Refusal) -> None:
+    """Count messages that were to wait no more, where their refusal says that they are not stored."""
+    meter = _principal(connection)
+    if meter is not None and meter.pending_max is not None and refusal.code not in _OPEN_CODES:
+        for due_ms in dues_ms:
+            meter.pending.end(due_ms)
 
 
 def last_due_ms(occurrence: Occurrence) -> int:

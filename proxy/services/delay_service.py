@@ -30,7 +30,7 @@ from proxy.port.connection import Connection
 from proxy.port.reply_slot import ReplySlot
 from proxy.port.server import Handler
 from proxy.services.access.guard import owner_of
-from proxy.services.client_counts import check_pending, end_pending, last_due_ms, note_pending
+from proxy.services.client_counts import check_pending, end_pending, last_due_ms, note_pending, take_back_pending
 from proxy.services.delay_rules import CANCEL, check_action, check_add, check_cancel
 from proxy.services.kafka.ports import KafkaPort, Until
 from proxy.services.keyed_sends import delay_id, keyed
@@ -73,9 +73,10 @@ class _DelaySend(StationedSend):
         message: What was sent.
         said: The id that its refusal has: of a cancel the one that it was given (R106).
         key: Which add it is, once that is known.
+        dues_ms: When it is due for the last time, as it is counted.
     """
 
-    __slots__ = ("_service", "key", "message", "said")
+    __slots__ = ("_service", "dues_ms", "key", "message", "said")
 
     def __init__(
         self, service: DelayService, slot: ReplySlot, message: Mapping[str, Any], timeout_ms: int | None
@@ -85,6 +86,7 @@ class _DelaySend(StationedSend):
         self.message = message
         self.said = ""
         self.key: _Add | None = None
+        self.dues_ms: Sequence[int] = ()
         key = message.get("uniqKey")
         if key is not None and message.get("action") != CANCEL:
             self.keys = (key.encode(),)
@@ -129,6 +131,7 @@ class _DelaySend(StationedSend):
         """Encode a refusal; those that wait for the same add are refused with it."""
         if self.key is not None:
             self._service.not_added(self.key, refusal)
+        take_back_pending(self.slot.connection, self.dues_ms, refusal)
         return _refused(self.slot.call, refusal, self.said)
 
 
@@ -258,7 +261,8 @@ class DelayService:
         send.key = key
         send.append()
         if connection.quota is not None:
-            note_pending(connection, [last_due_ms(occurrence)])
+            send.dues_ms = [last_due_ms(occurrence)]
+            note_pending(connection, send.dues_ms)
         self._remember(key)
 
     def _until(self, port: KafkaPort, put: Put, occurrence: Occurrence, owner: str | None) -> tuple[KafkaPort, Put]:

@@ -29,7 +29,7 @@ from broker.scheduled.timer.handle import RecallHandle
 from proxy.port.calls_pass import PassLine
 from proxy.port.reply_slot import ReplySlot
 from proxy.services.access.guard import owner_of
-from proxy.services.client_counts import check_pending, note_pending
+from proxy.services.client_counts import check_pending, note_pending, take_back_pending
 from proxy.services.kafka.ports import KafkaPort
 from proxy.services.message_checks import give_tokens_back
 from proxy.services.message_rules import Refusal
@@ -204,9 +204,10 @@ class SingleCall(StationedSend):
         messages: What it sends.
         receipts: As in `ScannedSend`.
         missing: Of a batch that was stored in part, places of the messages that were not.
+        dues_ms: When its messages that wait are due, as they are counted.
     """
 
-    __slots__ = ("_run", "_service", "messages", "missing", "receipts")
+    __slots__ = ("_run", "_service", "dues_ms", "messages", "missing", "receipts")
 
     def __init__(self, service: ProducerService, send: ScannedSend, run: SendRun | None = None) -> None:
         """Set up.
@@ -222,6 +223,7 @@ class SingleCall(StationedSend):
         self._run = run
         self.atomic = self.receipts is not None
         self.missing: Sequence[int] = ()
+        self.dues_ms: Sequence[int] = ()
 
     def take(self) -> None:
         """Authorize, judge and check; then it joins a run, or goes to its sink. Raises Refusal."""
@@ -312,8 +314,8 @@ class SingleCall(StationedSend):
             del puts[place:], ports[place:]
             raise
         self.waiting = checks.delay(puts, ports, delays, owner_of(connection))
-        # What is refused after this counts all the same until it would be due: the disk is full then, or worse.
         note_pending(connection, dues_ms)
+        self.dues_ms = dues_ms
 
     # Replies
 
@@ -365,6 +367,7 @@ class SingleCall(StationedSend):
 
     def refused(self, refusal: Refusal) -> bytes:
         """Encode the reply when not all are stored."""
+        take_back_pending(self.slot.connection, self.dues_ms, refusal)
         return encode_refusal(self.slot.call, refusal)
 
 

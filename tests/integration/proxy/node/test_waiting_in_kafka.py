@@ -34,6 +34,7 @@ from pyddmq.codes import ResultCode
 from tests.contract.test_time import UUID
 from tests.contract.time_grounds import BareKafkaGround, KafkaTimeGround
 from tests.insides import opened_of
+from tests.waiting_world import TOPIC
 from upstream.kafka.link import KafkaPartition
 from upstream.kafka.waiting.requests import OwnerRequests
 from upstream.kafka.waiting.statuses import OWNED, PENDING, UNDECIDED_OLDEST
@@ -463,3 +464,24 @@ def test_undecided_transactions_on_kafka_count_for_the_limit_of_their_principal(
     assert desk.ground.end_half(first.handle, 8) == 0
     desk.ground.wait(1)
     assert desk.ground.half(b"d").code == 0
+
+
+class LimitedTimersGround(KafkaTimeGround):
+    """Likewise, of messages that wait."""
+
+    yaml = LimitedGround.yaml.replace("openTransactions: 2", "pendingTimers: 2")
+
+
+def test_message_that_a_cluster_did_not_take_does_not_count_for_the_limit_of_its_principal() -> None:
+    """It waits nowhere; one that may be stored counts."""
+    ground = LimitedTimersGround()
+    at = ground.now_ms // 1000 + 500
+    more = {"timestamp": at, "dmsgtype": 2, "interval": 0, "times": 0, "expire": at + 172_800}
+    ground.kafka.limits[TOPIC] = 10
+    for _ in range(3):
+        assert ground.send(b"x", delayMs=600_000).code == ResultCode.FAIL_ILLEGAL_MSG
+        assert ground.delay(b"x", UUID, **more).code == ResultCode.FAIL_ILLEGAL_MSG
+    del ground.kafka.limits[TOPIC]
+    assert ground.send(b"a", delayMs=600_000).code == ground.delay(b"b", UUID, **more).code == 0
+    for refused in (ground.send(b"c", delayMs=600_000), ground.delay(b"d", f"{UUID[:-1]}x", **more)):
+        assert refused.code == ResultCode.FAIL_REFUSED_BY_RATE_LIMITER
