@@ -55,6 +55,7 @@ _ANY_LEVEL = 1
 CANCEL_MS = 5_000
 """How long the owner of a message in Kafka is waited for, where the call has no timeout."""
 _KAFKA_OUTCOMES = {CANCELLED: CancelEffect.CANCELLED, TOO_LATE: CancelEffect.TOO_LATE}
+_KAFKA_UNKNOWN = "unknown: the topic does not have this message, or its owner has not responded; cancel it again"
 _Add = tuple[str, str, str | None]
 """Its topic, its id, and whose it is: what another principal adds under the same id is another message."""
 _OUTCOMES = {CancelEffect.CANCELLED: 1, CancelEffect.TOO_LATE: 2, CancelEffect.UNKNOWN: 3}
@@ -144,7 +145,8 @@ class _Cancelling(NamedTuple):
 
     def ended_in_kafka(self, said: str) -> None:
         """Answer by what the owner in Kafka says."""
-        self._ended(_KAFKA_OUTCOMES.get(said, CancelEffect.UNKNOWN))
+        outcome = _KAFKA_OUTCOMES.get(said, CancelEffect.UNKNOWN)
+        self._ended(outcome, _KAFKA_UNKNOWN if outcome is CancelEffect.UNKNOWN else _OUTCOME_TEXTS[outcome])
 
     def run(self, steps: AwaitedSteps[CancelEffect]) -> AwaitedSteps[None]:
         """Cancel step by step, then answer."""
@@ -154,15 +156,14 @@ class _Cancelling(NamedTuple):
             self.send.said = self.occurrence.id
             self.send.refuse(Refusal(ResultCode.FAIL_UNKNOWN, str(error)))
         else:
-            self._ended(outcome)
+            self._ended(outcome, _OUTCOME_TEXTS[outcome])
 
-    def _ended(self, outcome: CancelEffect) -> None:
+    def _ended(self, outcome: CancelEffect, text: str) -> None:
         self.metrics.counter(counted.CANCELS, outcome.value).add()
         slot, occurrence = self.send.slot, self.occurrence
         if outcome is CancelEffect.CANCELLED:
             end_pending(slot.connection, occurrence)
-        text, number = _OUTCOME_TEXTS[outcome], _OUTCOMES[outcome]
-        slot.answer(encode_delay_result_reply(slot.call, ResultCode.OK, text, occurrence.id, number))
+        slot.answer(encode_delay_result_reply(slot.call, ResultCode.OK, text, occurrence.id, _OUTCOMES[outcome]))
 
 
 class DelayService:
@@ -319,7 +320,8 @@ class DelayService:
         owner, cancelling = owner_of(slot.connection), _Cancelling(send, occurrence, self._metrics)
         if isinstance(port, KafkaPort):
             identity = Identity(port.topic.name, owner or "", occurrence.first.id)
-            port.waiting.requests.ask(identity, 0, (send.timeout_ms or CANCEL_MS) / 1000, cancelling.ended_in_kafka)
+            timeout_ms = send.timeout_ms if send.timeout_ms and send.timeout_ms > 0 else CANCEL_MS
+            port.waiting.requests.ask(identity, 0, timeout_ms / 1000, cancelling.ended_in_kafka)
             return
         steps = cancelling_delay(self._timers, port.topic.name, occurrence, owner=owner)
         self._scheduler.call_later(0, self._runner.run, cancelling.run(steps))

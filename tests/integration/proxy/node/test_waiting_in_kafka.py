@@ -34,6 +34,7 @@ from pyddmq.codes import ResultCode
 from tests.contract.test_time import UUID
 from tests.contract.time_grounds import BareKafkaGround, KafkaTimeGround
 from tests.insides import opened_of
+from tests.simulation.wire import producer_idl
 from tests.waiting_world import TOPIC
 from upstream.kafka.link import KafkaPartition
 from upstream.kafka.waiting.requests import OwnerRequests
@@ -433,6 +434,20 @@ def test_delay_message_that_is_added_again_after_its_moment_comes_once(monkeypat
     assert ground.delay(b"a", names[b"a"], **once).code == 0
     ground.wait(3)
     assert sorted(ground.bodies) == [b"a", b"b", b"c"]
+
+
+def test_cancel_waits_for_its_owner_and_says_when_that_did_not_respond() -> None:
+    """Also where its client gives no time: that is no time of 0."""
+    ground = KafkaTimeGround()
+    at = ground.now_ms // 1000 + 500
+    more = {"timestamp": at, "dmsgtype": 2, "interval": 0, "times": 0, "expire": at + 172_800}
+    added = ground.delay(b"x", UUID, **more).uniqDelayMsgId
+    message = producer_idl.DelayMessage(topic="orders", tags="", action=2, uniqDelayMsgId=added, body=b"-")
+    assert ground.call("sendDelaySync", delayMessage=message, timeout=-1).cancelOutcome == 1
+    ground.kafka.down = True
+    silent = ground.call("sendDelaySync", delayMessage=message, timeout=1_000)
+    assert silent.cancelOutcome == 3
+    assert "has not responded" in silent.msg
 
 
 class LimitedGround(KafkaTimeGround):
