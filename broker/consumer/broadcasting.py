@@ -40,13 +40,13 @@ class LocalOffsets:
             shared.metrics.counter(SAVE_ERRORS, FOLDER).add()
             shared.limited_log.note("broadcast_offsets_unreadable", group, client=client_id, error=str(error))
 
-    def get(self, place: Place) -> int | None:
+    def get(self, topic: str, queue_id: int) -> int | None:
         """Return the committed offset of a queue."""
-        return self._table.get(place)
+        return self._table.get((topic, queue_id))
 
-    def set(self, place: Place, offset: int) -> None:
+    def set(self, topic: str, queue_id: int, offset: int) -> None:
         """Note a committed offset."""
-        self._table[place] = offset
+        self._table[topic, queue_id] = offset
         self._dirty = True
 
     def save(self) -> None:
@@ -123,13 +123,11 @@ class BroadcastConsumer(GroupConsumer):
 
     def first_offset(self, name: MessageQueue) -> int:
         """Its own committed offset; without one, as in `from_where`."""
-        start = self.shared.bounded(self.group, name, self._offsets.get((name.topic, name.queue_id)), self.options)
-        self._offsets.set((name.topic, name.queue_id), start)
-        return start
+        return self.shared.begin(self.group, name, self.options, get=self._offsets.get, put=self._offsets.set)
 
     def committed(self, work: QueueWork) -> None:
         """Note it in the file of its own."""
-        self._offsets.set(work.place, work.committed)
+        self._offsets.set(*work.place, work.committed)
 
     def persist(self) -> None:
         """Write its offsets."""

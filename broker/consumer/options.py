@@ -26,7 +26,7 @@ class ConsumerOptions:
         suspend_ms: How long a queue pauses after a failure unless the listener says otherwise; 10 to 30,000.
         reconsume_max: Retries of a message before it becomes a dead letter; -1 means RocketMQ's default: no limit for
             an orderly consumer, 16 for a concurrent one.
-        from_where: Where a group starts on a queue that it has never read.
+        from_where: Where a group starts that is new to a topic; in queues that the topic gets later, it is the first.
         from_ms: With `timestamp`: the first message stored at or after this moment, ms since the epoch.
         strategy: Who of the group consumes which queues.
         concurrency: Batches of a concurrent consumer that run at one time (consumeThreadMax).

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from broker.consumer.counters import OFFSETS_CLAMPED, SAVE_ERRORS
@@ -15,6 +16,7 @@ from broker.consumer.options import ConsumerOptions
 from broker.consumer.retry_counts import Key, RetryCounts
 from broker.consumer.tags import TagExpression
 from broker.errors import NO_SPACE
+from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.message_queue import BROKER_NAME, MessageQueue
 from broker.queues.offsets import ConsumerOffsets
 from broker.queues.queue_locks import Place, QueueLocks
@@ -263,24 +265,51 @@ class Shared:
     # Offsets
 
     def first_offset(self, group: str, name: MessageQueue, options: ConsumerOptions) -> int:
-        """Committed offset of a queue; where there is none, what `from_where` says, which is then committed (8.4)."""
-        known = self.offsets.get(group, name.topic, name.queue_id)
-        start = self.bounded(group, name, known, options)
-        if start != known:
-            self.offsets.set(group, name.topic, name.queue_id, start)
-            self.persist_soon()
-        return start
+        """Where a group begins in a queue: at its committed offset, else as `begin` says, which is committed (8.4)."""
+        offsets = self.offsets
+        self.persist_soon()
+        return self.begin(group, name, options, get=partial(offsets.get, group), put=partial(offsets.set, group))
 
-    def bounded(self, group: str, name: MessageQueue, start: int | None, options: ConsumerOptions) -> int:
-        """Return a known offset, within the queue, or where a new group starts."""
-        queue = self.store.topics[name.topic].queues[name.queue_id]
-        if start is not None and start <= queue.max_offset:
-            return start
-        if start is not None:
+    def begin(
+        self,
+        group: str,
+        name: MessageQueue,
+        options: ConsumerOptions,
+        *,
+        get: Callable[[str, int], int | None],
+        put: Callable[[str, int, int], object],
+    ) -> int:
+        """Return a known offset, within the queue, or where a new group starts; noted before it is returned.
+
+        A group that is new to a topic starts in all its queues at once, as `from_where` says. In one that the topic
+        gets later it starts at the first message: it would miss what is sent before it hears of the queue.
+
+        Args:
+            group: The group.
+            name: The queue.
+            options: Where a new group starts.
+            get: Returns the committed offset of a topic's queue, None where there is none.
+            put: Notes one.
+        """
+        queues = self.store.topics[name.topic].queues
+        queue, known = queues[name.queue_id], get(name.topic, name.queue_id)
+        if known is not None and known <= queue.max_offset:
+            return known
+        if known is not None:
             # The log lost its end, or another store's file was put here (D11).
             self.metrics.counter(OFFSETS_CLAMPED, group).add()
-            self.limited_log.note("offset_beyond_queue", group, topic=name.topic, queue=name.queue_id, offset=start)
-            return queue.max_offset
+            self.limited_log.note("offset_beyond_queue", group, topic=name.topic, queue=name.queue_id, offset=known)
+            starts = {queue: queue.max_offset}
+        elif any(get(name.topic, each.queue_id) is not None for each in queues):
+            starts = {queue: queue.min_offset}
+        else:
+            starts = {each: self._start(each, options) for each in queues}
+        for each, start in starts.items():
+            put(name.topic, each.queue_id, start)
+        return starts[queue]
+
+    def _start(self, queue: ConsumeQueue, options: ConsumerOptions) -> int:
+        """Where a new group starts in a queue."""
         if options.from_where == "first":
             return queue.min_offset
         if options.from_where == "last":

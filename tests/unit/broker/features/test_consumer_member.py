@@ -46,6 +46,22 @@ def test_queue_that_a_topic_gets_later_is_consumed_at_once() -> None:
     assert world.offsets(2) == [0]
 
 
+@pytest.mark.parametrize("kind", ["orderly", "concurrent", "broadcasting"])
+@pytest.mark.parametrize("where", ["last", "timestamp"])
+def test_group_misses_nothing_in_a_queue_that_its_topic_gets_later(kind: str, where: str) -> None:
+    """Only a new group begins elsewhere than at the first message, and then in all queues."""
+    world = World(queues=2)
+    world.send("before")
+    world.send("before", queue=1)
+    world.advance(1.0)
+    begin = getattr(world, kind)
+    begin(from_where=where, from_ms=world.clock.wall_ms())
+    world.send("a")
+    world.store.create_topic("t", 3)
+    world.send("b", queue=2)
+    assert [world.offsets(queue) for queue in range(3)] == [[1], [], [0]]
+
+
 def test_queue_that_somebody_else_has_locked_is_taken_when_it_is_free() -> None:
     """Asked for again every half second, counted, and never consumed meanwhile."""
     world = World(queues=1)
