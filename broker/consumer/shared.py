@@ -267,7 +267,6 @@ class Shared:
     def first_offset(self, group: str, name: MessageQueue, options: ConsumerOptions) -> int:
         """Where a group begins in a queue: at its committed offset, else as `begin` says, which is committed (8.4)."""
         offsets = self.offsets
-        self.persist_soon()
         return self.begin(group, name, options, get=partial(offsets.get, group), put=partial(offsets.set, group))
 
     def begin(
@@ -306,6 +305,7 @@ class Shared:
             starts = {each: self._start(each, options) for each in queues}
         for each, start in starts.items():
             put(name.topic, each.queue_id, start)
+        self.persist_soon()
         return starts[queue]
 
     def _start(self, queue: ConsumeQueue, options: ConsumerOptions) -> int:

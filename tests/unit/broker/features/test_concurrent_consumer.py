@@ -276,6 +276,18 @@ def test_broadcasting_gives_everything_to_everyone_with_offsets_of_their_own() -
     assert world.store.queue_locks.held() == []
 
 
+def test_where_a_broadcast_began_is_kept_over_a_kill() -> None:
+    """Else what came since would be behind the end at which it begins again."""
+    world = World(queues=1, held=True)
+    world.broadcasting(from_where="last")
+    world.send("x")
+    world.kill()
+    world.broadcasting(from_where="last")
+    world.end()
+
+    assert world.offsets() == [0]
+
+
 def test_a_failed_broadcast_is_dropped_and_counted() -> None:
     """As RocketMQ does, but never without a trace."""
     world = World(queues=1)
