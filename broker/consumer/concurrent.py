@@ -128,12 +128,19 @@ class ConcurrentWork(QueueWork):
         return self._running + len(self._leaving)
 
     def step(self) -> None:
-        """Hand out batches while the consumer has room for one more, and the queue has messages."""
+        """Hand out batches while the consumer has room for one more, and the queue has messages.
+
+        Where listeners run in the loop's thread, one: its end has asked for the next turn.
+        """
         while not self.dropped:
             batch = self._next_batch()
             if not batch:
                 break
+            running = self._running
             self._run(batch)
+            if self._running == running:
+                # It ran in this turn, and all else has its turn before the next one.
+                break
         self._commit_finished()
 
     def _next_batch(self) -> list[ConsumedMessage]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from broker.consumer import ConcurrentStatus
@@ -26,6 +28,24 @@ def test_batches_of_one_queue_run_at_one_time_up_to_the_bound() -> None:
         world.end()
     assert (sorted(world.offsets()), sorted(world.offsets(1))) == ([0, 1, 2], [0, 1])
     assert (world.committed(), world.committed(1)) == (3, 2)
+
+
+def test_backlog_leaves_the_loop_to_others_after_each_batch() -> None:
+    """Listeners run in its thread unless the program says otherwise: locks, offsets and clients do not wait for all."""
+    world = World(queues=1)
+    world.send(*("x" for _ in range(100)))
+    seen: list[int] = []
+
+    def other() -> None:
+        seen.append(len(world.seen))
+        if len(world.seen) < 100:
+            world.scheduler.call_soon(other)
+
+    world.scheduler.call_soon(other)
+    world.concurrent()
+    assert seen == sorted(seen)
+    assert max(after - before for before, after in pairwise(seen)) == 1
+    assert (world.offsets(), world.committed()) == (list(range(100)), 100)
 
 
 def test_the_smallest_unfinished_offset_is_committed() -> None:
