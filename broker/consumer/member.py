@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 
 from broker.consumer.counters import LOCKS_LOST, LOCKS_REFUSED, SKIPPED
 from broker.consumer.options import ConsumerOptions
-from broker.consumer.reading import ConsumedMessage, QueueReader
+from broker.consumer.reading import UNITS_PER_TURN, ConsumedMessage, QueueReader
 from broker.consumer.shared import Shared
 from broker.consumer.tags import TagExpression
 from broker.queues.consume_queue import ConsumeQueue
@@ -344,7 +344,11 @@ class QueueWork(ABC):
     def _turn(self) -> None:
         self._scheduled = False
         if not self.dropped and not self._pause.is_due and self.owner.still_holds(self):
+            self.reader.left = UNITS_PER_TURN
             self.step()
+            if not self.reader.left:
+                # What follows may be much that is not wanted; all else has its turn meanwhile.
+                self.wake()
 
     @abstractmethod
     def step(self) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 UNITS_PER_READ = 32
 BYTES_PER_READ = 256 * 1024
 """RocketMQ's bounds of one pull from memory (reference 8.3): what a queue holds ready at most."""
+UNITS_PER_TURN = 1024
+"""Units that a queue looks at in one turn: about a millisecond where none of their messages is wanted."""
 
 Skipped = Callable[[int, str, int], None]
 """Told the offset of the first message that is passed over, why, and how many go."""
@@ -69,6 +71,7 @@ class QueueReader:
 
     Attributes:
         next: Offset behind the last unit that was looked at.
+        left: Units that may still be looked at in this turn.
     """
 
     def __init__(self, store: Store, queue: ConsumeQueue, *, start: int, tags: TagExpression, skipped: Skipped) -> None:
@@ -79,22 +82,27 @@ class QueueReader:
         self._retried = is_retry_topic(queue.topic)
         self._limit = body_limit(store.options.message_bytes_max)
         self.next = start
+        self.left = UNITS_PER_TURN
 
     def read(self) -> list[ConsumedMessage]:
-        """Return the next messages, at most UNITS_PER_READ and about BYTES_PER_READ; none at the queue's end."""
+        """Return the next messages, at most UNITS_PER_READ and about BYTES_PER_READ.
+
+        None at the queue's end, and where `left` is used up.
+        """
         found: list[ConsumedMessage] = []
-        while not found:
+        while not found and self.left > 0:
             if self.next < self._queue.min_offset:
                 self._skipped(self.next, "expired", self._queue.min_offset - self.next)
                 self.next = self._queue.min_offset
             if self.next >= self._queue.max_offset:
                 break
             held = 0
-            for unit in self._queue.read(self.next, UNITS_PER_READ):
+            for unit in self._queue.read(self.next, min(UNITS_PER_READ, self.left)):
                 if found and held + unit[1] > BYTES_PER_READ:
                     break
                 message = self._message(self.next, unit)
                 self.next += 1
+                self.left -= 1
                 if message is not None:
                     held += unit[1]
                     found.append(message)

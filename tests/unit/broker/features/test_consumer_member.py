@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from broker.consumer import ConcurrentStatus, OrderlyStatus
 from broker.consumer.counters import LOCKS_LOST, LOCKS_REFUSED
 from broker.consumer.member import LOCK_TRUSTED_SECONDS, REBALANCE_SECONDS, UNBALANCED_SECONDS, GroupConsumer
+from broker.consumer.reading import UNITS_PER_TURN
+from broker.log.put import Put
 from tests.unit.consumer_world import World
 
 
@@ -78,6 +83,33 @@ def test_queue_that_somebody_else_has_locked_is_taken_when_it_is_free() -> None:
     locks.unlock_batch("g", "foreign", [("t", 1)])
     world.advance(UNBALANCED_SECONDS)
     assert (queues(one), world.offsets(1)) == ([0, 1], [0])
+
+
+@pytest.mark.parametrize("kind", ["orderly", "concurrent", "broadcasting"])
+def test_backlog_that_is_not_wanted_is_passed_over_in_bounded_steps(kind: str) -> None:
+    """A program reads one tag of a topic with millions of others: its loop serves all else meanwhile."""
+    world = World(queues=1)
+    topic, count = world.store.topics["t"], 5 * UNITS_PER_TURN
+    puts = [Put(topic, 0, b"x", b"TAGS\x01other\x02", tags=b"other")] * count
+    world.store.append(puts, born_ms=0, born_host=world.store.options.store_host)
+    world.send("x", tags="wanted")
+    make = getattr(world.consumers, kind)
+    status = OrderlyStatus.SUCCESS if kind == "orderly" else ConcurrentStatus.SUCCESS
+    got: list[int] = []
+
+    def listener(batch: Any, context: Any) -> Any:
+        got.extend(each.offset for each in batch)
+        return status
+
+    consumer: GroupConsumer = make("g", {"t": "wanted"}, listener)
+    consumer.start()
+    turns = 0
+    while not got:
+        world.scheduler.run_turn()
+        turns += 1
+    assert turns >= count // UNITS_PER_TURN
+    world.scheduler.run_until_idle()
+    assert (got, [each.committed for each in consumer.stats() if each.name.topic == "t"]) == ([count], [count + 1])
 
 
 def test_lock_that_was_lost_ends_the_work_and_commits_nothing_more() -> None:
