@@ -164,8 +164,7 @@ class GroupConsumer:
             return
         mine = {(name.topic, name.queue_id): name for topic in self.tags for name in self._allocated(topic)}
         for place, work in list(self.works.items()):
-            if not self._is_current(work):
-                # The topic was deleted: its queue offsets mean nothing any more.
+            if not self.is_current(work):
                 work.drop(lost=True)
             elif place not in mine:
                 work.drop()
@@ -196,9 +195,10 @@ class GroupConsumer:
         self._counts[topic] = len(found.queues)
         return queue_names(topic, self.shared.broker_name, range(len(found.queues)))
 
-    def _is_current(self, work: QueueWork) -> bool:
-        topic = self.shared.store.topics.get(work.name.topic)
-        return topic is not None and work.queue in topic.queues
+    def is_current(self, work: QueueWork) -> bool:
+        """Whether a queue is one of its topic; else that was deleted, and its offsets mean nothing any more."""
+        topic, number = self.shared.store.topics.get(work.name.topic), work.name.queue_id
+        return topic is not None and number < len(topic.queues) and topic.queues[number] is work.queue
 
     def _take(self, name: MessageQueue) -> None:
         queue = self.shared.store.topics[name.topic].queues[name.queue_id]
@@ -244,7 +244,8 @@ class GroupConsumer:
             return
         del self.works[work.place]
         self.shared.persist_soon()
-        if self.locks_queues and not work.lost:
+        if self.locks_queues:
+            # (One that another consumer has stays.)
             self.shared.locks.unlock_batch(self.group, self.client_id, [work.place])
         self.shared.members.changed(self.group)
         self._complete()
@@ -343,7 +344,10 @@ class QueueWork(ABC):
 
     def _turn(self) -> None:
         self._scheduled = False
-        if not self.dropped and not self._pause.is_due and self.owner.still_holds(self):
+        if not self.dropped and not self.owner.is_current(self):
+            # Its files are gone: what it has would be read as damage.
+            self.drop(lost=True)
+        elif not self.dropped and not self._pause.is_due and self.owner.still_holds(self):
             self.reader.left = UNITS_PER_TURN
             self.step()
             if not self.reader.left:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.consumer import ConcurrentStatus, OrderlyStatus
-from broker.consumer.counters import LOCKS_LOST, LOCKS_REFUSED
+from broker.consumer.counters import LOCKS_LOST, LOCKS_REFUSED, SKIPPED
 from broker.consumer.member import LOCK_TRUSTED_SECONDS, REBALANCE_SECONDS, UNBALANCED_SECONDS, GroupConsumer
 from broker.consumer.reading import UNITS_PER_TURN
 from broker.log.put import Put
@@ -65,6 +65,28 @@ def test_group_misses_nothing_in_a_queue_that_its_topic_gets_later(kind: str, wh
     world.store.create_topic("t", 3)
     world.send("b", queue=2)
     assert [world.offsets(queue) for queue in range(3)] == [[1], [], [0]]
+
+
+@pytest.mark.parametrize("kind", ["orderly", "concurrent", "broadcasting"])
+def test_backlog_of_a_deleted_topic_is_no_damage(kind: str) -> None:
+    """Nothing of it is read when its files are gone, and its locks are free at once."""
+    world = World(queues=1, held=True)
+    world.send(*("x" for _ in range(100)))
+    consumer = getattr(world, kind)(**({"concurrency": 1} if kind == "concurrent" else {}))
+    world.clock.advance(11)
+    world.store.checkpoint()
+    world.store.topic_changes.delete("t")
+    while world.calls:
+        world.end()
+    assert not world.store.damage.left(0)
+    assert world.count(SKIPPED, "g", "damaged") == 0
+    assert ("t", 0) not in consumer.works
+    assert "t" not in {each.topic for each in world.consumers.shared.locks.held()}
+    world.store.create_topic("t", 1)
+    world.advance(REBALANCE_SECONDS)
+    world.send("y")
+    world.end()
+    assert world.offsets()[-1] == world.store.options.queue_file_units
 
 
 def test_queue_that_somebody_else_has_locked_is_taken_when_it_is_free() -> None:
