@@ -269,6 +269,9 @@ class ConcurrentWork(QueueWork):
             del self._leaving[offset]
         if not self.busy_batches:
             self.busy_since = None
+        owner = self.owner
+        assert isinstance(owner, ConcurrentConsumer)
+        owner.room()
 
 
 class ConcurrentConsumer(GroupConsumer):

@@ -227,6 +227,27 @@ def test_a_retry_waits_while_the_disk_is_full() -> None:
     assert [times for _, body, times in world.got if body == "a"] == [0, 1]
 
 
+def test_queue_that_waited_for_room_goes_on_when_another_one_is_given_up() -> None:
+    """A retry that the full disk refuses takes the only place; its queue goes to another member, and with it the retry.
+
+    Nothing else would wake the queue that waits, since nothing is sent to a full disk.
+    """
+    world = World(queues=2)
+    world.answers["a"] = [LATER]
+    world.send("a")
+    world.send("b", queue=1)
+    world.disk.capacity_bytes = 0
+    with pytest.raises(DiskFull):
+        world.send(*("x" * 20_000 for _ in range(200)))
+    with pytest.raises(DiskFull):
+        world.send(*("x" for _ in range(200)))
+    old = world.concurrent("b", concurrency=1)
+    assert (world.offsets(), world.offsets(1)) == ([0], [])
+    world.concurrent("a", concurrency=1)
+    assert [each.name.queue_id for each in old.stats()] == [1]
+    assert (world.offsets(1), world.committed(1)) == ([0], 1)
+
+
 def test_reading_stops_so_far_ahead_of_an_unfinished_message() -> None:
     """What a queue holds in memory is bounded by `span_max` and one read."""
     world = World(queues=1, held=True)
