@@ -18,9 +18,12 @@ from broker.consumer.shared import Shared
 from broker.errors import StoreUnreadable
 from broker.queues.message_queue import MessageQueue
 from broker.queues.queue_locks import Place
+from broker.runtime.names import STORED_BYTES_MAX
 from broker.runtime.sealed_file import SealedFile
 
 FOLDER = "pyddmq/broadcast"
+NAMES_CHARS_MAX = STORED_BYTES_MAX - len("@.json.new")
+"""Group and client id together, so that their file, and the one that takes its place, can have its name."""
 
 
 class LocalOffsets:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import NotRequired, TypedDict, Unpack
 
-from broker.consumer.broadcasting import BroadcastConsumer
+from broker.consumer.broadcasting import NAMES_CHARS_MAX, BroadcastConsumer
 from broker.consumer.concurrent import ConcurrentConsumer, ConcurrentListener
 from broker.consumer.counters import SAVE_ERRORS
 from broker.consumer.options import ConsumerOptions
 from broker.consumer.orderly import OrderlyConsumer, OrderlyListener
 from broker.consumer.shared import Runner, Shared, run_inline
+from broker.errors import MessageRefused
 from broker.log.shared_walk import Reading, alone
 from broker.queues.message_queue import BROKER_NAME
 from broker.queues.offsets import ConsumerOffsets
@@ -143,10 +144,16 @@ class Consumers:
         """Make a broadcasting consumer; `start` it. Arguments and errors as `orderly`; its client id names a file.
 
         Raises:
-            MessageRefused, ValueError: As `orderly`; MessageRefused also for a client id with other characters.
+            MessageRefused, ValueError: As `orderly`; MessageRefused also for a client id with other characters, or
+                one that is too long for a file's name beside the group's.
         """
         check_group(group)
         check_name(client_id)
+        if len(group) + len(client_id) > NAMES_CHARS_MAX:
+            raise MessageRefused(
+                f"group and client id have {len(group) + len(client_id)} characters together; those of a broadcasting "
+                f"consumer name its file: use up to {NAMES_CHARS_MAX}"
+            )
         return BroadcastConsumer(
             self.shared, group, client_id, topics, options=options or ConsumerOptions(), listener=listener
         )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
+from typing import cast
 
 import pytest
 
 from broker.consumer import ConcurrentStatus
-from broker.errors import DiskFull
+from broker.errors import DiskFull, MessageRefused
 from broker.query import at_offset
+from broker.runtime.disk import RealDisk
+from pyddmq.testing import SimDisk
 from tests.unit.consumer_world import ROOT, World
 
 LATER = ConcurrentStatus.RECONSUME_LATER
@@ -326,6 +330,19 @@ def test_where_a_broadcast_began_is_kept_over_a_kill() -> None:
     world.broadcasting(from_where="last")
     world.end()
 
+    assert world.offsets() == [0]
+
+
+def test_broadcast_whose_names_no_file_can_have_is_refused(tmp_path: Path) -> None:
+    """Its offsets could never be written, and each start would consume everything again; the longest names work."""
+    group = "g" * 120
+    world = World(queues=1, disk=cast("SimDisk", RealDisk()), root=str(tmp_path))
+    world.send("x")
+    with pytest.raises(MessageRefused, match="use up to 245"):
+        world.broadcasting("c" * 126, group=group)
+    for _ in range(2):
+        world.broadcasting("c" * 125, group=group)
+        world.stop()
     assert world.offsets() == [0]
 
 
