@@ -108,11 +108,17 @@ class GroupConsumer:
             KeyError: A topic is not in the store.
             ValueError: The group has a member of this client id, or members of another kind.
             QueuesOwned: A consumer that is not a member, such as the proxy, has the group's queues.
+            Exception: Whatever the strategy raised; the consumer is no member then.
         """
         names = [name for topic in self.tags for name in self._names(topic)]
         self.shared.join(self, [(name.topic, name.queue_id) for name in names])
         self.running = True
-        self.rebalance()
+        try:
+            self.rebalance()
+        except BaseException:
+            # As a member it would have the strategies of all others raise as well.
+            self.stop()
+            raise
         self._renewal.after(FIRST_RENEWAL_SECONDS)
         self._rebalances.begin()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from broker.consumer import ConcurrentStatus, OrderlyStatus
 from broker.consumer.counters import LOCKS_LOST, LOCKS_REFUSED, SKIPPED
 from broker.consumer.member import LOCK_TRUSTED_SECONDS, REBALANCE_SECONDS, UNBALANCED_SECONDS, GroupConsumer
 from broker.consumer.reading import UNITS_PER_TURN
+from broker.consumer.strategies import averagely
 from broker.log.put import Put
+from broker.queues.message_queue import MessageQueue
 from tests.unit.consumer_world import World
 
 
@@ -39,6 +42,25 @@ def test_member_without_a_queue_gets_one_when_another_leaves() -> None:
     one.stop()
     world.scheduler.run_until_idle()
     assert queues(other) == [0]
+
+
+def test_member_for_whom_the_strategy_raises_has_not_joined() -> None:
+    """A strategy by machine room knows no room of it: the others keep their queues, and one of its name may come."""
+    world = World(queues=2)
+    rooms = {"a": "one"}
+
+    def by_room(client: str, queues: Sequence[MessageQueue], clients: Sequence[str]) -> list[MessageQueue]:
+        assert all(rooms[each] for each in clients)
+        return averagely(client, queues, clients)
+
+    one = world.orderly("a", strategy=by_room)
+    with pytest.raises(KeyError):
+        world.orderly("b", strategy=by_room)
+    world.advance(REBALANCE_SECONDS)
+    world.send("x", queue=1)
+    assert (queues(one), world.offsets(1)) == ([0, 1], [0])
+    rooms["b"] = "one"
+    assert queues(world.orderly("b", strategy=by_room)) == [1]
 
 
 def test_queue_that_a_topic_gets_later_is_consumed_at_once() -> None:
