@@ -75,7 +75,10 @@ class Earliest:
 
 
 class Repeated:
-    """Calls `work` every `seconds`, from `begin` until `end`; the first time that long after `begin`."""
+    """Calls `work` every `seconds`, from `begin` until `end`; the first time that long after `begin`.
+
+    What it raises goes to who makes the calls, and ends nothing.
+    """
 
     def __init__(self, scheduler: Scheduler, seconds: float, work: Callable[[], object]) -> None:
         self._seconds = seconds
@@ -95,6 +98,8 @@ class Repeated:
         self._call.cancel()
 
     def _again(self) -> None:
-        self._work()
-        if self.is_on:
-            self.begin()
+        try:
+            self._work()
+        finally:
+            if self.is_on:
+                self.begin()

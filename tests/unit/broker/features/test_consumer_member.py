@@ -63,6 +63,28 @@ def test_member_for_whom_the_strategy_raises_has_not_joined() -> None:
     assert queues(world.orderly("b", strategy=by_room)) == [1]
 
 
+def test_strategy_that_raises_once_ends_no_rebalances() -> None:
+    """A topic that is made again is found by the next ones alone."""
+    world = World(queues=1)
+    faults: list[Exception] = []
+
+    def strategy(client: str, queues: Sequence[MessageQueue], clients: Sequence[str]) -> list[MessageQueue]:
+        if faults:
+            raise faults.pop()
+        return averagely(client, queues, clients)
+
+    world.orderly("a", strategy=strategy)
+    faults.append(OSError("the table of rooms cannot be read"))
+    with pytest.raises(OSError, match="table of rooms"):
+        world.advance(REBALANCE_SECONDS)
+    world.store.topic_changes.delete("t")
+    world.advance(REBALANCE_SECONDS)
+    world.store.create_topic("t", 1)
+    world.advance(REBALANCE_SECONDS)
+    world.send("x")
+    assert len(world.seen) == 1
+
+
 def test_queue_that_a_topic_gets_later_is_consumed_at_once() -> None:
     """Not only after the next look in 20 s."""
     world = World(queues=1)

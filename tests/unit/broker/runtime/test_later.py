@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker.runtime.later import Earliest, Later, Repeated
 from pyddmq.testing import ManualClock, ManualScheduler
 
@@ -109,3 +111,20 @@ def test_repeated_work_may_end_itself() -> None:
     made[0].begin()
     times.scheduler.advance(5)
     assert times.found == [1]
+
+
+def test_repeated_work_goes_on_after_an_exception() -> None:
+    """Saves and looks that a program or disk made fail once are made again: nobody else would begin them."""
+    times = Times()
+
+    def work() -> None:
+        times.note()
+        if len(times.found) == 1:
+            raise ValueError("once")
+
+    repeated = Repeated(times.scheduler, 2, work)
+    repeated.begin()
+    with pytest.raises(ValueError, match="once"):
+        times.scheduler.advance(2)
+    times.scheduler.advance(4)
+    assert times.found == [2, 4, 6]
