@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
@@ -142,6 +142,11 @@ class GroupConsumer:
         """Whether it was stopped and has given all its queues up."""
         return not self.running and not self.works
 
+    @property
+    def places(self) -> Collection[Place]:
+        """The queues that it has, also those that it gives up."""
+        return self.works.keys()
+
     def stats(self) -> list[QueueStats]:
         """Return its queues, by name."""
         return [
@@ -175,7 +180,7 @@ class GroupConsumer:
             elif place not in mine:
                 work.drop()
         missing = [place for place in mine if place not in self.works]
-        held = self._lock(missing)
+        held = self._lock([place for place in missing if not self._is_with_another(place)])
         for place in missing:
             if place in held:
                 self._take(mine[place])
@@ -265,6 +270,10 @@ class GroupConsumer:
             self.shared.members.left(self)
 
     # Locks
+
+    def _is_with_another(self, place: Place) -> bool:
+        # A program that stood still for longer than a lock lasts: the listener that runs there has outlived it.
+        return self.locks_queues and self.shared.members.has(self.group, place)
 
     def _lock(self, places: list[Place]) -> set[Place]:
         if not self.locks_queues:

@@ -6,7 +6,7 @@ every 5 s, when a queue changes hands and at a stop. A kill repeats what was con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any, ClassVar, Protocol
@@ -45,6 +45,10 @@ class ConsumerMember(Protocol):
     @property
     def tags(self) -> Mapping[str, TagExpression]:
         """The topics that it subscribes."""
+
+    @property
+    def places(self) -> Collection[Place]:
+        """The queues that it has, also those that it gives up."""
 
     def schedule_rebalance(self) -> None:
         """Compute the allocation again in the next turn."""
@@ -115,6 +119,10 @@ class Members:
     def clients(self, group: str, topic: str) -> list[str]:
         """Return the client ids of the members that subscribe a topic, sorted."""
         return sorted(name for name, each in self._members.get(group, {}).items() if topic in each.tags)
+
+    def has(self, group: str, place: Place) -> bool:
+        """Whether a queue is with one of them, whatever became of its lock."""
+        return any(place in member.places for member in self._present.get(group, {}).values())
 
     def knows(self, group: str, client_id: str) -> bool:
         """Whether this is a member of the group, or one that left and still gives up its queues."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from broker.consumer import ExecutorRunner, OrderlyStatus, QueuesOwned
+from broker.consumer.member import UNBALANCED_SECONDS
 from tests.patient import PATIENCE_SECONDS
 from tests.unit.consumer_world import World
 
@@ -236,6 +237,21 @@ def test_a_queue_is_handed_over_only_when_its_listener_has_ended() -> None:
     assert (len(world.calls), len(old.works), len(new.works)) == (1, 1, 0)
     world.end()
     assert (len(old.works), len(new.works)) == (0, 1)
+    world.end()
+    assert [(client, offset) for client, _, offset, _ in world.seen] == [("b", 0), ("a", 1)]
+
+
+def test_queue_is_not_taken_from_a_running_listener_by_a_program_that_stood_still() -> None:
+    """Its lock has run out, and the member that waits for the queue is woken before the one that has it."""
+    world = World(queues=1, held=True)
+    world.send("x", "y")
+    old = world.orderly("b")
+    new = world.orderly("a")
+    world.clock.advance(61.0)
+    world.scheduler.run_until_idle()
+    assert (len(world.calls), len(old.works), len(new.works)) == (1, 1, 0)
+    world.end()
+    world.advance(UNBALANCED_SECONDS)
     world.end()
     assert [(client, offset) for client, _, offset, _ in world.seen] == [("b", 0), ("a", 1)]
 
