@@ -15,7 +15,7 @@ from broker.opening.checkpointer import Checkpointer
 from broker.queues.topic_lives import NO_LIFE
 from broker.queues.topics import Topic, Topics, check_wanted, is_system
 from broker.runtime.bundle import Runtime
-from broker.runtime.file_writes import AT_ONCE, FileWrite, at_once
+from broker.runtime.file_writes import AT_ONCE, FileWrite, at_once, can_wait
 from broker.runtime.steps import run_now
 from broker.runtime.store_metrics import REFUSED
 
@@ -369,7 +369,7 @@ class TopicChanges:
         try:
             yield
         except OSError as error:
-            if error.errno in NO_SPACE:
+            if can_wait(error):
                 self._metrics.counter(REFUSED, "disk_full").add()
                 raise DiskFull(self._writes.root, _FILE_BYTES) from error
             raise self._writes.fail("writing the topic file", error) from error

@@ -15,7 +15,6 @@ from broker.consumer.counters import OFFSETS_CLAMPED, SAVE_ERRORS
 from broker.consumer.options import ConsumerOptions
 from broker.consumer.retry_counts import Key, RetryCounts
 from broker.consumer.tags import TagExpression
-from broker.errors import NO_SPACE
 from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.message_queue import BROKER_NAME, MessageQueue
 from broker.queues.offsets import ConsumerOffsets
@@ -24,6 +23,7 @@ from broker.queues.time_search import offset_at
 from broker.retry.finished import FILE as FINISHED_FILE
 from broker.retry.finished import Finished
 from broker.runtime.bundle import Runtime
+from broker.runtime.file_writes import can_wait
 from broker.runtime.later import Repeated
 from broker.store import Store
 
@@ -339,7 +339,8 @@ class Shared:
     def persist(self) -> bool:
         """Write the offsets that changed; whether the file says now what memory does.
 
-        A full disk is tried again with the next call; any other error stops the store's write side (design: fail-stop).
+        A full disk is tried again with the next call; any other error stops the store's write side (design: fail-stop),
+        and so does a failed sync of the log, which may have lost what a second one would not miss.
         """
         self._persist_asked = False
         if self._closed or self.store.failed is not None:
@@ -354,7 +355,7 @@ class Shared:
         except OSError as error:
             self.metrics.counter(SAVE_ERRORS, file).add()
             self.limited_log.note("offsets_not_written", file=file, error=str(error))
-            if error.errno not in NO_SPACE:
+            if not can_wait(error):
                 self.store.writes.fail(f"writing {file}", error)
             return False
         return True

@@ -10,12 +10,12 @@ from typing import Annotated
 
 import msgspec
 
-from broker.errors import NO_SPACE
 from broker.log.durability import AwaitedSteps, saved
 from broker.query import NotFound, QueryRefused
 from broker.retry.letters import DeadLetterFilter
 from broker.retry.redrive import Redrives
 from broker.runtime.async_steps import run_async
+from broker.runtime.file_writes import can_wait
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.store import Store
 from conf.moments import check_moment
@@ -134,5 +134,5 @@ def _saved(store: Store, redrives: Redrives, limited_log: RateLimitedLog) -> Awa
         yield from saved(store.writes, redrives.writing())
     except OSError as error:
         limited_log.note("redrives_not_written", error=str(error), cost="the log is read for them")
-        if error.errno not in NO_SPACE:
+        if not can_wait(error):
             raise store.writes.fail("writing the checkpoint of redrives", error) from error

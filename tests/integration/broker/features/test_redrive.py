@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
 
+from broker.errors import StoreFailed
 from broker.format.message_type import MessageType
 from broker.log.put import Put
 from broker.query import NotFound, QueryRefused, at_offset
@@ -17,6 +19,7 @@ from broker.runtime.steps import run_now
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.timer.timers import Timers
 from broker.store import Store
+from proxy.operate.changes.dead_letters import _saved
 from proxy.operate.lookups.dead_letters import LetterPage, figures, group_views
 from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.redrive_tools import Failed, dead_lettered, opened, redrive, redrives
@@ -289,3 +292,15 @@ def test_reasons_of_one_client_are_counted_together_whatever_its_port(reason: st
     assert [(each.reason, each.count) for each in kinds] == [(shared, 2)]
     for part, count in ((shared, 2), (reason.format(4001), 1)):
         assert len(redrive(store, known, dry=True, wanted={"reason": part})["results"]) == count
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_checkpoint_of_a_log_that_could_not_be_made_durable_stops_the_store(error: int) -> None:
+    """Also where the disk is full: a second sync would succeed without what this one lost."""
+    disk = SimDisk()
+    store = opened(disk, flush="async")
+    letters = redrives(store, disk)
+    store.put("t", b"x")
+    disk.fail("sync", error=error, path_part="/commitlog/")
+    with pytest.raises(StoreFailed):
+        run_now(_saved(store, letters, RateLimitedLog(ManualClock())))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from random import Random
 from typing import Any
 
@@ -98,6 +99,20 @@ def test_later_lives_never_repeat_an_offset() -> None:
     store.topic_changes.delete("t")
     topic = store.create_topic("t", 4)
     assert [queue.min_offset for queue in topic.queues] == [24, 16, 16, 0]
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_deletion_does_not_take_a_log_that_could_not_be_made_durable_for_a_full_disk(error: int) -> None:
+    """The next sync would succeed without what this one lost."""
+    disk = SimDisk()
+    store = open_store(disk, flush="async", **SIZES)
+    store.create_topic("t", 1)
+    append(store, b"x")
+    store.flush()
+    disk.fail("sync", error=error, path_part="/commitlog/")
+    with pytest.raises(StoreFailed):
+        store.topic_changes.delete("t")
+    assert store.failed is not None
 
 
 def test_other_topics_are_not_touched() -> None:

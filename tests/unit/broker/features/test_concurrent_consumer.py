@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from itertools import pairwise
 from pathlib import Path
 from typing import cast
@@ -10,6 +11,7 @@ import pytest
 
 from broker.consumer import ConcurrentStatus
 from broker.errors import DiskFull, MessageRefused
+from broker.options import StoreOptions
 from broker.query import at_offset
 from broker.runtime.disk import RealDisk
 from pyddmq.testing import SimDisk
@@ -250,6 +252,21 @@ def test_queue_that_waited_for_room_goes_on_when_another_one_is_given_up() -> No
     world.concurrent("a", concurrency=1)
     assert [each.name.queue_id for each in old.stats()] == [1]
     assert (world.offsets(1), world.committed(1)) == ([0], 1)
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_offsets_are_not_saved_beside_a_log_that_could_not_be_made_durable(error: int) -> None:
+    """Under `async` the log has the retry, and a second sync would succeed without it: the store has failed."""
+    world = World(queues=1, held=True)
+    world.options = StoreOptions(segment_bytes=1 << 20, flush="async")
+    world.stop()
+    world.answers["b"] = [LATER]
+    world.concurrent()
+    world.send("a", "b")
+    world.end(1)
+    world.disk.fail("sync", error=error, path_part="/commitlog/")
+    world.advance(5.0)
+    assert world.store.failed is not None
 
 
 def test_reading_stops_so_far_ahead_of_an_unfinished_message() -> None:
