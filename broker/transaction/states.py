@@ -13,6 +13,11 @@ from enum import IntEnum
 
 KEPT = 1 << 18
 _TRIM = 1 << 16
+_OPEN = bytes(any(not byte >> shift & 3 for shift in (0, 2, 4, 6)) for byte in range(256))
+"""By the bits of four halves: 1 where one of them is undecided."""
+_NEAR = 64
+"""Halves that are looked at one by one before whole bytes are: the next undecided one is near as a rule."""
+_CHUNK_BYTES = 1 << 16
 
 
 class HalfState(IntEnum):
@@ -84,12 +89,8 @@ class HalfStates:
             self.resolve(each, HalfState.ELSEWHERE)
 
     def _advance(self) -> None:
-        bits, base, end = self._bits, self._base, self.end
-        at, last = self.position - base, end - base
-        # 0 is undecided: the position stops at the first such half.
-        while at < last and bits[at >> 2] >> (at & 3) * 2 & 3:
-            at += 1
-        self.position = base + at
+        bits, base = self._bits, self._base
+        self.position = self._undecided_from(self.position, self.end)
         surplus = self.position - KEPT - base
         if surplus >= _TRIM:
             # Whole bytes only, so that `_base` stays a multiple of 4.
@@ -98,12 +99,33 @@ class HalfStates:
             self._base += surplus
             assert not self._base % 4, "a half keeps its place within its byte"
 
+    def _undecided_from(self, offset: int, end: int) -> int:
+        """Return the first undecided half of [offset, end), `end` where there is none."""
+        bits = self._bits
+        at, last = offset - self._base, end - self._base
+        near = min(last, at + _NEAR)
+        while at < near and bits[at >> 2] >> (at & 3) * 2 & 3:
+            at += 1
+        if at == near < last:
+            # There are millions of decided ones in a row while one producer does not decide: by bytes, up to 3 twice.
+            byte, found = at >> 2, -1
+            while found < 0 and byte < last >> 2:
+                chunk = bits[byte : min(byte + _CHUNK_BYTES, last >> 2)].translate(_OPEN)
+                found = chunk.find(1)
+                byte += len(chunk) if found < 0 else found
+            at = max(at, 4 * byte)
+            while at < last and bits[at >> 2] >> (at & 3) * 2 & 3:
+                at += 1
+        return self._base + at
+
     def waiting(self, offset: int, end: int | None = None) -> Iterator[int]:
         """Yield the undecided halves from an offset on."""
-        offset = max(offset, self.position)
-        while offset < (self.end if end is None else min(end, self.end)):
-            if self.is_undecided(offset):
-                yield offset
+        while True:
+            behind = self.end if end is None else min(end, self.end)
+            offset = self._undecided_from(max(offset, self.position), behind)
+            if offset >= behind:
+                return
+            yield offset
             offset += 1
 
     # On disk
@@ -131,8 +153,18 @@ class HalfStates:
         if saved_end > position and len(bits) != -(-(saved_end - start) // 4):
             raise ValueError("the number of bits differs from the number of half messages")
         states.grow(min(saved_end, end))
-        for offset in range(position, states.end):
-            known = bits[(offset - start) >> 2] >> ((offset - start) & 3) * 2 & 3
-            if known:
-                states.resolve(offset, HalfState(known))
+        if states.end > position:
+            states._take(bits)
         return states
+
+    def _take(self, bits: bytes) -> None:
+        """Take the bits of all halves that there are, from the byte of the position on."""
+        count = self.end - self._base
+        kept = self._bits = bytearray(bits[: len(self._bits)])
+        kept[0] &= 0xFF << (self.position & 3) * 2
+        if count & 3:
+            kept[-1] &= (1 << (count & 3) * 2) - 1
+        # One large number, since there may be millions: a decided half has one of its two bits, or both.
+        number, low_bits = int.from_bytes(kept, "little"), int.from_bytes(b"\x55" * len(kept), "little")
+        self.undecided = self.end - self.position - ((number | number >> 1) & low_bits).bit_count()
+        self._advance()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import zlib
+from base64 import b64encode
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -58,6 +61,28 @@ def test_states_are_those_of_a_plain_model(start: int, steps: list[tuple[str, in
         for offset in range(80):
             assert states.get(offset) in (model.get(offset), None)
             assert states.is_undecided(offset) is (model.get(offset) is HalfState.UNDECIDED)
+
+
+@pytest.mark.parametrize("first", [0, 1, 3])
+def test_half_that_nobody_decides_for_days_costs_nothing_when_it_is_decided(first: int) -> None:
+    """Nor when it is looked for, or after a restart: tens of millions of others were decided meanwhile."""
+    count = 40_000_003
+    bits = bytearray(b"\x55" * (count // 4 + 1))
+    bits[0] &= 0xFC << first * 2
+    bits[-1] &= 0x3F
+    bits[-1] &= 0xCF
+    saved = {"position": first, "end": count, "bits": b64encode(zlib.compress(bits, 1)).decode()}
+    began = process_time()
+    states = HalfStates.restored(saved, count)
+    last = count - 1
+    assert (states.position, states.end, states.undecided) == (first, count, 2)
+    assert list(states.waiting(0)) == [first, last]
+    assert states.resolve(first, HalfState.ROLLED_BACK)
+    assert (states.position, states.undecided) == (last, 1)
+    assert states.resolve(last, HalfState.ROLLED_BACK)
+    assert (states.position, states.undecided) == (count, 0)
+    # One by one it is a minute.
+    assert process_time() - began < 10
 
 
 def test_bits_far_below_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
