@@ -34,6 +34,8 @@ log = structlog.get_logger()
 def returning(store: Store, *, disk: Disk) -> Generator[None, None, int]:
     """Have interrupted loops continue, in steps; return how many. What is put is durable at the end.
 
+    Where the store fails with that, the next start does it.
+
     Raises:
         StoreError: It cannot be stored.
         OSError: The index, or the note, cannot be read or written.
@@ -49,6 +51,8 @@ def returning(store: Store, *, disk: Disk) -> Generator[None, None, int]:
         yield
     if noted:
         store.flush()
+        if store.failed is not None:
+            return 0
         store.make_durable()
         interrupted.forget()
         log.info("loops_go_on", count=count, noted=len(noted))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from random import Random
 
 import pytest
 
+from broker.errors import StoreError
 from broker.format.message import message_of
 from broker.format.properties import encode_properties, find_property
 from broker.format.record import split
@@ -112,6 +114,23 @@ def test_stop_anywhere_neither_ends_nor_doubles_it(stop: int) -> None:
     with contextlib.suppress(PowerCut):
         back(made).stop()
     made.disk.kill()
+    made = back(made)
+    made.scheduler.advance(121)
+    assert [each.split()[0] for each in made.ids()] == ids(first, 0, 1)
+
+
+@pytest.mark.parametrize("operation", ["write", "sync"])
+@pytest.mark.parametrize("skip", range(4))
+def test_note_stays_where_the_log_cannot_be_written(operation: str, skip: int) -> None:
+    """The next occurrence is not stored then, and the next start puts it."""
+    made = world()
+    first = loop(at=60, every=60, times=100)
+    made.add(first)
+    delivered_there(made)
+    made.disk.fail(operation, path_part="/commitlog/", skip=skip)
+    with contextlib.suppress(StoreError):
+        back(made).stop()
+    made.disk.crash(Random(1), modes=("none",))
     made = back(made)
     made.scheduler.advance(121)
     assert [each.split()[0] for each in made.ids()] == ids(first, 0, 1)
