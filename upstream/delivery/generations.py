@@ -42,7 +42,7 @@ class TopicPlace:
 
     Attributes:
         config: The configuration wanted; None when the topic is to end.
-        actions: The pipeline of the next generation.
+        actions: The pipeline of the next generation; empty: it is made when that starts.
         problem: Why the last attempt to start a generation failed, "" when it did not.
         owner: The consumer that has the topic's queues for this group instead (D36), or None.
         subscription: The generation that runs.

@@ -479,6 +479,8 @@ class ConsumerGroup:
             group_queues += self._queues.retry_group_queues(topic, retries)
         for group_queue in group_queues:
             self._progress.follow(group_queue.tracker)
+        # Of one generation alone: those of one that lost its queues may be closed only when the next is at work.
+        actions, slot.actions = slot.actions or self._make_actions(config), ()
         subscription = Subscription(
             self._parts,
             config,
@@ -488,7 +490,7 @@ class ConsumerGroup:
             more_group_queues=lambda: self._more_group_queues(topic, slot.config),
             revoked=lambda gone: self._revoked(topic.name, gone),
             start_failed=lambda error: self._generations.start_failed(slot, error),
-            actions=slot.actions,
+            actions=actions,
             waiting_max=self._waiting_max,
         )
         if self._paused(config.topic) is not None:

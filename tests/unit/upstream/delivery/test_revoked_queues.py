@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from actions.registry import BUILT_IN, Registry
+from pyddmq.actions import Action, Job, Status
 from tests.contract.grounds import MemoryGround
+from tests.unit.calls_world import CallsWorld
 from tests.unit.upstream_world import Client
+
+
+class CallsGround(CallsWorld, MemoryGround):
+    """Partitions in memory, whose messages go through actions that await."""
 
 
 @pytest.mark.parametrize("retry_topic", [False, True], ids=["dead letter", "retry"])
@@ -24,3 +33,41 @@ def test_record_of_an_earlier_term_finishes_nothing_of_the_next(retry_topic: boo
     assert not tracker.is_finished(place[1])
     assert ground.ack(client, place) == 1
     assert tracker.is_finished(place[1])
+
+
+@pytest.mark.parametrize("is_out", [False, True], ids=["idle", "in a call"])
+def test_generation_after_a_revocation_has_actions_of_its_own(is_out: bool) -> None:
+    """Those of the one before are closed, perhaps only when the next one is at work."""
+    opened: list[Action] = []
+
+    class Push(Action):
+        may_be_last = True
+        is_open = False
+
+        async def open(self) -> None:
+            opened.append(self)
+            self.is_open = True
+
+        async def act(self, job: Job) -> Status:
+            if not self.is_open:
+                raise ConnectionError("it is closed")
+            await asyncio.sleep(1)
+            return Status.FINISH
+
+        async def close(self) -> None:
+            await asyncio.sleep(0.01)
+            self.is_open = False
+
+    registry = Registry({**BUILT_IN, "Push": Push})
+    ground = CallsGround({"actions": ["Push"], "maxRetry": 0}, queues=2, registry=registry)
+    if is_out:
+        ground.put("before", queue=1)
+    ground.advance(0.5)
+    ground.revoke()
+    ground.advance(5)
+    ground.put("after", queue=1)
+    ground.advance(5)
+    assert ground.count("pyddmq_error_attempts_total") == 0
+    assert not ground.letters()
+    assert ground.unfinished() == 0
+    assert len(opened) == len(set(map(id, opened))) == 2
