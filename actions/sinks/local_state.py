@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
+from weakref import WeakValueDictionary
 
 from broker.runtime.sealed_file import SealedFile
 from broker.runtime.seams import Disk
@@ -39,6 +40,11 @@ class Keep:
         self._folder = f"{data}/{FOLDER}"
         self._threads = threads
         self._tasks = tasks
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def turn(self, name: str) -> asyncio.Lock:
+        """Return what one user of a name at a time has: a generation that ended may still be at work with it."""
+        return self._turns.setdefault(name, asyncio.Lock())
 
     def state(self, name: str) -> SealedState:
         """Return the value of a name, which is any text."""

@@ -75,9 +75,14 @@ class FilesAction(OutsideAction):
         if self._writer is None:
             self._writer = self._make_writer()
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._writer.run())
+            self._task = asyncio.get_running_loop().create_task(self._run(self._writer))
             self._task.add_done_callback(self._ended)
         return self._writer
+
+    async def _run(self, writer: Writer) -> None:
+        # Files and ledger are those of the generation before, whose last turn may be under way.
+        async with self._turn:
+            await writer.run()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Note a task that ended by itself; the next message, or `LOOK_SECONDS`, starts it again."""
@@ -103,7 +108,8 @@ class FilesAction(OutsideAction):
             idle_seconds=options.idle_seconds,
             files_max=options.max_file_count,
         )
-        state = keep.state(f"{context.group}/{context.topic}/{self.name}")
+        name = f"{context.group}/{context.topic}/{self.name}"
+        self._turn, state = keep.turn(name), keep.state(name)
         return Writer(context, self._folders, layout=layout, form=form, limits=limits, keep=keep, state=state)
 
     def _plan(self) -> tuple[FolderWish, Format, Layout]:

@@ -7,7 +7,7 @@ import errno
 import json
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -47,6 +47,22 @@ class Ground:
     def offsets(self) -> list[int]:
         """Offsets of the lines that readers see, by file."""
         return [json.loads(line)["offset"] for each in self.read().values() for line in each.splitlines()]
+
+
+class SlowKeep(InlineKeep):
+    """A `Keep` of which one call takes five seconds."""
+
+    def __init__(self, disk: SimDisk, data: str, *, slow: int) -> None:
+        super().__init__(disk, data)
+        self._slow = slow
+        self.calls = 0
+
+    async def apart(self, run: Callable[[], Any]) -> Any:
+        """Run it, later."""
+        self.calls += 1
+        if self.calls == self._slow:
+            await asyncio.sleep(5)
+        return await super().apart(run)
 
 
 def jobs(*offsets: int, **more: Any) -> list[FakeJob]:
@@ -268,6 +284,29 @@ def test_file_that_a_killed_life_left_open_is_closed_though_no_message_comes() -
         await sink.close()
 
     VirtualLoop().run_task(waited())
+
+
+@pytest.mark.parametrize(("form", "write"), [("json", 3), ("parquet", 4)])
+def test_generation_that_ends_amid_a_write_and_the_next_one_lose_nothing(form: str, write: int) -> None:
+    """A position that is moved, or a partition that is, ends a generation at once, and the disk takes its time."""
+    ground = Ground(format=form, idleSeconds=1)
+    keep = SlowKeep(ground.disk, DATA, slow=write)
+    first, second = [opened(FileSink, ground.options, Outside(keep=keep)) for _ in range(2)]
+    earlier, later = jobs(*range(5)), jobs(*range(10))
+
+    async def story() -> None:
+        first.act_many(earlier)
+        while keep.calls < write:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        first.drain()
+        ended = asyncio.create_task(first.close())
+        await written(second, later)
+        await ended
+
+    VirtualLoop().run_task(story())
+    assert [job.answered for job in later] == [Status.FINISH] * 10
+    assert ground.read(hidden=True) == {}
+    assert sorted(_offsets(ground, form)) == list(range(10))
 
 
 def test_damaged_ledger_is_said_and_nothing_is_lost() -> None:
