@@ -521,6 +521,10 @@ class Writer:
                 raise
         except ServerAway as error:
             raise _Failed(str(error), members) from error
+        except Exception:
+            # A fault of the sink's own, which sends back what is gathered.
+            self._gathered.setdefault(file.path, _WholeFile()).members += members
+            raise
         ledger.committed(file, pending, self._context.wall_ms())
         del ledger.files[file.path]
         self._answer(members)

@@ -14,6 +14,7 @@ import pytest
 
 from actions.client_factories import Outside
 from actions.sinks.files.layout import Layout
+from actions.sinks.files.local import LocalFolders
 from actions.sinks.files.sink import LOOK_SECONDS, FileSink
 from actions.sinks.files.writer import Writer
 from pyddmq.actions import RetryLater, Status, Unprocessable
@@ -427,6 +428,31 @@ def test_fault_of_the_writer_itself_is_said_and_the_writer_goes_on(monkeypatch: 
     assert counts["bad ZeroDivisionError"] == 1
     assert counts["q0 Status"] == 4
     assert sorted(ground.offsets()) == [0, 1, 2, 3]
+
+
+def test_fault_while_a_whole_file_is_written_sends_its_messages_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as an answer of another kind than HDFS gives: none of them may be forgotten."""
+    ground = Ground(format="parquet", idleSeconds=5)
+    sink = ground.sink()
+
+    async def odd(*_: object) -> None:
+        raise KeyError("Location")
+
+    async def story() -> None:
+        given = jobs(0, 1)
+        assert sink.act_many(given) == [Status.ASYNCHRONIZED] * 2
+        await asyncio.sleep(1)
+        monkeypatch.setattr(LocalFolders, "put", odd)
+        await asyncio.sleep(10)
+        assert [type(job.answered) for job in given] == [RetryLater] * 2
+        monkeypatch.undo()
+        sink.context.ahead += 20
+        again = jobs(0, 1)
+        await written(sink, again)
+        assert [job.answered for job in again] == [Status.FINISH] * 2
+
+    VirtualLoop().run_task(story())
+    assert _offsets(ground, "parquet") == [0, 1]
 
 
 def test_full_disk_is_shown_with_its_cause_until_there_is_room() -> None:
