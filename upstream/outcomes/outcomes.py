@@ -319,14 +319,15 @@ class Outcomes:
     def _come_again(self, jobs: list[UpstreamJob]) -> None:
         """End waits: what was delivered before goes back to the buffer, the rest through its actions again."""
         jobs = [job for job in jobs if job.state is JobState.RETRYING]
-        rerun = [job for job in jobs if not job.deliveries]
-        standing = [job for job in rerun if self.paused or job.group_queue.stopped]
-        for job in standing:
-            self._due.add(job, self._clock.monotonic() + PAUSED_LOOK_SECONDS)
-        if standing:
-            rerun = [job for job in rerun if job not in standing]
-        for job in rerun:
+        rerun = []
+        for job in jobs:
+            if job.deliveries:
+                continue
+            if self.paused or job.group_queue.stopped:
+                self._due.add(job, self._clock.monotonic() + PAUSED_LOOK_SECONDS)
+                continue
             move(job, JobEvent.RERUN)
+            rerun.append(job)
         self._put_back([job for job in jobs if job.deliveries])
         if rerun:
             self._rerun(rerun)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from time import process_time
 from typing import ClassVar
 
 import pytest
@@ -85,6 +86,28 @@ def test_paused_actions_do_not_run_either() -> None:
     world.resume()
     world.advance(2)
     assert sorted(Worker.done) == ["1", "1", "2"]
+
+
+def test_pause_of_many_pending_retries_leaves_the_loop_to_others() -> None:
+    """They are looked at every second, which takes as long as there are many of them, and not its square."""
+
+    class Failing(Action):
+        may_be_last = True
+
+        def act(self, job: Job) -> Status:
+            return Status.FAIL
+
+    many = 20_000
+    settings = {"actions": ["Failing"], "concurrency": many, "retryIntervals": [1000, -1]}
+    world = World({"topic": "t", **settings}, queues=1, registry=Registry({**BUILT_IN, "Failing": Failing}))
+    for _ in range(many // 1000):
+        world.publish(*[None] * 1000)
+    assert world.pause()
+    assert world.group.stats().topics[0].retrying == many
+    before = process_time()
+    world.advance(3)
+    assert process_time() - before < 3
+    assert world.group.stats().topics[0].retrying == many
 
 
 def test_topic_of_a_paused_group_is_not_resumed_by_itself() -> None:
