@@ -43,7 +43,8 @@ class DeadLetters:
         self.group = group
         self._broker = broker
         self._progress = progress
-        self._refused: list[tuple[UpstreamJob, str, Resolved]] = []
+        self._refused: dict[UpstreamJob, tuple[str, Resolved]] = {}
+        """What waits for the next try, in this order: reason, and who is told."""
         self._next_try = Later(scheduler, self._try_again)
         self.pending = 0
 
@@ -69,15 +70,13 @@ class DeadLetters:
 
     def refused(self, job: UpstreamJob) -> bool:
         """Whether the broker has not taken a job's record; it is tried again."""
-        return any(each is job for each, _, _ in self._refused) or self._broker.is_dead_letter_refused(job)
+        return job in self._refused or self._broker.is_dead_letter_refused(job)
 
     def withdraw(self, job: UpstreamJob) -> bool:
         """Give up a dead letter whose append was refused so far; False when it is under way already."""
-        for place, (each, _, _) in enumerate(self._refused):
-            if each is job:
-                del self._refused[place]
-                self.pending -= 1
-                return True
+        if self._refused.pop(job, None) is not None:
+            self.pending -= 1
+            return True
         if not self._broker.withdraw_dead_letter(job):
             return False
         job.group_queue.tracker.undecided.pop(job.offset, None)
@@ -124,19 +123,26 @@ class DeadLetters:
         resolved(job, None)
 
     def _postpone(self, job: UpstreamJob, reason: str, resolved: Resolved) -> None:
-        self._refused.append((job, reason, resolved))
+        self._refused[job] = reason, resolved
         self._next_try.unless_due(RETRY_SECONDS)
 
     def _try_again(self) -> None:
-        refused, self._refused = self._refused, []
-        for job, reason, resolved in refused:
-            if job.state is JobState.BURYING and job.group_queue.tracker.is_finished(job.offset):
+        """Append what was refused, up to the first that is refused again: a full disk takes none of the others."""
+        refused, self._refused = self._refused, {}
+        again: UpstreamJob | None = None
+        for job, (reason, resolved) in refused.items():
+            if job.state is not JobState.BURYING:
+                self.pending -= 1
+            elif job.group_queue.tracker.is_finished(job.offset):
                 self.pending -= 1
                 resolved(job, None)
-            elif job.state is JobState.BURYING:
-                self._append(job, reason, resolved)
-            else:
-                self.pending -= 1
+            elif again is not None:
+                self._postpone(job, reason, resolved)
+            elif not self._append(job, reason, resolved):
+                again = job
+        if again is not None and again in self._refused:
+            # Others come first the next time: it may be the only one.
+            self._refused[again] = self._refused.pop(again)
 
 
 def recover_dead_letters(group: str, *, broker: Broker, progress: Progress, begin: Begin) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import errno
 from random import Random
+from time import process_time
+from typing import Any
 
 import pytest
 
 from broker.format.properties import PROPERTIES_BYTES_MAX, encode_properties
 from broker.log.put import Put
 from tests.unit.upstream_world import ROOT, Client, World
+from upstream.embedded.broker import EmbeddedBroker
 from upstream.embedded.retries import read_origin
+from upstream.job import UpstreamJob
 from upstream.progress.ack_writer import ProgressFailed
 from upstream.state import JobState
 
@@ -148,6 +152,34 @@ def test_refused_dead_letter_is_tried_again_and_the_key_waits() -> None:
     world.advance(0.1)
     assert [letter["body"] for letter in world.dead_letters()] == ["1"]
     assert [world.body(each) for each in world.pull_all(client)] == [2]
+
+
+def test_many_refused_dead_letters_leave_the_loop_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk few of them are tried at a time, and shown in no time; with space all are settled."""
+    world = World({"topic": "t", "retryIntervals": [], "concurrency": 3000, "maxPullBatchSize": 1000}, queues=1)
+    client = Client()
+    world.publish(*[None] * 3000)
+    jobs = world.pull_all(client)
+    world.fill_disk()
+    for job in jobs:
+        world.answer(client, job, fail=True)
+    tries: list[int] = []
+    append = EmbeddedBroker.append_dead_letter
+
+    def counted(broker: EmbeddedBroker, group: str, job: UpstreamJob, *more: Any) -> None:
+        tries.append(job.offset)
+        append(broker, group, job, *more)
+
+    monkeypatch.setattr(EmbeddedBroker, "append_dead_letter", counted)
+    world.advance(5)
+    assert len(tries) == len(set(tries)) == 5, "each time another one"
+    before = process_time()
+    assert world.group.stats().topics[0].dead_letters_refused == 3000
+    assert process_time() - before < 0.5
+    world.sim.capacity_bytes = None
+    world.advance(1)
+    assert len(world.dead_letters()) == 3000
+    assert world.group.stats().topics[0].burying == 0
 
 
 def test_first_dead_letter_of_a_group_is_kept_on_a_full_disk() -> None:
