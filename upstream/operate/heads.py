@@ -30,6 +30,7 @@ _UNDECIDED = (
     "The disk failed while its dead letter or retry was written. After a restart the node knows whether it "
     "was stored; no command is possible before."
 )
+_LEAVING = (JobState.BURYING, JobState.UNDECIDED)
 _SENDING = "It is being moved to the retry topic; then it is finished here and delivered again from there."
 
 
@@ -216,7 +217,9 @@ def dead_letter(head: Head, *, force: bool, who: str) -> Handled:
         raise HeadRefused("It is itself a dead letter, and dead letters have no dead letters; `skip` finishes it.")
     if job.state is JobState.HELD:
         raise HeadRefused("It is already finished; its key waits for the result of its present holder. See `skip`.")
-    if job.state is JobState.BURYING:
+    if job.state is JobState.BURYING or (
+        job.state is JobState.UNDECIDED and subscription.outcomes.leaving.is_refused(job)
+    ):
         raise HeadRefused("It is already being moved to the dead letters, as soon as the store accepts the record.")
     text = _may_end(head, force)
     held_gate = _take_out(head)
@@ -238,10 +241,9 @@ def _may_end(head: Head, force: bool) -> str:
         return " An action had it and may still be processing it."
     if job.state is JobState.SENDING:
         raise HeadRefused(_SENDING)
-    if job.state is JobState.UNDECIDED and not subscription.outcomes.leaving.call_off(job):
-        raise HeadRefused(_UNDECIDED)
-    if job.state is JobState.BURYING and not subscription.outcomes.leaving.call_off(job):
-        raise HeadRefused("Its dead letter is being written; then it is finished.")
+    if job.state in _LEAVING and not subscription.outcomes.leaving.is_refused(job):
+        text = "Its dead letter is being written; then it is finished."
+        raise HeadRefused(text if job.state is JobState.BURYING else _UNDECIDED)
     return ""
 
 
@@ -266,6 +268,8 @@ def _take_out(head: Head) -> bool:
         subscription.buffer.forget(job)
     elif job.state is JobState.RETRYING:
         subscription.outcomes.forget_wait(job)
+    elif job.state in _LEAVING:
+        subscription.outcomes.leaving.call_off(job)
     return held_gate
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from random import Random
 from typing import ClassVar
 
@@ -17,6 +18,7 @@ from upstream.figures.counters import DEAD_LETTERS, SKIPPED
 from upstream.job import UpstreamJob
 from upstream.operate import heads
 from upstream.operate.heads import Handled, HeadRefused
+from upstream.progress.progress import ProgressFull
 from upstream.state import JobState
 from upstream.views import StuckMessage
 from upstream.waiting.buffer import PulledBatch
@@ -220,6 +222,23 @@ def test_dead_letter_that_the_store_refuses_can_be_ended_by_a_skip() -> None:
     world.sim.capacity_bytes = None
     world.advance(5)
     assert world.dead_letters() == []
+    assert offsets(world.pull_all(client)) == [1]
+
+
+def test_key_goes_on_after_a_skip_that_a_full_journal_refused() -> None:
+    """Where there is no room for acks either the operator is told; with space again nothing stays behind."""
+    world = keyed(retryIntervals=[])
+    client = Client()
+    world.publish("k", "k")
+    [job] = world.pull_all(client)
+    world.fill_disk()
+    world.answer(client, job, fail=True)
+    world.sim.fail("write", error=errno.ENOSPC, path_part="/acks/")
+    with pytest.raises(ProgressFull):
+        act(world, "skip", 0)
+    world.sim.heal()
+    world.sim.capacity_bytes = None
+    world.advance(5)
     assert offsets(world.pull_all(client)) == [1]
 
 

@@ -17,7 +17,7 @@ from upstream.calls.node_calls import NodeCalls
 from upstream.kafka.dead_letters import AGAIN_SECONDS
 from upstream.kafka.link import KafkaFailure, Produced
 from upstream.kafka.partitions import MemberSettings
-from upstream.operate.heads import skip
+from upstream.operate.heads import HeadRefused, dead_letter, skip
 
 KEYED = {"topic": "t", "orderKey": "KEY", "retryIntervals": [], "timeout": 60_000, "maxPullBatchSize": 8}
 SETTINGS = MemberSettings(session_seconds=10, revoke_seconds=2)
@@ -180,6 +180,26 @@ def test_operator_ends_a_message_whose_letter_kafka_refuses(moves: bool, kind: t
     mailbag.let_go()
     ground.advance(60)
     assert mailbag.sent == [] or moves is False
+
+
+def test_operator_who_wants_the_letter_that_is_refused_takes_no_try_from_it(kind: type[KafkaGround]) -> None:
+    """In the generation that began it, and in the next one, it is on its way already."""
+    (ground, mailbag), client = _node(kind), Client()
+    for queue in range(2):
+        ground.put(f"bad {queue}", key=f"k{queue}", queue=queue)
+        ground.put(f"behind {queue}", key=f"k{queue}", queue=queue)
+    taken = ground.take(client)
+    ground.ack(client, *taken, fail=True)
+    kept = 1 - ground.revoke()
+    mailbag.let_go(TOO_LARGE)
+    [offset] = [place[1] for place in taken if place[0].endswith(str(kept))]
+    head = ground.head(ground.group_queue(kept).live[offset])
+    with pytest.raises(HeadRefused, match="already being moved to the dead letters"):
+        dead_letter(head, force=False, who="10.9.9.9")
+    ground.advance(AGAIN_SECONDS)
+    assert mailbag.let_go() == [b"bad %d" % kept]
+    ground.advance(1)
+    assert list(ground.take(client).values()) == [b"behind %d" % kept]
 
 
 def test_attempt_of_an_earlier_term_leaves_the_refused_letter_of_the_next(kind: type[KafkaGround]) -> None:
