@@ -288,7 +288,7 @@ class _Builder:
             return event.value  # YAML 1.1 reads 1:30 as 90
         try:
             return self._resolver.construct_object(yaml.ScalarNode(tag, event.value))
-        except (ValueError, KeyError, yaml.YAMLError):
+        except (ValueError, LookupError, yaml.YAMLError):
             self._fail(line, f"{event.value[:40]!r} cannot be read as {tag.removeprefix(_TAG)}; write it plainly")
 
     def _open(self, event: yaml.CollectionStartEvent, line: int) -> None:

@@ -86,6 +86,8 @@ def test_parse_empty_document_is_an_empty_mapping(text: str) -> None:
         ("a: 1\nb: !!python/object/apply:os.system ['true']\n", 2, "tag"),
         ("a: !local x\n", 1, "tag"),
         ("a: !!int twelve\n", 1, "cannot be read as int"),
+        ("a: 1\nb: !!int\n", 2, "cannot be read as int"),
+        ("a: !!float ''\n", 1, "cannot be read as float"),
         ("a: *gone\n", 1, "*gone is not defined"),
         ("a: &a [*a]\n", 1, "*a is not defined"),
         ("? [a, b]\n: 1\n", 1, "a key must be plain text"),
