@@ -443,7 +443,8 @@ class Subscription:
             return False
         if self.outcomes.stopped:
             # The next generation may have the message again; its consumption counts all the same.
-            return answer is Status.FINISH and job.group_queue.tracker.finish(job.offset)
+            group_queue = job.group_queue
+            return answer is Status.FINISH and not group_queue.revoked and group_queue.tracker.finish(job.offset)
         if not is_in_action(job):
             return False
         job.group_queue.answered_at = self.now()

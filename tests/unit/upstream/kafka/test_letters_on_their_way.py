@@ -149,6 +149,34 @@ def test_call_of_an_earlier_term_finishes_nothing_of_the_next() -> None:
     assert (ground.committed() or 0) > offset
 
 
+def test_answer_of_an_earlier_term_finishes_nothing_of_the_next(kind: type[KafkaGround]) -> None:
+    """Likewise of an action that keeps its messages, as the sinks of files do."""
+    kept: list[Job] = []
+
+    class Work(Action):
+        may_be_last = True
+
+        def act(self, job: Job) -> Status:
+            kept.append(job)
+            return Status.ASYNCHRONIZED
+
+    subscription = {**KEYED, "actions": ["Async", "Work"]}
+    ground = kind(subscription, queues=1, settings=SETTINGS, registry=Registry({**BUILT_IN, "Work": Work}))
+    ground.put("slow", key="k")
+    ground.advance(1)
+    [member] = ground.client.members
+    ground.cluster().expel(member)
+    ground.advance(20)
+    earlier, present = kept
+    offset = ground.group_queue().tracker.watermark
+    assert not earlier.answer(Status.FINISH)
+    ground.advance(1)
+    assert ground.committed() == offset, "the present one is under way"
+    assert present.answer(Status.FINISH)
+    ground.advance(1)
+    assert (ground.committed() or 0) > offset
+
+
 TOO_LARGE = KafkaFailure("MSG_SIZE_TOO_LARGE", "Broker: Message size too large")
 
 
