@@ -186,12 +186,17 @@ class Subscription:
         Raises:
             Exception: What an action's `open` raised; nothing is started then.
         """
-        self._calling.open(self._opened)
+        try:
+            self._calling.open(self._opened)
+        except BaseException:
+            self._source.close()
+            raise
 
     def _opened(self, error: Exception | None) -> None:
         """The actions are open, or one of them cannot be."""
         self.opening = self._pumping = False
         if error is not None:
+            self._source.close()
             self._start_failed(error)
             return
         if self.draining:

@@ -148,7 +148,11 @@ class Calling:
         `opened` gets why it failed, or None: at once where all of them are plain, and raises what it raises.
         """
         if not self._slow_hooks:
-            self._pipeline.open()
+            try:
+                self._pipeline.open()
+            except BaseException:
+                self._leave_line()
+                raise
             self._is_open = True
             opened(None)
             return

@@ -11,7 +11,12 @@ from structlog.testing import capture_logs
 
 from actions.registry import BUILT_IN, Registry
 from pyddmq.actions import Action, Failed, Job, RetryLater, RetryNotBefore, Status
+from tests.contract.grounds import KafkaGround
 from tests.unit.calls_world import CallsWorld
+
+
+class CallsOverKafka(CallsWorld, KafkaGround):
+    """A node over a simulated Kafka."""
 
 
 class OwnBase(BaseException):
@@ -152,6 +157,29 @@ def test_open_that_raises_is_a_start_that_failed_and_is_tried_again(form: str, k
     assert world.unfinished() == 1
     world.advance(60)
     assert world.unfinished() == 0
+
+
+@pytest.mark.parametrize("form", ["plain", "async"])
+def test_starts_that_fail_leave_nothing_behind(form: str) -> None:
+    """Each has a source of its own, which a group over Kafka would keep; and a share of the threads."""
+
+    class Blocking(Action):
+        blocking = True
+
+        def act(self, job: Job) -> Status:
+            return Status.CONTINUE
+
+    def hook() -> None:
+        raise ConnectionError("the server is away")
+
+    registry = Registry({**BUILT_IN, "Blocking": Blocking, "Work": with_hooks(form, open=hook)})
+    ground = CallsOverKafka({"actions": ["Async", "Blocking", "Work"]}, queues=1, registry=registry)
+    ground.advance(600)
+    assert "server is away" in (ground.group.stats().topics[0].problem or "")
+    assert len(vars(ground.member)["_sources"]) <= 1
+    assert ground.calls is not None
+    lines = vars(ground.calls.pool)["_lines"].values()
+    assert sum(line.users for line in lines) <= 1
 
 
 @pytest.mark.parametrize("kind", RAISED)
