@@ -146,7 +146,7 @@ class Outcomes:
         if wait_ms <= 0:
             return False
         # A wall clock that went back must not turn a short wait into a long one (D35).
-        longest = max(*self.config.retry_intervals, error_delay_ms(history.errors), 0)
+        longest = max(*self.config.retry_intervals, WISH_MS_MAX if history.errors else 0, 0)
         job.drop_data()
         job.step = -1
         move(job, JobEvent.RETRY)

@@ -310,3 +310,26 @@ def test_error_waits_as_long_as_it_says_within_a_bound(delay: Any, wait: float) 
     assert at[1] - at[0] == pytest.approx(wait, abs=0.01)
     (letter,) = world.dead_letters()
     assert "RetryNotBefore: busy" in letter["DLQ_REASON"]
+
+
+@pytest.mark.parametrize("how", ["restart", "reload"])
+def test_wait_that_an_error_asks_for_holds_over_a_restart_and_a_reload(how: str) -> None:
+    """A receiver that is to be left alone for a minute is left alone for a minute."""
+    at: list[float] = []
+
+    class Busy(Action):
+        may_be_last = True
+
+        def act(self, job: Job) -> Status:
+            at.append(world.clock.wall_ms() / 1000)
+            raise RetryNotBefore(60_000, "busy")
+
+    world = world_of(Busy, maxRetry=5)
+    world.publish("a")
+    world.advance(5)
+    if how == "restart":
+        world.kill()
+    else:
+        world.group.reconfigure(world.config({**world.subscriptions[0], "tags": ["*"]}))
+    world.advance(100)
+    assert at[1] - at[0] == pytest.approx(60, abs=0.1)
