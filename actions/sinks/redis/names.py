@@ -112,4 +112,6 @@ def checked(command: object) -> tuple[Words, bool]:
     for each in command.args:
         if isinstance(each, bool) or not isinstance(each, str | bytes | int | float):
             raise Unprocessable(f"{command.name.upper()} has an argument of type {type(each).__name__}; use text")
-    return (command.name.upper(), *command.args), kind.idempotent
+    # The library refuses halves of characters, and with them the whole batch.
+    args = [each.encode("utf-8", "surrogatepass") if isinstance(each, str) else each for each in command.args]
+    return (command.name.upper(), *args), kind.idempotent

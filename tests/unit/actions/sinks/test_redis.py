@@ -16,6 +16,7 @@ from actions.sinks.commands import HBaseDelete, RedisCommand
 from actions.sinks.redis.link import RealRedis, RedisLink, RedisWish
 from actions.sinks.redis.options import RedisOptions
 from actions.sinks.redis.sink import RedisSink
+from actions.sinks.templates import as_bytes
 from pyddmq.actions import Failed, RetryLater, Status, Unprocessable
 from tests.conftest import need
 from tests.unit.actions.sinks.memory_redis import MemoryRedis
@@ -217,6 +218,17 @@ def test_message_with_a_wrong_command_is_unprocessable(command: object, text: st
     assert text in str(answers[0])
     assert answers[1] is Status.FINISH
     assert memory.data == {b"b": b"1"}
+
+
+def test_text_that_is_half_of_a_character_costs_no_other_message_its_batch(ground: Ground) -> None:
+    """As a script makes of bytes that are no UTF-8: it is written as templates write it."""
+    odd = b"a\xff".decode("utf-8", "surrogateescape")
+
+    answers = ground.run([asking(1, ("set", "a", odd)), asking(2, ("set", "b", "1"))])
+
+    assert answers == [Status.FINISH] * 2
+    assert ground.look("a") == as_bytes(odd)
+    assert ground.look("b") == b"1"
 
 
 def test_message_without_a_command_is_dead_lettered_or_consumed_as_chosen() -> None:
