@@ -170,7 +170,9 @@ def _results_chain(reading: ProtocolReader, frame: bytes, pos: int, steps: Steps
         elif kind == reading.struct and last == 1:
             context, pos = _context(reading, frame, pos, steps)
         elif kind == reading.struct and last == 10:
-            del results[index + 1 :]  # of two nextResult fields the later one counts, as everywhere in Thrift
+            # Of two nextResult fields the later one counts, as everywhere in Thrift.
+            steps.take(len(results) - index - 1)
+            del results[index + 1 :]
             outer.append((index, last, (context, success, fail, deliveries, reasons)))
             index = len(results)
             if index >= RESULTS_MAX:

@@ -65,6 +65,7 @@ def send(reading: ProtocolReader, frame: bytes, pos: int) -> SendCall:
         if kind == STOP:
             break
         if last == 1 and kind == reading.struct:
+            _take_earlier(steps, 0 if message is None else 1)
             (message,), pos = _messages(reading, frame, pos, 1, steps)
         elif last == 2 and kind == reading.i64:
             timeout_ms, pos = reading.read_i64(frame, pos)
@@ -90,12 +91,17 @@ def send_batch(reading: ProtocolReader, frame: bytes, pos: int) -> BatchCall:
             if element != reading.struct and count:
                 pos = reading.skip_elements(frame, pos, (element,), count, steps)
                 continue
-            steps.take(len(messages))  # of a list that was given before and does not count
+            _take_earlier(steps, len(messages))
             messages, pos = _messages(reading, frame, pos, count, steps)
         elif last == 101 and kind in reading.flags:
             receipts, pos = reading.flag(frame, pos, kind)
         else:
             pos = reading.skip(frame, pos, kind, steps)
+
+
+def _take_earlier(steps: Steps, count: int) -> None:
+    """Take steps for messages that were given before and do not count, and those that came with them."""
+    steps.take(count * (1 + STEPS_PER_MESSAGE))
 
 
 def _messages(

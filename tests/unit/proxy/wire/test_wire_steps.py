@@ -20,7 +20,7 @@ from tests.fakes.codec import decode_reply, encode_call
 
 SIZE = 400_000
 """Elements of a bomb; each is a byte or a few."""
-CALLS_MAX = 12 * STEPS_MAX
+CALLS_MAX = 13 * STEPS_MAX
 """Calls of functions, ours and the interpreter's, that one frame may take."""
 
 SCANNERS: dict[str, Callable[[Call], Any]] = {
@@ -51,6 +51,9 @@ def compact_bombs() -> dict[str, bytes]:
         "known text again": b"\x08\x02\x00" * SIZE,
         "known list again": b"\x09\x06\x06" * SIZE,
         "results again": b"\x0c\x64\x00" * SIZE,
+        "next results again": (b"\x0c\x14" + b"\xac" * 99 + bytes(100)) * (SIZE // 100),
+        "message again": b"\x0c\x02\x00" * SIZE,
+        "list of messages again": (b"\x09\x02\xfc\x64" + bytes(100)) * (SIZE // 100),
     }
 
 
@@ -67,6 +70,9 @@ def binary_bombs() -> dict[str, bytes]:
         "known text again": b"\x0b\x00\x01\x00\x00\x00\x00" * SIZE,
         "known list again": b"\x0f\x00\x03\x0a\x00\x00\x00\x00" * SIZE,
         "results again": b"\x0c\x00\x32\x00" * SIZE,
+        "next results again": (b"\x0c\x00\x0a" * 100 + bytes(100)) * (SIZE // 100),
+        "message again": b"\x0c\x00\x01\x00" * SIZE,
+        "list of messages again": (b"\x0f\x00\x01\x0c\x00\x00\x00\x64" + bytes(100)) * (SIZE // 100),
     }
 
 
