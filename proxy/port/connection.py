@@ -172,7 +172,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self: Self, data: bytes) -> None:
         """Handle every frame that is complete."""
-        if self.closed:
+        if self.closed or self.ended:
             return
         intake, outbox = self.intake, self.outbox
         # Nothing is unanswered, unread or unwritten at nearly every call of a client that waits for its replies.
@@ -514,19 +514,19 @@ class Connection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def _refuse(self: Self, error: FrameError) -> None:
-        """Close a connection whose bytes are no frames (nothing but this connection is affected)."""
+        """Close a connection whose bytes are no frames, once what it asked before is answered; keep nothing of it."""
         self._server.refused(self, error)
-        if error.answer and self._transport is not None:
-            self.outbox.add(error.answer, None)
+        self.intake.splitter.drop()
+        self.intake.recount(self._server.now(), handled=True)
         self.ended = True
-        if self.dirty:
-            # Replies of this turn leave with its end (D9), which closes the connection.
-            if self._transport is not None:
-                self._transport.pause_reading()
-            return
-        self.flush()
-        if self._transport is not None and not self.slots:
-            self._transport.close()
+        if self._reading and self._transport is not None:
+            self._reading = False
+            self._transport.pause_reading()
+        self.withdraw_waiting()
+        if error.answer:
+            self.answer(error.answer)
+        if not self.dirty:  # Else replies of this turn leave with its end (D9), which closes the connection.
+            self.flush()
 
     # What its server asks of it.
 

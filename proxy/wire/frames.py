@@ -100,10 +100,13 @@ class FrameSplitter:
         return self._is_ready(self._rest[:6], len(self._rest))
 
     def drop(self) -> None:
-        """Let go of everything that was received."""
+        """Let go of everything that was received, and of what was wrong with it."""
         self._buffer = b""
         self._pos = 0
         self._rest = bytearray()
+        self._error = None
+        self._cut = bytearray()
+        self._cut_left = 0
 
     def whole(self, data: bytes) -> bytes | None:
         """Return the frame that received bytes are, when they are exactly one and nothing is held; else `feed` them."""

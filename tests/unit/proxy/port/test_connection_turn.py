@@ -10,7 +10,7 @@ from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Buffer
 from proxy.port.accepting import ServerLimits
 from proxy.port.connection import Connection
-from proxy.port.server import Commons, ThriftServer
+from proxy.port.server import CONNECTIONS_REFUSED, Commons, ThriftServer
 from proxy.wire.call import Call
 from proxy.wire.replies import encode_bool_reply
 from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
@@ -61,12 +61,13 @@ class Turns:
     def __init__(self) -> None:
         clock = self.clock = ManualClock()
         self.scheduler = ManualScheduler(clock)
+        self.metrics = Metrics()
         self.server = ThriftServer(
             "consumer",
             {"submit": self._submit},
             limits=ServerLimits(),
             commons=Commons(
-                runtime=runtime_of(SimDisk(), clock, metrics=Metrics(), scheduler=self.scheduler),
+                runtime=runtime_of(SimDisk(), clock, metrics=self.metrics, scheduler=self.scheduler),
                 request_turn=lambda: None,
             ),
         )
@@ -117,6 +118,31 @@ def test_reply_before_garbage_waits_for_the_end_of_its_turn() -> None:
     turns.server.flush()
     assert len(turns.peer.written) == 1
     assert turns.peer.closed
+
+
+def test_garbage_behind_a_call_that_waits_ends_its_connection_and_nothing_of_it_is_kept() -> None:
+    """It is refused once, the call is answered at once, and what its peer sends on is neither read nor held."""
+    turns = Turns()
+    waiting = []
+
+    def submit(holder: Connection, call: Call) -> None:
+        slot = holder.later(call)
+        slot.withdraw = lambda: slot.answer(encode_bool_reply(call, False))
+        waiting.append(slot)
+
+    turns.server.serve({"submit": submit})
+    turns.receive(b"GET / HTTP/1.1\r\n")
+    for _ in range(100):
+        turns.connection.data_received(b"x" * 10_000)
+    assert turns.connection.intake.splitter.buffered < 10_000
+    turns.server.flush()
+    turns.scheduler.run_until_idle()
+    turns.server.flush()
+    assert turns.peer.closed
+    written = b"".join(turns.peer.written)
+    assert written.count(b"HTTP/1.1 400") == 1
+    assert written.endswith(b"This port speaks framed Thrift, not HTTP.\n"), "after the answer before it"
+    assert turns.metrics.value(CONNECTIONS_REFUSED, "consumer", "http") == 1
 
 
 def test_frame_that_drips_in_ends_its_connection_although_every_byte_is_recent() -> None:
