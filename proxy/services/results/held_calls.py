@@ -67,7 +67,8 @@ class HeldCalls:
 
     def let_go(self, slots: Collection[ReplySlot]) -> None:
         """Hold these no longer."""
-        self._keep([each for each in self._slots if each not in slots])
+        gone = set(slots)
+        self._keep([each for each in self._slots if each not in gone])
         for each in slots:
             each.connection.hold(-len(each.call.frame))
 

@@ -65,9 +65,13 @@ class PartitionWaits:
         self._looks.unless_due(LOOK_SECONDS)
 
     def _look(self) -> None:
-        still = [each for each in self._waiting if self.needed(each.results)]
-        ready = [each.slot for each in self._waiting if each not in still]
-        self._waiting = still
+        waiting, self._waiting = self._waiting, []
+        ready = []
+        for each in waiting:
+            if self.needed(each.results):
+                self._waiting.append(each)
+            else:
+                ready.append(each.slot)
         if ready:
             self._calls.let_go(ready)
             self._resume(ready)
