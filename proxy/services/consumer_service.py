@@ -244,8 +244,6 @@ class ConsumerService:
             # None of them can ever count: it is no loss that libraries throw away what an exception answers.
             text = _LOW_LEVEL.format(low_level[0])
             slot.answer(self._refuse(call, PullCode.LOW_LEVEL, text, connection))
-        elif self._waits is not None and self._waits.needed(results):
-            self._waits.hold(slot, results)
         else:
             taken = encode_bool_reply(call, True)
             self._take(slot, results, taken, encode_bool_reply(call, False) if holds_offsets else taken)
@@ -253,7 +251,9 @@ class ConsumerService:
     def _take(self, slot: ReplySlot, results: list[ConsumeResult], taken: bytes, ignored: bytes) -> None:
         """Take results and answer: `ignored` where no offset of them counted."""
         refused = self._acks_refused()
-        if refused is not None and carries_results(results):
+        if self._waits is not None and self._waits.needed(results):
+            self._waits.hold(slot, results)
+        elif refused is not None and carries_results(results):
             self._leave_unanswered(slot.connection, refused)
         elif refused is None and is_long(results):
             slot.wait()

@@ -312,6 +312,26 @@ def test_results_wait_for_the_partitions_of_a_node_that_has_started(by: str, yam
     assert world.kafka.group("billing").committed[KafkaPartition("invoices", 0)][0] == offset + 1
 
 
+def test_results_of_a_pull_above_its_rate_wait_for_the_partitions_too() -> None:
+    """Answered before, they would be thrown away, and the message would come again after its ack."""
+    world = World(YAML + "limits: {addresses: [{networks: [0.0.0.0/0], requestsPerSecond: 1}]}\n")
+    offset = world.kafka.append(KafkaPartition("invoices", 0), b"k", b"body")
+    world.kafka.down = True
+    client = world.connect("consumer")
+    for _ in range(2):
+        client.transport.write(client.codec.call("submit", 1, result=consumer_idl.ConsumeResult()))
+    request = consumer_idl.PullRequest(groupId="billing", maxLingerTime=1, result=_result("main_0", offset))
+    other = world.connect("consumer")
+    other.transport.write(other.codec.call("pull", 1, request=request))
+    world.run(1)
+    assert (len(client.replies), other.replies) == (2, [])
+    world.kafka.down = False
+    world.run(2)
+    [answer] = other.replies
+    assert not answer.value.messages
+    assert world.kafka.group("billing").committed[KafkaPartition("invoices", 0)][0] == offset + 1
+
+
 def test_results_wait_for_partitions_no_longer_than_a_session() -> None:
     """Of a cluster that does not answer; then they are refused, and likewise later ones at once."""
     world = World()
