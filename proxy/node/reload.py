@@ -209,6 +209,7 @@ class Reloader:
         try:
             prepared = yield from self._prepare(opened, config, changes)
         except _Unprepared as error:
+            self._unmake(changes)
             return ReloadResult(accepted=False, problems=(place(error.refusal),))
         if self._opened() is None:
             return self._ended()
@@ -217,6 +218,7 @@ class Reloader:
         yield None
         problems += self._refused(opened, config, changes, accept_loss=accept_loss)
         if problems:
+            self._unmake(changes)
             return ReloadResult(accepted=False, problems=tuple(place(each) for each in problems))
         tls.swap(contexts)
         tls.configure(config.tls)
@@ -325,6 +327,12 @@ class Reloader:
             return consumer_group(self._node.parts, opened, settings, config)
         except KafkaFailure as error:
             raise _Unprepared(ReloadRefusal(group_path(config, settings.group), str(error))) from error
+
+    def _unmake(self, changes: ConfigChanges) -> None:
+        """Let go of what was made for new groups that do not come."""
+        for name, change in changes.groups.items():
+            if change.kind is ChangeKind.ADDED:
+                self._node.parts.kafka_groups.left(name)
 
     def _removing(self, name: str) -> GroupSteps:
         in_force = self._node.in_force

@@ -53,6 +53,7 @@ class SimClient:
         self._cluster = cluster
         self.link = cluster.link()
         self.members: list[SimMember] = []
+        self.readers: list[SimReader] = []
         self.producers: list[SimProducer] = []
         self.writers: list[SimTransactions] = []
 
@@ -64,7 +65,9 @@ class SimClient:
 
     def reader(self) -> SimReader:
         """Return a reader."""
-        return SimReader(self._cluster, self.link)
+        reader = SimReader(self._cluster, self.link)
+        self.readers.append(reader)
+        return reader
 
     def session_ms(self, reported: Callable[[int | None], None]) -> None:
         """As the cluster has it."""
@@ -178,12 +181,16 @@ def _found(cluster: SimKafka, scan: TopicScan) -> ScanFound:
 
 
 class SimReader:
-    """`upstream.kafka.link.PartitionReader`."""
+    """`upstream.kafka.link.PartitionReader`.
+
+    Attributes:
+        closed: Nothing is read any more.
+    """
 
     def __init__(self, cluster: SimKafka, link: SimLink) -> None:
         self._cluster = cluster
         self._link = link
-        self._closed = False
+        self.closed = False
 
     def fetch(self, place: KafkaPartition, offsets: Sequence[int], there: RecordsRead) -> None:
         """Read again; once more where no answer comes."""
@@ -199,14 +206,14 @@ class SimReader:
             answer(there, [records[each] for each in offsets if each in records], gaps)
 
         def failed(_: KafkaFailure) -> None:
-            if not self._closed:
+            if not self.closed:
                 self._cluster.scheduler.call_later(_AGAIN_SECONDS, self.fetch, place, offsets, there)
 
         self._link.ask(request, failed)
 
     def close(self) -> None:
         """Nothing is held."""
-        self._closed = True
+        self.closed = True
 
 
 class _Sent(NamedTuple):

@@ -26,6 +26,7 @@ from proxy.operate.views.changes import ResetResult
 from proxy.operate.views.findings import Finding
 from proxy.port.calls_pass import PassLine
 from proxy.process.exit_codes import ExitCode
+from pyddmq.actions import Action
 from pyddmq.codes import ResultCode
 from pyddmq.testing import VirtualClock, VirtualLoop
 from tests.console_page import fragment
@@ -66,7 +67,8 @@ class World(HostileWorld):
     def _make(self, loop: VirtualLoop, cluster: str) -> SimClient:
         self.kafka = SimKafka(Random(3), clock=VirtualClock(loop), scheduler=loop, session_seconds=self.session_seconds)
         self.kafka.partitions("invoices", 2)
-        return SimClient(self.kafka)
+        self.client = SimClient(self.kafka)
+        return self.client
 
     def ask(self, results: list[Any] | None = None) -> list[Any]:
         """Pull once with these results; returns the messages, by their qid."""
@@ -411,6 +413,29 @@ def test_group_and_topic_that_a_reload_brings_are_read_from_kafka() -> None:
     [position] = world.view.positions(group="more")
     assert (position.topic, position.max) == ("bills", 1)
     assert "bills" not in opened_of(world.node).store.topics
+
+
+class NoBank(Action):
+    """An action whose constructor fails."""
+
+    def __init__(self) -> None:
+        raise OSError("no bank")
+
+
+def test_refused_reload_leaves_nothing_of_the_groups_that_it_would_have_brought() -> None:
+    """Their clients of Kafka end, however often it is tried, and the group may come later."""
+    world = World()
+    more = YAML.replace("groups:\n", "groups:\n  - {group: more, topics: [{topic: invoices}]}\n")
+    broken = f"  - {{group: broken, topics: [{{topic: orders, actions: ['{__name__}:NoBank', PullServer]}}]}}\n"
+    for _ in range(3):
+        assert "no bank" in _reload(world, more + broken).problems[0]
+        world.run(1)
+        assert world.node.parts.kafka_groups.of("more") is None
+    assert [each.closed for each in world.client.readers] == [False, True, True, True]
+    assert _reload(world, more).accepted
+    world.run(1)
+    assert [each.closed for each in world.client.readers] == [False, True, True, True, False]
+    assert len(world.kafka.group("more").members) == 1
 
 
 def test_group_does_not_move_between_store_and_kafka_while_the_node_runs() -> None:
