@@ -7,8 +7,8 @@ stuck, and over time the rate is exact.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from heapq import heappop, heappush
 from typing import Literal
 
 from broker.runtime.seams import Clock
@@ -23,30 +23,44 @@ from upstream.waiting.limits import TokenBucket
 class WaitingTimes:
     """The due times of what one client has waiting, ms since the epoch."""
 
-    __slots__ = ("_due", "_ended")
+    __slots__ = ("_counts", "_moments", "_total")
 
     def __init__(self) -> None:
-        self._due: list[int] = []
-        self._ended: list[int] = []
+        self._moments: list[int] = []
+        self._counts: dict[int, int] = {}
+        """By moment how many more were added than ended; below 0 where they were added before they were counted."""
+        self._total = 0
 
     def add(self, due_ms: int) -> None:
         """Count one that is due then."""
-        heappush(self._due, due_ms)
+        self._note(due_ms, 1)
 
     def end(self, due_ms: int) -> None:
         """Count one no more that was due then: it was cancelled."""
-        heappush(self._ended, due_ms)
+        self._note(due_ms, -1)
+
+    def _note(self, due_ms: int, change: int) -> None:
+        # A moment with as many ended as added is forgotten at once: it may be a year away.
+        before = self._counts.pop(due_ms, 0)
+        after = before + change
+        if not before:
+            insort(self._moments, due_ms)
+        elif not after:
+            del self._moments[bisect_left(self._moments, due_ms)]
+        if after:
+            self._counts[due_ms] = after
+        self._total += change
 
     def count(self, now_ms: int) -> int:
         """Return how many wait."""
-        for heap in (self._due, self._ended):
-            while heap and heap[0] <= now_ms:
-                heappop(heap)
-        return max(0, len(self._due) - len(self._ended))
+        past = bisect_right(self._moments, now_ms)
+        self._total -= sum([self._counts.pop(moment) for moment in self._moments[:past]])
+        del self._moments[:past]
+        return max(0, self._total)
 
     def next_ms(self) -> int | None:
         """Return when the first of them is due, as of the last count; None where none waits."""
-        return self._due[0] if self._due else None
+        return self._moments[0] if self._moments else None
 
 
 Kind = Literal["principal", "address"]

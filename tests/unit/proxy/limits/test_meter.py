@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from conf.sections.limits import AddressLimits, PrincipalLimits
@@ -123,6 +125,34 @@ def test_pending_messages_count_until_they_are_due_or_cancelled() -> None:
     assert (pending.count(100), pending.next_ms()) == (1, 200)
     assert pending.count(300) == 0
     assert pending.next_ms() is None
+
+
+def test_nothing_is_kept_of_messages_that_were_cancelled() -> None:
+    """Who sends reminders for a month ahead and cancels most of them does so for as long as the node runs."""
+    pending = WaitingTimes()
+    tracemalloc.start()
+    try:
+        for number in range(50_000):
+            pending.add(10**12 + number)
+            pending.end(10**12 + number)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 100_000
+    assert (pending.count(0), pending.next_ms()) == (0, None)
+
+
+def test_several_of_one_moment_end_one_by_one() -> None:
+    """Loops are due by the second, so many share one."""
+    pending = WaitingTimes()
+    for due_ms in (1000, 1000, 1000, 500):
+        pending.add(due_ms)
+    pending.end(1000)
+    assert (pending.count(0), pending.next_ms()) == (3, 500)
+    assert (pending.count(500), pending.next_ms()) == (2, 1000)
+    pending.end(1000)
+    assert pending.count(999) == 1
+    assert pending.count(1000) == 0
 
 
 def test_cancel_of_what_was_never_counted_frees_no_more_than_there_is() -> None:
