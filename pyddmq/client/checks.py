@@ -95,7 +95,8 @@ class ProducerGroupChecks:
         while not is_closing():
             try:
                 checks = await self._fetch(connection)
-            except ClientError as error:
+            except (ClientError, ClientMisuse) as error:
+                # Misuse: a file of a token or certificate that is being replaced, and there again soon.
                 if is_closing():
                     break
                 self._report_error(error)
@@ -110,7 +111,7 @@ class ProducerGroupChecks:
         for answer in self.answers:
             try:
                 await _report(connection, answer)
-            except ClientError as error:
+            except (ClientError, ClientMisuse) as error:
                 self._report_error(error)
                 break
         connection.close()
@@ -123,7 +124,7 @@ class ProducerGroupChecks:
         finally:
             self.is_fetching = False
 
-    def _report_error(self, error: ClientError) -> None:
+    def _report_error(self, error: ClientError | ClientMisuse) -> None:
         if self._on_error is not None:
             self._on_error(error)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from pyddmq import (
     idl,
 )
 from pyddmq.testing.client import HANG_UP, SILENCE, ScriptedNode, application_exception
-from tests.patient import PATIENCE_SECONDS
+from tests.patient import PATIENCE_SECONDS, until
 
 WIRE: Any = idl.load("producer")
 ORDER = OutgoingMessage(topic="orders", body=b"\x00order", key="7", tags="new", properties={"shop": "a"}, delay_level=3)
@@ -224,6 +225,24 @@ def test_answers_of_a_lost_fetch_go_out_again() -> None:
     answer = ("h", 0, "RuntimeError: no database")
     assert answered == [[], [answer], [answer], [answer]]
     assert ["starting" in str(error) for error in heard] == [False, True]
+
+
+def test_file_that_is_gone_for_a_moment_does_not_end_the_checks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of a token is replaced while the client connects again: the next fetch brings what waits."""
+    heard: list[Exception] = []
+    node, listener = Node(checks=[[check_of("h")]]), Listener()
+    monkeypatch.setenv("PYDDMQ_TOKEN_FILE", str(tmp_path / "token"))
+    with (
+        ScriptedNode("producer", node) as scripted,
+        TransactionProducer(scripted.address, "shop", listener, on_check_error=heard.append),
+    ):
+        until(lambda: heard, "a fetch that fails")
+        monkeypatch.delenv("PYDDMQ_TOKEN_FILE")
+        node.wait(lambda: len(node.fetches) == 2)
+    assert isinstance(heard[0], ClientMisuse)
+    assert [each.handle for each in node.fetches[1].answers] == ["h"]
 
 
 def test_close_tells_what_was_answered_and_ends_a_fetch_that_waits() -> None:
