@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -23,7 +24,7 @@ from proxy.cli.lag.lag_backlog_command import progress_file
 from proxy.cli.lag.lag_export_command import journal_folder
 from proxy.cli.lag.spark_options import Groups, Log, check_format
 from proxy.cli.moments import moment_option
-from proxy.cli.output import print_error, print_line
+from proxy.cli.output import print_error, print_line, writing
 from proxy.process.exit_codes import ExitCode
 
 ENGINES: Final = ("auto", "local", "spark")
@@ -149,9 +150,11 @@ def report_lag(
         report = found
     text = rendered(report, form)
     if out == "-":
-        sys.stdout.write(text)
+        with writing("the output"):
+            sys.stdout.write(text)
+            sys.stdout.flush()
     else:
-        with open(out, "w", encoding="utf-8") as file:
+        with writing(Path(out)), open(out, "w", encoding="utf-8") as file:
             file.write(text)
         print_line(report.summary)
         print_line(f"wrote {out}")

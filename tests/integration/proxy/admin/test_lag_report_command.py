@@ -26,6 +26,18 @@ def test_small_report_needs_no_spark(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "nothing is known of" in report["summary"]
 
 
+@pytest.mark.parametrize("out", ["nowhere/lag.json", "."])
+def test_file_that_cannot_be_written_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], out: str
+) -> None:
+    """It names the file and what to do."""
+    words = ["--since", "30000d", "--format", "json", "--engine", "local", "--out", str(tmp_path / out)]
+    assert run(["lag", "report", "--journal", data_directory(tmp_path), *words]) == 1
+    message = " ".join(capsys.readouterr().err.split())
+    assert message.startswith(f"pyddmq: cannot write {tmp_path / out}: ")
+    assert message.endswith("; pass another file")
+
+
 @pytest.mark.usefixtures("no_spark")
 @pytest.mark.parametrize(
     "words",
