@@ -85,7 +85,11 @@ def _decide(topic: str, admin: str) -> str:
         losses = get(admin, "/api/losses", LossesAnswer, parameters={"topic": topic})
         unfinished = f"unfinished: {losses.sentence}; " if losses.groups else ""
         raise CliError(f"{unfinished}pass --yes {topic} to delete without confirmation.", ExitCode.USAGE)
-    [found] = get(admin, "/api/topics", TopicsAnswer, parameters={"topic": topic}).topics
+    answer = get(admin, "/api/topics", TopicsAnswer, parameters={"topic": topic})
+    if not answer.topics:
+        text = f"topic {topic} is in Kafka; delete it there, as with kafka-topics.sh --delete."
+        raise CliError(text, ExitCode.REFUSED)
+    [found] = answer.topics
     print(
         f"{amount(found.messages, 'message')} in {amount(len(found.queues), 'queue')} will be deleted.", file=sys.stderr
     )

@@ -25,6 +25,7 @@ from proxy.cli.app import build, run
 from proxy.cli.command_table import COMMANDS, FOLDERS
 from proxy.cli.output import body_fields, printable
 from proxy.operate.views.groups import GroupsAnswer
+from proxy.operate.views.topics import TopicInKafka, TopicsAnswer
 from proxy.process.exit_codes import ExitCode
 from pyddmq import __main__ as main_module
 from pyddmq import idl
@@ -359,6 +360,21 @@ def test_foreign_admin_port_is_named(
     assert capsys.readouterr().err.count("not a pyddmq admin port") == 2
     assert run(["groups", "--admin", admin]) == ExitCode.NOT_FOUND
     assert "the node refused: no" in capsys.readouterr().err
+
+
+def test_topic_in_kafka_is_not_deleted_from_a_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    admin_pages: tuple[str, dict[str, tuple[int, bytes]]],
+) -> None:
+    """The store has nothing of it to show, and nobody is asked for its name."""
+    admin, pages = admin_pages
+    in_kafka = [TopicInKafka(topic="invoices", cluster="main", partitions=2)]
+    answer = TopicsAnswer(now_ms=0, topics_total=1, topics=[], in_kafka=in_kafka)
+    pages["/api/topics"] = 200, msgspec.json.encode(answer)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    assert run(["topics", "delete", "invoices", "--admin", admin]) == ExitCode.REFUSED
+    assert "topic invoices is in Kafka; delete it there" in capsys.readouterr().err
 
 
 def test_connection_that_breaks_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
