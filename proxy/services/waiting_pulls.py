@@ -139,4 +139,5 @@ class Lingers:
             del self._waiting[linger_ms]
         for pull in ended:
             # One that ended may have led to an answer for another.
-            pull.withdraw()
+            if pull.waits:
+                pull.withdraw()
