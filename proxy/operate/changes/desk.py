@@ -8,7 +8,7 @@ every change the same treatment:
 3. who has not the right that the change says is refused (403);
 4. it is written into the audit trail, durably, or refused (503);
 5. the function runs on the loop's thread, one change at a time, and what it did is durable before the answer leaves;
-   one that waits for clients lets others go first meanwhile (`others_first`);
+   one that waits for clients or for Kafka lets others go first meanwhile (`others_first`);
 6. the outcome is counted, logged and audited with who asked, for what.
 
 A function raises `ChangeRefused` to say no; then it has changed nothing.

@@ -11,7 +11,7 @@ from broker.errors import StoreError
 from broker.log.put import Put
 from proxy.access.rules import Permission
 from proxy.node.node import Node
-from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
+from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused, others_first
 from proxy.operate.changes.groups import need_ready
 from proxy.operate.changes.steps import durable
 from proxy.operate.views.changes import PublishResult
@@ -109,7 +109,8 @@ async def _publish_to_kafka(put: Put, port: KafkaPort, unique_key: bytes) -> Pub
 
     try:
         port.producer.produce(*record_of(put, port, unique_key), done)
-        failure, partition, offset = await ended
+        async with others_first():
+            failure, partition, offset = await ended
         if failure is not None:
             raise failure
     except KafkaFailure as error:

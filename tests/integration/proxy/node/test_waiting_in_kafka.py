@@ -22,6 +22,7 @@ from proxy.operate.changes.delays import DelayCancelBody, delay_changes
 from proxy.operate.changes.desk import Asker, Change, ChangeBody, ChangeDesk, ChangeRefused
 from proxy.operate.changes.groups import PauseBody
 from proxy.operate.changes.node import node_changes
+from proxy.operate.changes.publish import PublishBody
 from proxy.operate.changes.steps import MessageName
 from proxy.operate.changes.timers import RescheduleBody, TimerCancelBody, timer_changes
 from proxy.operate.changes.transactions import DecisionBody, TransactionBody, transaction_changes
@@ -194,7 +195,9 @@ def test_change_that_waits_for_an_owner_lets_others_go_first(monkeypatch: pytest
         ("reschedule_timer", RescheduleBody(id=names[0].id, topic="orders", deliver_at_ms=ground.now_ms)),
         ("decide_transaction", DecisionBody(id=half, state="commit")),
         ("resume_transaction", TransactionBody(id=half)),
+        ("publish_message", PublishBody(topic="orders", body="x")),
     ):
+        ground.kafka.down = name == "publish_message"
         waits = begin(name, body)
         ground.wait(0.5)
         for other in ("pause", "resume"):
