@@ -7,8 +7,8 @@ stuck, and over time the rate is exact.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
 from collections import Counter
+from heapq import heappop, heappush
 from typing import Literal
 
 from broker.runtime.seams import Clock
@@ -20,15 +20,27 @@ from upstream.waiting.limits import TokenBucket
 # A message that is due counts no more; one that was cancelled is taken off by the moment that it would have been due.
 
 
-class WaitingTimes:
-    """The due times of what one client has waiting, ms since the epoch."""
+_MINUTE_MS = 60_000
 
-    __slots__ = ("_counts", "_moments", "_total")
+
+class WaitingTimes:
+    """The due times of what one client has waiting, ms since the epoch.
+
+    They may be a year away, and as many may be cancelled as are sent: nothing is kept of these. Of the present minute
+    the moments are in a heap, of each later one only their counts. A count is below 0 where a message that was never
+    counted, as it was stored before the start, was cancelled.
+    """
+
+    __slots__ = ("_counts", "_later", "_later_ms", "_soon", "_total")
 
     def __init__(self) -> None:
-        self._moments: list[int] = []
+        self._soon: list[int] = []
         self._counts: dict[int, int] = {}
-        """By moment how many more were added than ended; below 0 where they were added before they were counted."""
+        """Of `_soon`, by moment."""
+        self._later: dict[int, dict[int, int]] = {}
+        """By minute, by moment."""
+        self._later_ms = 0
+        """What is due from here on is in `_later`."""
         self._total = 0
 
     def add(self, due_ms: int) -> None:
@@ -40,27 +52,42 @@ class WaitingTimes:
         self._note(due_ms, -1)
 
     def _note(self, due_ms: int, change: int) -> None:
-        # A moment with as many ended as added is forgotten at once: it may be a year away.
-        before = self._counts.pop(due_ms, 0)
-        after = before + change
-        if not before:
-            insort(self._moments, due_ms)
-        elif not after:
-            del self._moments[bisect_left(self._moments, due_ms)]
-        if after:
-            self._counts[due_ms] = after
         self._total += change
+        if due_ms < self._later_ms:
+            self._note_soon(due_ms, change)
+            return
+        minute = due_ms // _MINUTE_MS
+        counts = self._later.setdefault(minute, {})
+        after = counts.pop(due_ms, 0) + change
+        if after:
+            counts[due_ms] = after
+        elif not counts:
+            del self._later[minute]
+
+    def _note_soon(self, due_ms: int, change: int) -> None:
+        if due_ms not in self._counts:
+            heappush(self._soon, due_ms)
+        self._counts[due_ms] = self._counts.get(due_ms, 0) + change
 
     def count(self, now_ms: int) -> int:
         """Return how many wait."""
-        past = bisect_right(self._moments, now_ms)
-        self._total -= sum([self._counts.pop(moment) for moment in self._moments[:past]])
-        del self._moments[:past]
+        if now_ms >= self._later_ms:
+            following = now_ms // _MINUTE_MS + 1
+            self._later_ms = following * _MINUTE_MS
+            for minute in [each for each in self._later if each < following]:
+                for due_ms, count in self._later.pop(minute).items():
+                    self._note_soon(due_ms, count)
+        while self._soon and self._soon[0] <= now_ms:
+            self._total -= self._counts.pop(heappop(self._soon))
         return max(0, self._total)
 
     def next_ms(self) -> int | None:
         """Return when the first of them is due, as of the last count; None where none waits."""
-        return self._moments[0] if self._moments else None
+        while self._soon and not self._counts[self._soon[0]]:
+            del self._counts[heappop(self._soon)]
+        if self._soon:
+            return self._soon[0]
+        return min(self._later[min(self._later)]) if self._later else None
 
 
 Kind = Literal["principal", "address"]
