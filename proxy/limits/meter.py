@@ -23,71 +23,100 @@ from upstream.waiting.limits import TokenBucket
 _MINUTE_MS = 60_000
 
 
+class _Moments:
+    """Some moments, and the names of what is due then, as far as it has one."""
+
+    __slots__ = ("counts", "names")
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+        self.names: set[str] = set()
+
+    def add(self, due_ms: int, name: str) -> bool:
+        """Count one; False: one of this name is counted already."""
+        if name in self.names:
+            return False
+        if name:
+            self.names.add(name)
+        self.counts[due_ms] = self.counts.get(due_ms, 0) + 1
+        return True
+
+    def end(self, due_ms: int, name: str) -> bool:
+        """Count one no more; False: it is not counted."""
+        count = self.counts.get(due_ms, 0)
+        if not count or (name and name not in self.names):
+            return False
+        self.names.discard(name)
+        if count == 1:
+            del self.counts[due_ms]
+        else:
+            self.counts[due_ms] = count - 1
+        return True
+
+
 class WaitingTimes:
     """The due times of what one client has waiting, ms since the epoch.
 
-    They may be a year away, and as many may be cancelled as are sent: nothing is kept of these. Of the present minute
-    the moments are in a heap, of each later one only their counts. A count is below 0 where a message that was never
-    counted, as it was stored before the start, was cancelled.
+    They may be a year away, and as many may be cancelled as are sent: nothing is kept of these. A cancel may be
+    repeated, or be of a message of before the start, and is answered alike; so what can be cancelled has a name. The
+    moments of the present minute are in a heap besides.
     """
 
-    __slots__ = ("_counts", "_later", "_later_ms", "_soon", "_total")
+    __slots__ = ("_heap", "_later", "_later_ms", "_soon", "_total")
 
     def __init__(self) -> None:
-        self._soon: list[int] = []
-        self._counts: dict[int, int] = {}
-        """Of `_soon`, by moment."""
-        self._later: dict[int, dict[int, int]] = {}
-        """By minute, by moment."""
+        self._soon = _Moments()
+        self._heap: list[int] = []
+        """The moments of `_soon`; some have ended, or are in it twice."""
+        self._later: dict[int, _Moments] = {}
+        """By minute."""
         self._later_ms = 0
         """What is due from here on is in `_later`."""
         self._total = 0
 
-    def add(self, due_ms: int) -> None:
-        """Count one that is due then."""
-        self._note(due_ms, 1)
-
-    def end(self, due_ms: int) -> None:
-        """Count one no more that was due then: it was cancelled."""
-        self._note(due_ms, -1)
-
-    def _note(self, due_ms: int, change: int) -> None:
-        self._total += change
+    def add(self, due_ms: int, name: str = "") -> None:
+        """Count one that is due then, once by its name."""
         if due_ms < self._later_ms:
-            self._note_soon(due_ms, change)
+            added = self._soon.add(due_ms, name)
+            if added and self._soon.counts[due_ms] == 1:
+                heappush(self._heap, due_ms)
+        else:
+            added = self._later.setdefault(due_ms // _MINUTE_MS, _Moments()).add(due_ms, name)
+        self._total += added
+
+    def end(self, due_ms: int, name: str = "") -> None:
+        """Count one no more that was due then; one that is not counted, by its name or at all, ends no other."""
+        if due_ms < self._later_ms:
+            self._total -= self._soon.end(due_ms, name)
             return
         minute = due_ms // _MINUTE_MS
-        counts = self._later.setdefault(minute, {})
-        after = counts.pop(due_ms, 0) + change
-        if after:
-            counts[due_ms] = after
-        elif not counts:
-            del self._later[minute]
-
-    def _note_soon(self, due_ms: int, change: int) -> None:
-        if due_ms not in self._counts:
-            heappush(self._soon, due_ms)
-        self._counts[due_ms] = self._counts.get(due_ms, 0) + change
+        moments = self._later.get(minute)
+        if moments is not None:
+            self._total -= moments.end(due_ms, name)
+            if not moments.counts:
+                del self._later[minute]
 
     def count(self, now_ms: int) -> int:
         """Return how many wait."""
         if now_ms >= self._later_ms:
             following = now_ms // _MINUTE_MS + 1
             self._later_ms = following * _MINUTE_MS
+            self._total -= sum(self._soon.counts.values())
+            self._soon = self._later.pop(following - 1, _Moments())
+            self._heap = sorted(self._soon.counts)
             for minute in [each for each in self._later if each < following]:
-                for due_ms, count in self._later.pop(minute).items():
-                    self._note_soon(due_ms, count)
-        while self._soon and self._soon[0] <= now_ms:
-            self._total -= self._counts.pop(heappop(self._soon))
-        return max(0, self._total)
+                self._total -= sum(self._later.pop(minute).counts.values())
+        while self._heap and self._heap[0] <= now_ms:
+            self._total -= self._soon.counts.pop(heappop(self._heap), 0)
+        return self._total
 
     def next_ms(self) -> int | None:
         """Return when the first of them is due, as of the last count; None where none waits."""
-        while self._soon and not self._counts[self._soon[0]]:
-            del self._counts[heappop(self._soon)]
-        if self._soon:
-            return self._soon[0]
-        return min(self._later[min(self._later)]) if self._later else None
+        while self._heap and self._heap[0] not in self._soon.counts:
+            heappop(self._heap)
+        if self._heap:
+            return self._heap[0]
+        return min(self._later[min(self._later)].counts) if self._later else None
 
 
 Kind = Literal["principal", "address"]

@@ -37,20 +37,20 @@ def check_pending(connection: Connection, count: int, now_ms: int) -> None:
     _refuse(quota, LimitExceeded(meter, "pendingTimers", after_ms), count)
 
 
-def note_pending(connection: Connection, dues_ms: Iterable[int]) -> None:
-    """Count messages of a client that wait until then, ms since the epoch."""
+def note_pending(connection: Connection, dues_ms: Iterable[int], name: str = "") -> None:
+    """Count messages of a client that wait until then, ms since the epoch; one that can be cancelled has a name."""
     meter = _principal(connection)
     if meter is not None and meter.pending_max is not None:
         for due_ms in dues_ms:
-            meter.pending.add(due_ms)
+            meter.pending.add(due_ms, name)
 
 
-def take_back_pending(connection: Connection, dues_ms: Iterable[int], refusal: Refusal) -> None:
+def take_back_pending(connection: Connection, dues_ms: Iterable[int], refusal: Refusal, name: str = "") -> None:
     """Count messages that were to wait no more, where their refusal says that they are not stored."""
     meter = _principal(connection)
     if meter is not None and meter.pending_max is not None and refusal.code not in _OPEN_CODES:
         for due_ms in dues_ms:
-            meter.pending.end(due_ms)
+            meter.pending.end(due_ms, name)
 
 
 def last_due_ms(occurrence: Occurrence) -> int:
@@ -64,7 +64,7 @@ def end_pending(connection: Connection, occurrence: Occurrence) -> None:
     """Count one of a client's waiting messages no more: it is cancelled."""
     meter = _principal(connection)
     if meter is not None and meter.pending_max is not None:
-        meter.pending.end(last_due_ms(occurrence))
+        meter.pending.end(last_due_ms(occurrence), occurrence.first.id)
 
 
 class HalfCount:

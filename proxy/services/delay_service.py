@@ -74,10 +74,10 @@ class _DelaySend(StationedSend):
         message: What was sent.
         said: The id that its refusal has: of a cancel the one that it was given (R106).
         key: Which add it is, once that is known.
-        dues_ms: When it is due for the last time, as it is counted.
+        counted: As what it is counted among those that wait; None: it is not.
     """
 
-    __slots__ = ("_service", "dues_ms", "key", "message", "said")
+    __slots__ = ("_service", "counted", "key", "message", "said")
 
     def __init__(
         self, service: DelayService, slot: ReplySlot, message: Mapping[str, Any], timeout_ms: int | None
@@ -87,7 +87,7 @@ class _DelaySend(StationedSend):
         self.message = message
         self.said = ""
         self.key: _Add | None = None
-        self.dues_ms: Sequence[int] = ()
+        self.counted: Occurrence | None = None
         key = message.get("uniqKey")
         if key is not None and message.get("action") != CANCEL:
             self.keys = (key.encode(),)
@@ -132,7 +132,9 @@ class _DelaySend(StationedSend):
         """Encode a refusal; those that wait for the same add are refused with it."""
         if self.key is not None:
             self._service.not_added(self.key, refusal)
-        take_back_pending(self.slot.connection, self.dues_ms, refusal)
+        if self.counted is not None:
+            dues_ms = [last_due_ms(self.counted)]
+            take_back_pending(self.slot.connection, dues_ms, refusal, self.counted.first.id)
         return _refused(self.slot.call, refusal, self.said)
 
 
@@ -262,8 +264,8 @@ class DelayService:
         send.key = key
         send.append()
         if connection.quota is not None:
-            send.dues_ms = [last_due_ms(occurrence)]
-            note_pending(connection, send.dues_ms)
+            send.counted = occurrence
+            note_pending(connection, [last_due_ms(occurrence)], occurrence.first.id)
         self._remember(key)
 
     def _until(self, port: KafkaPort, put: Put, occurrence: Occurrence, owner: str | None) -> tuple[KafkaPort, Put]:

@@ -298,7 +298,10 @@ def test_pending_timers_are_so_many_until_they_are_due_or_cancelled() -> None:
     cancel = delay("orders", action=2, uniqDelayMsgId=added.uniqDelayMsgId)
     ended = client.call("sendDelaySync", delayMessage=cancel, timeout=50).value
     assert (ended.code, ended.cancelOutcome) == (0, 1)
+    again = client.call("sendDelaySync", delayMessage=cancel, timeout=50).value
+    assert (again.code, again.cancelOutcome) == (0, 1)
     assert send(client, delayMs=100_000).code == 0
+    assert send(client, delayMs=100_000).code == 15, "a message that is cancelled twice makes room for one"
     assert send(world.client("producer", AUDIT), delayMs=100_000).code == 0
 
 

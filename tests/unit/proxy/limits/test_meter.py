@@ -155,11 +155,42 @@ def test_several_of_one_moment_end_one_by_one() -> None:
     assert pending.count(1000) == 0
 
 
-def test_cancel_of_what_was_never_counted_frees_no_more_than_there_is() -> None:
+def test_cancel_of_what_was_never_counted_ends_no_other() -> None:
     """Of a message that was stored before the start."""
     pending = WaitingTimes()
-    pending.end(1000)
-    assert pending.count(0) == 0
+    pending.end(1000, "before")
+    pending.add(1000, "a")
     pending.add(500)
-    assert pending.count(0) == 0
+    pending.end(1000, "before")
+    assert (pending.count(0), pending.next_ms()) == (2, 500)
     assert pending.count(1000) == 0
+
+
+@pytest.mark.parametrize("now_ms", [0, 119_000])
+def test_repeated_cancel_ends_no_other_of_the_same_moment(now_ms: int) -> None:
+    """Delays are due by the second, so many share one; whether that is in this minute or in another."""
+    pending = WaitingTimes()
+    pending.count(now_ms)
+    for name in ("a", "b", "c", "a"):
+        pending.add(120_000 - 1, name)
+    assert pending.count(now_ms) == 3
+    for _ in range(5):
+        pending.end(120_000 - 1, "a")
+    assert pending.count(now_ms) == 2
+    for name in ("b", "c"):
+        pending.end(120_000 - 1, name)
+    assert (pending.count(now_ms), pending.next_ms()) == (0, None)
+    pending.add(120_000 - 1, "a")
+    assert (pending.count(now_ms), pending.next_ms()) == (1, 120_000 - 1)
+
+
+def test_minutes_that_have_passed_are_forgotten() -> None:
+    """Also those that nobody looked at."""
+    pending = WaitingTimes()
+    for number in range(1000):
+        pending.add(number * 7_000, f"n{number}")
+        pending.count(number * 100)
+    for now_ms in (100_000, 3_000_000, 3_000_001, 6_993_000 - 1):
+        assert pending.count(now_ms) == sum(number * 7_000 > now_ms for number in range(1000))
+    assert pending.next_ms() == 6_993_000
+    assert pending.count(10**9) == 0
