@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,6 +23,8 @@ from proxy.operate.views.node import ConnectionView, KafkaClusterNodes, LatencyV
 from upstream.views import holder_text
 
 ROWS_MAX = 300
+CONNECTIONS_AT_ONCE = 500
+"""Connections that are looked at in one step."""
 LINES_SHOWN = 3_000
 """Lines of the configuration file that its page shows."""
 EACH_MAX = 20
@@ -166,16 +169,21 @@ async def clients(call: PageCall) -> ClientsView:
     """Return what the page of clients shows."""
     wanted, now_ms = call.query.get("q", "").strip(), call.node.clock.wall_ms()
     found = sorted(call.node.connections(), key=lambda each: each.since_ms)
-    rows = [
-        ConnectionRow(connection=each, client=holder_text(each.address, each.client), doing=_doing(each, now_ms))
-        for each in found
-    ]
-    rows = [each for each in rows if wanted.lower() in each.client.lower()]
+    total, rows = 0 if wanted else len(found), list[ConnectionRow]()
+    for number, each in enumerate(found if wanted else found[:ROWS_MAX], start=1):
+        if number % CONNECTIONS_AT_ONCE == 0:
+            await asyncio.sleep(0)
+        client = holder_text(each.address, each.client)
+        if wanted.lower() not in client.lower():
+            continue
+        total += bool(wanted)
+        if len(rows) < ROWS_MAX:
+            rows.append(ConnectionRow(connection=each, client=client, doing=_doing(each, now_ms)))
     return ClientsView(
         now_ms=now_ms,
         q=wanted,
-        connections=rows[:ROWS_MAX],
-        connections_total=len(rows),
+        connections=rows,
+        connections_total=total,
         limits=call.node.limits(limit=ROWS_MAX, name=None),
     )
 

@@ -12,19 +12,22 @@ from broker.runtime.steps import StepsEnd, step
 from conf.loader import loads
 from conf.sections.access import AccessRule
 from conf.sections.admin import AdminConfig
+from proxy.admin.console import node as pages_of_node
 from proxy.admin.console import shell
 from proxy.admin.console.group import PAGE_ROWS
 from proxy.admin.console.menu import PAGES
+from proxy.admin.console.node import CONNECTIONS_AT_ONCE, ROWS_MAX
 from proxy.admin.console.rates import SecondRates
 from proxy.admin.console.shell import JUDGED_SECONDS, JUDGING_SHARE, KEEP_SECONDS, STALE_SECONDS, Console
 from proxy.operate.attention.judgement import Judgement, LagQueues, joining, judgement
 from proxy.operate.changes.desk import AdminToken
 from proxy.operate.live_node import LiveNode
 from proxy.operate.lookups.settings import settings_of, settings_of_group
+from proxy.operate.views.node import ConnectionView
 from pyddmq.testing import ManualClock, ManualScheduler
 from tests.access.admin_world import AdminWorld
 from tests.admin_node import NOW_MS, busy_node
-from tests.console_page import fragment
+from tests.console_page import call_of, fragment
 from tests.lag_answers import lag_queue
 
 LIVE = [each for each in PAGES if each.live]
@@ -216,3 +219,34 @@ def test_configuration_of_many_topics_is_shown_in_part() -> None:
     assert (len(shown["topics"]), list(shown["groups"])) == (100, ["g"])
     assert settings_of_group(config, "g") == settings_of(config)["groups"]["g"]
     assert settings_of_group(config, "nobody") == {}
+
+
+def test_clients_are_looked_at_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page of 10,000 connections has the first rows, and never takes the loop for all of them."""
+    node, count = busy_node(), 10_000
+    connections = [
+        ConnectionView(address=f"10.0.0.1:{number}", service="consumer", since_ms=number, requests=0, state="idle")
+        for number in range(count)
+    ]
+    monkeypatch.setattr(node, "connections", lambda: connections)
+    looked: list[str] = []
+
+    def text(address: str, client: str | None) -> str:
+        looked.append(address)
+        return address
+
+    monkeypatch.setattr(pages_of_node, "holder_text", text)
+
+    async def most_at_once(wanted: str, total: int) -> int:
+        page, most = asyncio.ensure_future(pages_of_node.clients(call_of(node, {"q": wanted}))), 0
+        while not page.done():
+            looked.clear()
+            await asyncio.sleep(0)
+            most = max(most, len(looked))
+        view = page.result()
+        assert (view.connections_total, len(view.connections)) == (total, ROWS_MAX)
+        assert view.connections[0].client == ("10.0.0.1:1" if wanted else "10.0.0.1:0")
+        return most
+
+    assert asyncio.run(most_at_once("", count)) <= CONNECTIONS_AT_ONCE
+    assert asyncio.run(most_at_once("1:1", 1_111)) <= CONNECTIONS_AT_ONCE
