@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -102,6 +104,23 @@ def test_tail_shows_what_is_stored_meanwhile_and_can_rest(browser: Any, node: Se
         with page.expect_response(lambda answer: "/api/messages" in answer.url, timeout=15_000):
             page.locator("#tail").get_by_role("button", name="Continue").click()
         page.get_by_text("a third red one").wait_for()
+    assert tab.faults == []
+
+
+def test_tail_goes_on_behind_a_message_of_a_moment_beyond_the_calendar(browser: Any, node: ServedNode) -> None:
+    """Producers of Kafka choose the timestamp, such as one in nanoseconds."""
+
+    def beyond(route: Any) -> None:
+        answer = route.fetch()
+        text = re.sub(r'"storeMs":\d+', f'"storeMs":{time.time_ns()}', answer.text())
+        route.fulfill(response=answer, body=text)
+
+    with Tab(browser, node) as tab, Producer(node.ready["producer"]) as producer:
+        page = tab.open("/topic?topic=notices")
+        page.route("**/api/messages*", beyond)
+        for body in ("an odd one", "one behind it"):
+            producer.send("notices", body.encode())
+            page.get_by_text(body).wait_for()
     assert tab.faults == []
 
 

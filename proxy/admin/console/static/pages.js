@@ -8,13 +8,16 @@
     return made;
   };
 
+  // Producers set the timestamps of Kafka: one beyond the calendar is shown as it is.
+  const moment = (ms) => (Math.abs(ms) <= 8.64e15 ? new Date(ms).toISOString() : String(ms));
+
   // Search on: the API looks through a bounded part of the log for each request.
 
   const found = document.getElementById("found");
   const on = found?.querySelector(".search a.button");
 
   function row(message, withTopic = true) {
-    const line = make("tr"), link = make("a", new Date(message.storeMs).toISOString());
+    const line = make("tr"), link = make("a", moment(message.storeMs));
     const at = new URLSearchParams({ topic: message.topic, queue: message.queue, offset: message.offset });
     link.href = `/message?${at}`;
     const cells = [["Stored", "", "mono t"], ...(withTopic ? [["Topic", message.topic]] : []), ["Queue", message.queue, "n"], ["Offset", message.offset, "n"],
