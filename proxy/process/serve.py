@@ -371,7 +371,7 @@ async def _serve(
 
         loop.add_signal_handler(signal.SIGHUP, reload)
         if options.watch:
-            watching = _watch(options.config.absolute(), seen, reloader, node.runtime.limited_log, awatch)
+            watching = watch_configuration(options.config.absolute(), seen, reloader, node.runtime.limited_log, awatch)
             tasks.append(loop.create_task(watching))
         _announce(options, node, admin, clean=opened.store.recovery.clean)
         manager.ready("serving")
@@ -431,7 +431,7 @@ def _on_signals(
     loop.add_signal_handler(signal.SIGINT, end)
 
 
-async def _watch(
+async def watch_configuration(
     path: Path, seen: FileState, reloader: Reloader, limited_log: RateLimitedLog, awatch: Callable[..., Any]
 ) -> None:
     """Reload when the file is another than the one that was loaded.

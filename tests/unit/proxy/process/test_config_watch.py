@@ -41,7 +41,7 @@ def test_fault_of_a_reload_does_not_end_the_watch(tmp_path: Path) -> None:
 
     async def run() -> None:
         reloader = cast(Reloader, reloads)
-        watching = asyncio.ensure_future(serve._watch(reloads.path, None, reloader, limited_log, changes))
+        watching = asyncio.ensure_future(serve.watch_configuration(reloads.path, None, reloader, limited_log, changes))
         await asyncio.wait((watching,), timeout=1)
         watching.cancel()
 
