@@ -36,6 +36,7 @@ from broker.runtime.bundle import Runtime
 from broker.runtime.metrics import declare
 from conf.sections.tracing import TRACE_ID, TracingConfig
 from pyddmq.actions import BodyUnprocessable, MessageUnreadable, Status
+from upstream.calls.user_code import described
 from upstream.figures.endings import MessageEnding, ended_jobs
 from upstream.job import DeliveredBatch, UpstreamJob
 
@@ -270,7 +271,7 @@ class GroupTraces:
             if isinstance(answer, Status):
                 facts["messaging.pyddmq.answer"] = answer.name
             if isinstance(answer, Exception) or answer is Status.FAIL:
-                error = f"{type(answer).__name__}: {answer}" if isinstance(answer, Exception) else "FAIL"
+                error = described(answer) if isinstance(answer, Exception) else "FAIL"
             span_id = self._tracing.new_id()
             self._tracing.add(
                 TraceSpan(f"{action} {job.topic}", "internal", context, span_id, start_us, now_us, facts, error[:300])

@@ -10,9 +10,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from actions.registry import BUILT_IN, Registry
+from broker.runtime.bundle import runtime_of
+from conf.models import GroupConfig
+from conf.sections.tracing import TracingConfig
 from pyddmq.actions import Action, Failed, Job, RetryLater, RetryNotBefore, Status
 from tests.contract.grounds import KafkaGround
 from tests.unit.calls_world import CallsWorld
+from upstream.delivery.group import ConsumerGroup
+from upstream.figures.tracing import GroupTraces, Tracing
 
 
 class CallsOverKafka(CallsWorld, KafkaGround):
@@ -139,6 +144,36 @@ def test_whatever_is_raised_or_answered_is_an_outcome_with_its_reason(form: str,
     assert {letter["DLQ_ACTION"] for letter in letters} == {"Work"}
     assert len(letters) == 1 or form.endswith("batch"), "one message's fault is no other's"
     assert world.unfinished() == 0
+
+
+class TracedWorld(CallsWorld):
+    """A node that traces all messages."""
+
+    def make_group(self, config: GroupConfig) -> ConsumerGroup:
+        """Make a group, which hands its endings to the traces."""
+        group = super().make_group(config)
+        wanted = TracingConfig(endpoint="http://127.0.0.1:4318", sample=1.0)
+        self.tracing = Tracing(wanted, runtime_of(self.disk, self.clock, random=self.random_numbers))
+        traces, endings = GroupTraces(group.name, self.tracing), group.node.endings
+        endings.acted, endings.failed = traces.acted, traces.failed
+        endings.put("traces", traces)
+        return group
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", ["unshowable", "unshowable exit", "surrogates", "endless"])
+def test_traced_message_has_its_outcome_whatever_is_raised(form: str, kind: str) -> None:
+    """Its span says what it was, in a text that can be sent."""
+    config: dict[str, Any] = {"topic": "t", "actions": ["Async", "Work"], "orderKey": "KEY", "maxRetry": 0}
+    action = action_of(form, RAISED[kind][0])
+    world = TracedWorld(config, registry=Registry({**BUILT_IN, "Work": action}), queues=1)
+    world.publish("a", properties=[("UNIQ_KEY", "0" * 31 + "1")])
+    world.advance(5)
+    assert len(world.dead_letters()) == 1
+    texts = [each.error for each in world.tracing.take(100)]
+    assert any(texts)
+    for text in texts:
+        assert text.encode() is not None
 
 
 @pytest.mark.parametrize("kind", RAISED)
