@@ -208,7 +208,10 @@ class Subscription:
         self.outcomes.stops.begin(self.group_queues)
         for topic in self._topics:
             topic.listeners.append(self._arrived)
-        self.pump()
+        # Queues may have come and gone while the actions were opened.
+        known = [each.queue for each in self.group_queues if not each.retries]
+        if known == list(self.topic.queues) or self._follows_queues():
+            self.pump()
 
     def _take_over(self, group_queue: GroupQueue) -> None:
         group_queue.subscription = self
@@ -295,17 +298,21 @@ class Subscription:
 
     def _arrived(self) -> None:
         """Read what became visible; the topic's listener."""
-        queues = self.topic.queues
-        if len(queues) != len(self.group_queues) - self._retry_group_queues:
-            if gone := [each for each in self.group_queues if not each.retries and each.queue not in queues]:
-                self._revoked(gone)
-                return
-            for group_queue in self._more_group_queues():
-                self._take_over(group_queue)
-                self.group_queues.append(group_queue)
-                self._source.add_group_queue(group_queue)
-        self._source.arrived()
-        self.pump()
+        known = len(self.group_queues) - self._retry_group_queues
+        if len(self.topic.queues) == known or self._follows_queues():
+            self._source.arrived()
+            self.pump()
+
+    def _follows_queues(self) -> bool:
+        """Read the queues that the topic has now; False: some were taken away, and the generation has ended."""
+        if gone := [each for each in self.group_queues if not each.retries and each.queue not in self.topic.queues]:
+            self._revoked(gone)
+            return False
+        for group_queue in self._more_group_queues():
+            self._take_over(group_queue)
+            self.group_queues.append(group_queue)
+            self._source.add_group_queue(group_queue)
+        return True
 
     # Reading and admission
 
@@ -387,12 +394,8 @@ class Subscription:
             if not self.reading_stopped:
                 self.reading_stopped = True
                 self.counters.reading_stopped.add()
-                self._limited_log.note(
-                    "reading_stopped_by_keys",
-                    self.group,
-                    topic=self.config.topic,
-                    waiting=self.order.waiting + stops.held,
-                )
+                waiting = self.order.waiting + stops.held
+                self._limited_log.note("reading_stopped_by_keys", self.group, topic=self.config.topic, waiting=waiting)
             return False
         self.reading_stopped = False
         if self._gate is not None and self._gate.closed:

@@ -8,13 +8,32 @@ import pytest
 
 from actions.registry import BUILT_IN, Registry
 from pyddmq.actions import Action, Job, Status
-from tests.contract.grounds import MemoryGround
+from tests.contract.grounds import KafkaGround, MemoryGround
 from tests.unit.calls_world import CallsWorld
 from tests.unit.upstream_world import Client
 
 
 class CallsGround(CallsWorld, MemoryGround):
     """Partitions in memory, whose messages go through actions that await."""
+
+
+class CallsOverKafka(CallsWorld, KafkaGround):
+    """Likewise over a simulated Kafka."""
+
+
+def slow_to_open(seconds: float) -> Registry:
+    """Return actions of which `Push` takes its time to be opened."""
+
+    class Push(Action):
+        may_be_last = True
+
+        async def open(self) -> None:
+            await asyncio.sleep(seconds)
+
+        async def act(self, job: Job) -> Status:
+            return Status.FINISH
+
+    return Registry({**BUILT_IN, "Push": Push})
 
 
 @pytest.mark.parametrize("retry_topic", [False, True], ids=["dead letter", "retry"])
@@ -71,3 +90,28 @@ def test_generation_after_a_revocation_has_actions_of_its_own(is_out: bool) -> N
     assert not ground.letters()
     assert ground.unfinished() == 0
     assert len(opened) == len(set(map(id, opened))) == 2
+
+
+def test_partitions_that_come_while_actions_are_opened_are_read() -> None:
+    """A member gets its partitions in a second, and a model is loaded in ten."""
+    ground = CallsOverKafka({"actions": ["Push"]}, queues=2, registry=slow_to_open(10))
+    for queue in range(2):
+        ground.put("there before", queue=queue)
+    ground.advance(15)
+    assert [ground.committed(queue) for queue in range(2)] == [1, 1]
+
+
+@pytest.mark.parametrize("comes", [False, True], ids=["one goes", "another one comes"])
+def test_partitions_that_move_while_actions_are_opened_are_followed(comes: bool) -> None:
+    """What is taken away is read no more, and what is given in its place is."""
+    ground = CallsGround({"actions": ["Push"]}, queues=2, registry=slow_to_open(10))
+    ground.advance(5)
+    ground.revoke()
+    if comes:
+        ground.memory.give(ground.topic, 2)
+        ground.put("in the new one", queue=2)
+    ground.put("in the other one", queue=1)
+    ground.advance(30)
+    assert sorted(each.queue_id for each in ground.group.group_queues()) == ([1, 2] if comes else [1])
+    assert ground.unfinished() == 0
+    assert ground.count("pyddmq_finished_messages_total") == 1 + comes
