@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn, cast
 
-from pyddmq.actions import BodyUnprocessable, Message, MessageUnreadable, Outgoing, Status
+from pyddmq.actions import BodyUnprocessable, Message, MessageUnreadable, Outgoing, RetryLater, Status
 from upstream.calls.answers import Answer, checked_many
 from upstream.calls.caller import BATCH_CALLS, BATCH_JOBS, ActionFigures, Caller
 from upstream.calls.modes import answers_many
@@ -23,6 +23,9 @@ from upstream.state import JobState
 
 # What a blocking call gets of a job: a copy, since only the loop's thread may touch the job itself.
 
+
+NO_THREAD_MS = 1_000
+"""How long a message waits where the system has no more threads."""
 
 _ELSEWHERE = "a blocking action works on a copy of the job; return a status or raise an error instead"
 
@@ -140,6 +143,8 @@ class BlockingCaller(Caller):
 
     def _done(self, call: ActionCall, copies: Sequence[JobCopy], result: object) -> None:
         answers: list[Answer] = []
+        if isinstance(result, RuntimeError):
+            result = [RetryLater(NO_THREAD_MS, f"there is no thread for it: {result}")] * len(copies)
         for job, copy, answer in zip(call.jobs, copies, cast("Sequence[Answer]", result), strict=True):
             if answer is Status.ASYNCHRONIZED:
                 answers.append(

@@ -18,7 +18,10 @@ from upstream.calls.seams import Threads
 
 
 class Work(NamedTuple):
-    """One call: `run` in a thread, then `done` in the loop's thread with what that returned."""
+    """One call: `run` in a thread, then `done` in the loop's thread with what that returned.
+
+    Where there can be no thread, `done` is called at once with a RuntimeError.
+    """
 
     run: Callable[[], object]
     done: Callable[[object], None]
@@ -135,7 +138,11 @@ class CallPool:
             self._forget_unused()
             self._serve()
 
-        self._threads.run(work.run, done)
+        try:
+            self._threads.run(work.run, done)
+        except RuntimeError as error:
+            # The system has no more threads for this process.
+            done(error)
 
     def _forget_unused(self) -> None:
         for name in [name for name, line in self._lines.items() if not line.users and not line.running]:

@@ -12,6 +12,7 @@ import pytest
 from actions.registry import BUILT_IN, Registry
 from proxy.operate.live_node import stuck_messages
 from pyddmq.actions import Action, Failed, Job, RetryLater, Status, Unprocessable
+from tests.fakes.virtual_threads import VirtualThreads
 from tests.unit.calls_world import CallsWorld
 from tests.unit.upstream_world import Client
 from upstream.operate.heads import find_head, skip
@@ -243,6 +244,25 @@ def test_pool_shares_threads_so_that_a_hanging_topic_starves_no_other() -> None:
     world.advance(1)
     assert done.count("t") == 100
     assert world.threads.most == 8
+
+
+def test_message_for_which_there_is_no_thread_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system refuses more threads it waits, uncounted, with its key, until there are."""
+
+    def refused(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    world = world_of(lambda job: Status.FINISH, blocking=True, subscription={"maxRetry": 0})
+    with monkeypatch.context() as patched:
+        patched.setattr(VirtualThreads, "run", refused)
+        world.publish("a", "a", "b")
+        world.advance(5)
+        assert world.unfinished() == 3
+    world.advance(5)
+    assert world.unfinished() == 0
+    assert not world.dead_letters()
+    assert world.calls is not None
+    assert world.calls.pool.running == 0
 
 
 def test_batches_of_an_async_action_gather_while_calls_are_out() -> None:
