@@ -157,10 +157,8 @@ class Subscription:
         if config.is_low_level:
             self._source: Source = FetchedSource(parts.fetch_hooks)
         else:
-            keeps_bodies = self._gate is not None
-            self._source = parts.node.broker.open(
-                self, self.group_queues, counters=self.counters, keeps_bodies=keeps_bodies
-            )
+            keeps = self._gate is not None
+            self._source = parts.node.broker.open(self, self.group_queues, counters=self.counters, keeps_bodies=keeps)
         self._fetches = self._source.bodies_come_later
         self._adopting = False
         # Nothing is read before the actions are open.
@@ -168,13 +166,8 @@ class Subscription:
         self._gate_wait = Later(runtime.scheduler, self.reopen_gate)
         self._again = Later(runtime.scheduler, self.pump)
         self.made_bodies: MadeBodies | None = None
-        self._admission = Admission(
-            self.outcomes,
-            config,
-            runtime=runtime,
-            again=self._again,
-            count_max=BODIES_AT_ONCE if getattr(actions[-1], "keeps_bodies", False) else sys.maxsize,
-        )
+        count_max = BODIES_AT_ONCE if getattr(actions[-1], "keeps_bodies", False) else sys.maxsize
+        self._admission = Admission(self.outcomes, config, runtime=runtime, again=self._again, count_max=count_max)
         self.reading_stopped = False
         self._set_limits(config)
 
@@ -418,6 +411,9 @@ class Subscription:
         """Run RUNNING jobs through their actions, once their bodies are in memory."""
         if self.pushes:
             self._line.asked_at = self.now()
+            if self._adopting:
+                # What clients have of a generation that was pulled is theirs until its timeout.
+                jobs = self._readopt(jobs)
         if self._fetches:
             jobs = self._source.fetch(jobs, self._fetched)
         if jobs:
@@ -440,10 +436,14 @@ class Subscription:
             for job in jobs:
                 job.drop_data()
         if self._adopting:
-            jobs = self.outcomes.readopt(jobs)
-            self._adopting = any(group_queue.adopted for group_queue in self.group_queues)
+            jobs = self._readopt(jobs)
         if jobs:
             self.buffer.offer(jobs)
+
+    def _readopt(self, jobs: Sequence[UpstreamJob]) -> list[UpstreamJob]:
+        left = self.outcomes.readopt(jobs)
+        self._adopting = any(group_queue.adopted for group_queue in self.group_queues)
+        return left
 
     def answered(self, job: UpstreamJob, answer: Status | Exception) -> bool:
         """Carry out the answer for a job that an action kept; see `Job.answer`."""

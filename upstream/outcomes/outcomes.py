@@ -123,6 +123,10 @@ class Outcomes:
             pump=pump,
         )
 
+    @property
+    def _pushes(self) -> bool:
+        return self.config.actions[-1] != PULL_SERVER
+
     def begin_drain(self) -> None:
         """From here on no key is released and no retry comes."""
         self.draining = True
@@ -319,16 +323,18 @@ class Outcomes:
     def _come_again(self, jobs: list[UpstreamJob]) -> None:
         """End waits: what was delivered before goes back to the buffer, the rest through its actions again."""
         jobs = [job for job in jobs if job.state is JobState.RETRYING]
-        rerun = []
+        rerun: list[UpstreamJob] = []
+        back: list[UpstreamJob] = []
         for job in jobs:
-            if job.deliveries:
+            if job.deliveries and not self._pushes:
+                back.append(job)
                 continue
             if self.paused or job.group_queue.stopped:
                 self._due.add(job, self._clock.monotonic() + PAUSED_LOOK_SECONDS)
                 continue
             move(job, JobEvent.RERUN)
             rerun.append(job)
-        self._put_back([job for job in jobs if job.deliveries])
+        self._put_back(back)
         if rerun:
             self._rerun(rerun)
         self._pump()
@@ -428,6 +434,12 @@ class Outcomes:
 
     def _put_back(self, jobs: list[UpstreamJob]) -> None:
         """Put jobs that came back into the pull buffer; those of stopped queues come out of it again."""
+        if jobs and self._pushes:
+            # Clients had them of an earlier generation; no pull takes them any more.
+            for job in jobs:
+                move(job, JobEvent.RETRY)
+            self._come_again(jobs)
+            return
         self._buffer.put_back(jobs)
         if self.stops.queues:
             self.stops.withdraw()

@@ -335,3 +335,32 @@ def test_many_topics_start_change_and_are_read_in_steps() -> None:
         counts.append(running())
     assert [each.topic for each in world.group.stats().topics] == ["t"]
     assert max(before - after for before, after in pairwise(counts)) <= TOPICS_AT_ONCE
+
+
+def test_message_that_a_client_has_is_not_pushed_by_the_next_generation() -> None:
+    """A group that is pulled becomes one that pushes: what is out stays so until its timeout, with its key (D12)."""
+    pushed: list[int] = []
+
+    class Push(Action):
+        may_be_last = True
+
+        def act(self, job: Job) -> Status:
+            pushed.append(job.offset)
+            return Status.FINISH
+
+    settings = {"topic": "t", "orderKey": "KEY", "timeout": 100_000}
+    registry = Registry({**BUILT_IN, "Push": Push})
+    world = World({**settings, "actions": ["Async", "PullServer"]}, queues=1, registry=registry)
+    world.publish("k", "k", "j", "l")
+    client = Client()
+    first, third, fourth = world.pull_all(client)
+    assert [each.offset for each in (first, third, fourth)] == [0, 2, 3]
+    world.group.reconfigure(world.config({**settings, "actions": ["Async", "Push"]}))
+    world.advance(80)
+    assert pushed == []
+    world.answer(client, third)
+    world.answer(client, fourth, fail=True)
+    world.advance(10)
+    assert pushed == [3]
+    world.advance(20)
+    assert pushed == [3, 0, 1]
