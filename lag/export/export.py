@@ -15,7 +15,7 @@ from broker.runtime.seams import Disk
 from lag.blocks import BlockGap, GapKind
 from lag.export.names import TABLES, ExportFile, LiveFile, parse
 from lag.export.place import ExportPlace
-from lag.export.tables import GROUP_ROWS, TableBytes, arrow, schema_of
+from lag.export.tables import GROUP_ROWS, TableBytes, arrow, conformed, schema_of
 from lag.journal.files import Tier
 from lag.journal.reader import JournalQuery, JournalReader
 from lag.journal.scan import Block
@@ -153,8 +153,7 @@ def compact(place: ExportPlace, date: str) -> int:
         for start, first, last in spans:
             run = [each for each in live if each.file[2:4] == start and first <= each.first and each.last <= last]
             if len(run) > 1:
-                _merge(place, run, run[0].file._replace(first=first, last=last))
-                made += 1
+                made += _merge(place, run, run[0].file._replace(first=first, last=last))
     return made
 
 
@@ -174,15 +173,22 @@ def _runs(live: list[LiveFile]) -> list[list[LiveFile]]:
     return runs
 
 
-def _merge(place: ExportPlace, run: list[LiveFile], target: ExportFile) -> None:
-    """Write the rows of a run as one file; one of its files is in memory at a time."""
+def _merge(place: ExportPlace, run: list[LiveFile], target: ExportFile) -> bool:
+    """Write the rows of a run as one file; one of its files is in memory at a time.
+
+    False: a later version wrote one of them, so that its columns would be lost.
+    """
     pa = arrow()
     stream = pa.BufferOutputStream()
     waiting: list[Any] = []
     with pa.parquet.ParquetWriter(stream, schema_of(target.table), compression="zstd") as writer:
         for each in run:
-            waiting.append(place.read(each))
+            rows = conformed(place.read(each), target.table)
+            if rows is None:
+                return False
+            waiting.append(rows)
             if each is run[-1] or sum(table.num_rows for table in waiting) >= GROUP_ROWS:
                 writer.write_table(pa.concat_tables(waiting), row_group_size=GROUP_ROWS)
                 waiting = []
     place.write(target, stream.getvalue())
+    return True

@@ -62,6 +62,25 @@ def schema_of(table: str) -> Any:
     return pa.schema([*origin.items(), *values.items()])
 
 
+def conformed(rows: Any, table: str) -> Any:
+    """Return rows of a file with the columns of this version; null: a later one wrote it, and it has more.
+
+    Columns that an earlier version did not have get their defaults.
+    """
+    pa, schema = arrow(), schema_of(table)
+    names = {*rows.column_names}
+    if not names <= {*schema.names}:
+        return None
+    defaults = {column.name: column.default for column in (*QUEUES.columns, *SCHEDULED.columns)}
+    columns = []
+    for each in schema:
+        if each.name in names:
+            columns.append(rows.column(each.name))
+        else:
+            columns.append(pa.repeat(pa.scalar(defaults.get(each.name), each.type), rows.num_rows))
+    return pa.table(columns, schema=schema)
+
+
 class TableBytes:
     """The bytes of one Parquet file, made as blocks come.
 

@@ -13,6 +13,7 @@ from lag.blocks import GapKind
 from lag.export.export import compact, date_of, export
 from lag.export.names import ExportFile, parse
 from lag.export.place import ExportFailed, ExportPlace
+from lag.export.tables import arrow
 from lag.journal.columns import QUEUES
 from lag.journal.reader import JournalQuery
 from lag.journal.tiers import DAY_MS
@@ -211,6 +212,36 @@ def test_compaction_does_not_close_a_hole(tmp_path: Path) -> None:
     export(disk, FOLDER, place)
     assert compact(place, date_of(NOW_MS)) == 1
     assert samples_of(place) == rows_of(disk)
+
+
+@pytest.mark.parametrize("older", [1, 4])
+def test_files_of_an_earlier_version_are_merged(tmp_path: Path, older: int) -> None:
+    """Some or all of a day's: columns that they lack have their defaults, as for a reader."""
+    pq = arrow().parquet
+    place = ExportPlace(str(tmp_path))
+    for snapshots in range(1, 5):
+        export(journal(snapshots=snapshots), FOLDER, place)
+    before = samples_of(place)
+    for name in place.names("queues")[:older]:
+        pq.write_table(pq.ParquetFile(tmp_path / name).read().drop_columns(["skipped", "base"]), tmp_path / name)
+    assert compact(place, date_of(NOW_MS)) == 2
+    assert len(place.live("queues")) == 1
+    assert samples_of(place) == before
+
+
+def test_files_of_a_later_version_are_left_as_they_are(tmp_path: Path) -> None:
+    """None of their columns is lost; all else is merged."""
+    pq = arrow().parquet
+    place = ExportPlace(str(tmp_path))
+    for snapshots in range(1, 5):
+        export(journal(snapshots=snapshots), FOLDER, place)
+    name = place.names("queues")[1]
+    table = pq.ParquetFile(tmp_path / name).read()
+    pq.write_table(table.append_column("colour", table.column("topic")), tmp_path / name)
+    before = place.names("queues")
+    assert compact(place, date_of(NOW_MS)) == 1
+    assert place.names("queues") == before
+    assert len(place.live("scheduled")) == 1
 
 
 def test_damage_of_the_journal_is_told_and_ends_a_file(tmp_path: Path) -> None:
