@@ -11,6 +11,7 @@ import pytest
 from broker.runtime.disk import RealDisk
 from lag.export.export import compact, export
 from lag.export.place import ExportPlace
+from lag.export.tables import arrow
 from lag.journal.reader import EventRow, JournalQuery, JournalReader, QueueRow
 from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
 from lag.samples import SAMPLE_FIELDS, EventKind, LagEvent, QueueSample
@@ -137,3 +138,24 @@ def test_what_is_missing_is_told(spark: Any, shipped: Any, place: ExportPlace, t
     assert (NOON_MS, f"{tmp_path}: n2: 2 snapshots are missing (dropped)") in exported_gaps(
         spark, str(tmp_path), since_ms=NOON_MS, until_ms=END_MS
     )
+
+
+def test_columns_that_an_earlier_version_did_not_have_have_their_defaults(
+    spark: Any, shipped: Any, tmp_path: Path
+) -> None:
+    """Without how many were skipped nothing would be known of how many were finished."""
+    from lag.spark.sources.exported import exported
+
+    writer = JournalWriter(
+        RealDisk(), f"{tmp_path}/j", JournalOrigin(cluster="c", node="n", epoch=1), WriterLimits(free_bytes_min=0)
+    )
+    assert writer.write(NOON_MS, [(("g", "t", 0), QueueSample(time_ms=NOON_MS, start=0, end=9, committed=9))])
+    writer.close(NOON_MS)
+    place = ExportPlace(f"{tmp_path}/e")
+    export(RealDisk(read_only=True), f"{tmp_path}/j", place)
+    pq, [name] = arrow().parquet, place.names("queues")
+    later = ["skipped", "failing", "succeeded_ms", "base"]
+    pq.write_table(pq.ParquetFile(f"{place.url}/{name}").read().drop_columns(later), f"{place.url}/{name}")
+    rows = exported(spark, place.url, "queues", since_ms=NOON_MS, until_ms=END_MS)
+    [row] = rows.collect()
+    assert [row[each] for each in later] == [0, 0, None, None]

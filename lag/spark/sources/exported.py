@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lag.export.missing import DAY_MS, first_and_last_day, holes, was_exported
 from lag.export.names import live_files, parse
+from lag.journal.columns import FIRST_COLUMNS, QUEUES, ColumnKind
 from lag.journal.scan import SILENT_INTERVALS
 from lag.samples import SAMPLE_FIELDS
 from lag.spark.sources.journal_rows import FIELDS
@@ -36,6 +37,12 @@ _TYPES: Final = {"int64": "BIGINT", "string": "STRING", "double": "DOUBLE", "boo
 _SAID_OF_NONE: Final = ("'raw' AS tier", "1L AS row_samples", "CAST(NULL AS BIGINT) AS row_lag_max",
                         "CAST(NULL AS BIGINT) AS row_age_max_ms")  # fmt: skip
 """What the journal's source says of a sample that sums nothing up."""
+_LATER: Final = {
+    "queue": "CAST(queue AS BIGINT) queue",
+    **{column.name: f"coalesce(`{column.name}`, {column.default}L) `{column.name}`"
+       for column in QUEUES.columns[len(FIRST_COLUMNS):] if column.kind is ColumnKind.NUMBER},
+}  # fmt: skip
+"""Columns that are not as in the files: those that an earlier version did not have get their defaults."""
 
 
 def exported(
@@ -78,7 +85,7 @@ def exported(
     if groups is not None:
         names = ", ".join(_quoted(each) for each in sorted(groups))
         rows = rows.where(f"`group` IN ({names}{', ' * bool(names)}{_quoted('') if table == 'events' else 'NULL'})")
-    columns = ["CAST(queue AS BIGINT) queue" if name == "queue" else f"`{name}`" for name in _NAMES[table]]
+    columns = [_LATER.get(name, f"`{name}`") for name in _NAMES[table]]
     return rows.selectExpr(*columns, *(_SAID_OF_NONE if table == "queues" else ()))
 
 
