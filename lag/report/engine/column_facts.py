@@ -168,7 +168,9 @@ class _Windows:
         life = self._points.falls(self._ends)
         self._any = self._until > self._low
         self._newest = np.maximum(self._until - 1, 0)
-        self._begin = np.where(self._any, np.maximum(self._low, life[self._newest]), self._until)
+        self._begin = self._until
+        if len(readable):
+            self._begin = np.where(self._any, np.maximum(self._low, life[self._newest]), self._until)
         within = (reset.values >= self._times - limits.window_ms) if reset.known is not False else False
         self._reset = ColumnValues(reset.values, both(reset.known, within))
         self._readable = readable

@@ -93,6 +93,19 @@ def test_journal_without_samples_is_an_empty_report() -> None:
     assert (report.samples, report.groups, report.level) == (0, [], "UNKNOWN")
 
 
+@pytest.mark.parametrize("known", [{}, {"committed": 5, "expired": 3}])
+def test_window_in_which_nothing_could_be_read_is_unknown(known: dict[str, Any]) -> None:
+    """As while a Kafka cluster does not respond."""
+    disk = SimDisk()
+    rounds = [[(("g", "t", 0), QueueSample(time_ms=NOW_MS + number * EVERY_MS, **known))] for number in range(30)]
+    write(disk, "j", rounds)
+    window = ReportWindow(from_ms=NOW_MS, to_ms=NOW_MS + 30 * EVERY_MS)
+    given = Input(journals=["j"], groups=frozenset({"g"}))
+    report = make_locally(disk, ReportOptions(given=given, window=window, limits=LagLimits()))
+    assert (part(report, "g").status, part(report, "g").lag, report.level) == ("UNKNOWN", None, "UNKNOWN")
+    assert [each.status for each in part(report, "g").incidents] == ["UNKNOWN"]
+
+
 def test_thousands_of_resets_are_one_mark_and_no_rewind() -> None:
     """A reset of a topic writes an event for each queue, and the offsets that it sets are no fault of anything."""
     disk, count = SimDisk(), 1_000
