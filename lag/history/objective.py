@@ -22,7 +22,7 @@ from lag.journal.files import WIDTH_MS, Tier
 from lag.journal.reader import SLACK_MS
 from lag.journal.scan import Block
 from lag.rules.limits import LagLimits
-from lag.samples import EventKind, LagEvent
+from lag.samples import EventKind
 
 GAP_INTERVALS: Final = 3
 """Samples more intervals apart than this have a gap between them."""
@@ -122,6 +122,8 @@ class Objectives:
 
     def __init__(self, target_ms: int, since_ms: int, until_ms: int, group: str | None = None) -> None:
         self._queues: dict[Place, _ObjectiveQueue] = {}
+        self._resets: dict[Place, list[int]] = {}
+        """When operators reset offsets, by the names of the events."""
         self._target_ms = target_ms
         self._since_ms = since_ms
         self._until_ms = until_ms
@@ -132,7 +134,9 @@ class Objectives:
         if block.time_ms + max(SLACK_MS, WIDTH_MS[block.tier]) < self._since_ms:
             return
         gap_ms = max(LagLimits().stale_ms, GAP_INTERVALS * block.head.interval_ms if block.tier is Tier.RAW else 0)
-        resets = [each for each in block.events if each.kind is EventKind.RESET]
+        for event in block.events:
+            if event.kind is EventKind.RESET:
+                self._resets.setdefault((event.group, event.topic, event.queue), []).append(event.time_ms)
         for number, (key, time_ms, row) in enumerate(block.queues):
             if not number % STEP_ROWS:
                 yield
@@ -149,7 +153,9 @@ class Objectives:
                 if linked:
                     queue.kept.pass_ms(first_ms - queue.time_ms, queue.state)
                 of_row = queue.state if block.tier is Tier.RAW else state
-                self._count(queue, queue.last, found, of_row, known=linked and not _is_reset(resets, key))
+                self._count(
+                    queue, queue.last, found, of_row, known=linked and not self._was_reset(key, queue.time_ms, time_ms)
+                )
             if first_ms < time_ms:
                 # A summary covers the time from its first sample to its last, less what was not recorded in it.
                 queue.kept.pass_ms(time_ms - first_ms - _missing_ms(block.missing, first_ms, time_ms), state)
@@ -169,6 +175,14 @@ class Objectives:
             finished = max(0, found.committed - before.committed - lost - skipped)
             kept.messages += finished
             kept.messages_kept += finished if state else 0
+
+    def _was_reset(self, key: Place, after_ms: int, until_ms: int) -> bool:
+        """Whether an operator reset a queue between two of its samples: not each reset is in the block of the later."""
+        if not self._resets:
+            return False
+        group, topic, queue = key
+        named = ((one, other, number) for one in (group, "") for other in (topic, "") for number in (queue, -1))
+        return any(after_ms < each <= until_ms for name in named for each in self._resets.get(name, ()))
 
     def _state(self, found: LagFigures) -> bool | None:
         if found.age_ms is not None:
@@ -191,11 +205,6 @@ class Objectives:
         for place, kept in self.queues().items():
             found.setdefault(place[0], Kept(queues=0)).add(kept)
         return found
-
-
-def _is_reset(resets: Sequence[LagEvent], key: Place) -> bool:
-    group, topic, queue = key
-    return any(each.group in ("", group) and each.topic in ("", topic) and each.queue in (-1, queue) for each in resets)
 
 
 def _missing_ms(gaps: Sequence[BlockGap], from_ms: int, to_ms: int) -> int:

@@ -114,6 +114,17 @@ def test_reset_by_an_operator_finishes_no_message() -> None:
         assert found.messages == messages
 
 
+def test_reset_within_a_round_is_of_the_samples_around_it() -> None:
+    """One that comes after the queue was read is written with that sample, and seen in the next one."""
+    event = LagEvent(time_ms=BEGIN_MS + 10_001, kind=EventKind.RESET, group="g", topic="t", queue=0)
+    for at, messages in ((1, 10), (2, 10), (0, 510)):
+        samples = [replace(late(0, number), committed=end, end=end) for number, end in enumerate((0, 10, 510))]
+        reset = replace(event, time_ms=event.time_ms if at else BEGIN_MS - 1)
+        disk = journal([{PLACE: each} for each in samples], {at: [reset]})
+        [found] = gathered(disk, 3).queues().values()
+        assert found.messages == messages
+
+
 def test_skipped_messages_are_in_no_share() -> None:
     """An operator took them: the group neither finished nor lost them."""
     rounds: Rounds = [{PLACE: replace(done(late(0, at), at), skipped=7 * (at > 0))} for at in range(3)]
