@@ -264,7 +264,7 @@ class LogWatch:
         """Count what a log lost while no node of the group had the partition."""
         if queue.expired:
             self.expired(self._tracker(queue), queue.expired)
-        if queue.assignment.is_beyond:
+        if queue.assignment.is_beyond or queue.is_cut:
             self._went_back(queue, queue.assignment.high, 0)
         if queue.missing:
             self._ask()

@@ -332,7 +332,7 @@ class Partitions:
 
         def come(text: str | None) -> None:
             if text is not None and not (known := decode_blob(text, queue.stood_at)).foreign:
-                self._knowns[queue] = known._replace(clean=self._knowns[queue].clean)
+                self._knowns[queue] = queue.kept(known)._replace(clean=self._knowns[queue].clean)
             self._claim([queue])
 
         self._blobs.read(named, queue.place, queue.stood_at, come)
@@ -380,7 +380,7 @@ class Partitions:
             return CommitMetadata()
         if known.foreign:
             self._runtime.metrics.counter(FOREIGN, self.group).add()
-        return known
+        return queue.kept(known)
 
     def _place_tracker(self, queue: KafkaQueue, known: CommitMetadata) -> None:
         """Have a tracker stand where the commit and its text say, and what this node knew if that is of the same."""

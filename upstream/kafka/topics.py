@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from upstream.kafka.commits.metadata import CommitMetadata
 from upstream.kafka.link import Assignment
 from upstream.queues import UNKNOWN, QueueView
 
@@ -29,6 +30,7 @@ class KafkaQueue:
         leader_epoch: Of the last leader of which the group has read something; -1: not known.
         claimed: Up to which offset single ones were finished when it was given, and of which leader the last was.
         reused_from: As `Assignment.reused_from`.
+        is_cut: More was finished of it than its log has.
         topic_id: Of which topic its position is; "": the cluster has no ids; None: not heard yet.
     """
 
@@ -52,6 +54,7 @@ class KafkaQueue:
         self.leader_epoch = assignment.leader_epoch
         self.claimed = (0, -1)
         self.reused_from = assignment.reused_from
+        self.is_cut = False
         self.topic_id: str | None = None
 
     @property
@@ -59,6 +62,14 @@ class KafkaQueue:
         """Where the group had committed, be it kept still or not; where it begins otherwise."""
         committed = self.assignment.committed
         return self.start if committed is None or self.assignment.is_beyond else committed
+
+    def kept(self, known: CommitMetadata) -> CommitMetadata:
+        """Return what is known of messages that the log has: at and above its end are, or will be, others."""
+        end = self.assignment.high
+        ranges = [(start, min(last, end)) for start, last in known.ranges if start < end]
+        self.is_cut |= any(last > end for _, last in known.ranges)
+        failures = {offset: failure for offset, failure in known.failures.items() if offset < end}
+        return known._replace(ranges=ranges, failures=failures)
 
     def void_above(self, offset: int) -> int:
         """No gap is known before it is read."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pyddmq.actions import Action, Job, Status
 from tests.contract.grounds import KafkaGround
 from tests.unit.upstream_world import Client
-from upstream.kafka.commits.metadata import decode
+from upstream.kafka.commits.metadata import decode, encode
 from upstream.kafka.link import KafkaPartition
 from upstream.kafka.partitions import WAITING, MemberSettings
+from upstream.progress.tracker import AttemptFailures
 
 KEYED = {"topic": "t", "orderKey": "KEY", "retryIntervals": [2000, 4000], "timeout": 30_000, "maxPullBatchSize": 8}
 
@@ -165,6 +168,29 @@ def test_text_of_a_plain_consumer_counts_for_nothing_but_its_offset() -> None:
     ground.kill()
     assert sorted(ground.drain(client, 1)) == taken[3:]
     assert ground.count("pyddmq_kafka_commit_texts_foreign_total", "g") == 1
+
+
+@pytest.mark.parametrize("epochs", [True, False])
+def test_text_that_says_more_than_the_log_has_hides_nothing_that_comes(epochs: bool) -> None:
+    """A log that lost its end, or another program's text: no message above the end is finished."""
+    ground = KafkaGround({"topic": "t"}, queues=1)
+    ground.cluster().has_epochs = epochs
+    for number in range(6):
+        ground.put(str(number))
+    taken = sorted(ground.drain(Client(), 1))
+    ground.client.kill()
+    start, above = taken[3][1], taken[5][1]
+    failed = {above + 20: AttemptFailures(3, 0, 0, 0, 0)}
+    text, _ = encode(start, [(above, above + 10), (above + 50, above + 1_000_000)], failed, clean=True)
+    ground.cluster().group("g").committed[KafkaPartition("t", 0)] = (start, text)
+    ground.kill()
+    ground.advance(1)
+    assert (len(ground.group_queue().tracker.marks), ground.group_queue().tracker.failures) == (above + 1 - start, {})
+    assert "was truncated" in ground.member.partitions.topic_troubles.texts()["t"]
+    for number in range(40):
+        ground.put(f"new {number}")
+    found = [body.decode() for _, body in sorted(ground.drain(Client(), 2).items())]
+    assert found == ["3", "4", *(f"new {number}" for number in range(40))]
 
 
 class Raising(Action):
