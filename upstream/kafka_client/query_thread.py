@@ -54,8 +54,8 @@ class QueryThread:
             question, unanswered = item
             try:
                 answer = question()
-            # A consumer that is closed raises RuntimeError.
-            except (self._package.KafkaException, RuntimeError) as error:
+            # One that is closed raises RuntimeError, one that cannot be made KafkaUnusable; who asks later gets one.
+            except Exception as error:
                 if isinstance(error, self._package.KafkaException) and failure_of(error).code in _STALE:
                     self._renew()
                 if unanswered is not None:

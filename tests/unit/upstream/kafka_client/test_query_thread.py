@@ -6,6 +6,7 @@ import pytest
 
 from tests.conftest import need_module
 from tests.kafka_world import Loop
+from upstream.kafka_client.package import KafkaUnusable
 from upstream.kafka_client.posting import Post
 from upstream.kafka_client.query_thread import QueryThread
 
@@ -26,4 +27,20 @@ def test_consumers_that_remember_no_such_partition_are_replaced(name: str, renew
     queries.submit(query, lambda: unanswered.append(True))  # type: ignore[arg-type]
     loop.until(lambda: unanswered, "the end of the question")
     assert len(replaced) == renewed
+    queries.close()
+
+
+def test_question_for_which_no_consumer_can_be_made_ends_alone() -> None:
+    """As while the file of a certificate is replaced; the next question is asked."""
+    need_module("confluent_kafka")
+    loop, heard = Loop(), list[str]()
+    queries = QueryThread("main", Post(loop), lambda: None)
+
+    def query() -> None:
+        raise KafkaUnusable("librdkafka rejects the settings: ssl.ca.location failed: No such file or directory")
+
+    queries.submit(query, lambda: heard.append("no"))  # type: ignore[arg-type]
+    queries.submit(lambda: lambda: heard.append("yes"))
+    loop.until(lambda: len(heard) == 2, "both ends")
+    assert heard == ["no", "yes"]
     queries.close()
