@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from broker.runtime.seams import Clock
 from upstream.calls.seams import ThreadLoop
 from upstream.kafka.link import Gap, KafkaPartition, KafkaRecord, RecordsRead
-from upstream.kafka_client.package import confluent
+from upstream.kafka_client.package import KafkaUnusable, confluent
 from upstream.kafka_client.posting import Post
 from upstream.kafka_client.records import record_of
 from upstream.kafka_client.settings import Settings
@@ -97,7 +97,7 @@ class LibrdkafkaReader:
                 self._assign()
                 while self._work and not self._closed.is_set() and self._asked.empty():
                     self._read()
-            except self._package.KafkaException:
+            except (self._package.KafkaException, KafkaUnusable):
                 self._closed.wait(_AGAIN_SECONDS)
         with contextlib.suppress(self._package.KafkaException, RuntimeError):
             self._consumer.close()
@@ -131,8 +131,9 @@ class LibrdkafkaReader:
         now = self._clock.monotonic()
         if all(now - each.heard_at < _NOTHING_SECONDS for each in self._work.values()):
             return False
+        consumer = self._settings.reader(self._client_id)
         self._consumer.close()
-        self._consumer = self._settings.reader(self._client_id)
+        self._consumer = consumer
         for each in self._work.values():
             each.heard_at = now
         return True

@@ -10,6 +10,7 @@ from pyddmq.testing.manual_time import ManualClock
 from tests.conftest import need_module
 from tests.kafka_world import Loop
 from upstream.kafka.link import KafkaPartition
+from upstream.kafka_client.package import KafkaUnusable
 from upstream.kafka_client.reader import LibrdkafkaReader
 
 STUCK, READ = KafkaPartition("t", 0), KafkaPartition("t", 1)
@@ -96,9 +97,13 @@ class Settings:
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
         self.made: list[Consumer] = []
+        self.refusals = 0
 
     def reader(self, _: str) -> Consumer:
-        """Make one."""
+        """Make one, unless the next one is refused."""
+        if self.made and self.refusals:
+            self.refusals -= 1
+            raise KafkaUnusable("ssl.ca.location failed: No such file or directory")
         self.made.append(Consumer(self.clock, frozenset() if self.made else frozenset({STUCK})))
         return self.made[-1]
 
@@ -113,8 +118,16 @@ def settings() -> Settings:
     return Settings(ManualClock())
 
 
-def test_partition_of_which_nothing_comes_is_read_by_another_consumer(settings: Settings) -> None:
-    """As after its topic was created again on a broker that was restarted; others are read all the while."""
+@pytest.mark.parametrize("refusals", [0, 2])
+def test_partition_of_which_nothing_comes_is_read_by_another_consumer(
+    refusals: int, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after its topic was created again on a broker that was restarted; others are read all the while.
+
+    Where no other consumer can be made for a while, that is tried again.
+    """
+    monkeypatch.setattr("upstream.kafka_client.reader._AGAIN_SECONDS", 0.01)
+    settings.refusals = refusals
     loop, found = Loop(), dict[KafkaPartition, list[bytes | None]]()
     made: Any = settings
     reader = LibrdkafkaReader("c", settings=made, loop=loop, clock=settings.clock)
