@@ -28,7 +28,7 @@ from upstream.kafka_client.troubles import LINK_LOST, sentence_of
 
 
 PREFIX = "base64;"
-_HALF = re.compile("[\ud800-\udfff]")
+_UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
 _HOLE = "(<NULL>"
 """How a pair without a name is shown. To look at the name itself would end the process."""
 
@@ -59,7 +59,7 @@ def writable(headers: Headers) -> list[tuple[str, bytes | None]]:
     """Return headers with names that the package can write.
 
     It writes no other names than UTF-8: what was read in Base64 is written by that text. A name with half a surrogate
-    would end the process.
+    would end the process, and 0x00 the name.
     """
     return [
         (name if _is_text(name) else _escaped(name.encode("utf-8", "surrogatepass")), value) for name, value in headers
@@ -71,7 +71,7 @@ def _escaped(name: bytes) -> str:
 
 
 def _is_text(name: str) -> bool:
-    return name.isascii() or not _HALF.search(name)
+    return name.isidentifier() or not _UNWRITABLE.search(name)
 
 
 HELD_MAX = 10_000
