@@ -310,7 +310,8 @@ class TransactionChecker:
             halves.metrics.counter(counted.WAITS).add()
             halves.limited_log.note("half_discard_waits", offset=offset, error=str(error))
             seconds = RETRY_SECONDS if isinstance(error, DiskFull) else 10 * RETRY_SECONDS
-            halves.checks.postpone(offset, half.group, halves.clock.monotonic() + seconds, times=times)
+            due, is_lined = halves.clock.monotonic() + seconds, halves.checks.is_lined(offset)
+            halves.checks.postpone(offset, half.group, due, times=times).is_lined = is_lined
             return
         halves.discarding.add(offset)
         self._ops.add(offset, Fate.DISCARDED)
@@ -338,9 +339,13 @@ class TransactionChecker:
         line = halves.checks.lines.get(group)
         found: list[HalfCheck] = []
         foreign: list[int] = []
-        while line and len(found) < count_max and len(foreign) < FOREIGN_MAX:
-            offset = line.take()
-            if not halves.states.is_undecided(offset) or halves.is_busy(offset):
+        while line is not None and len(found) < count_max and len(foreign) < FOREIGN_MAX:
+            offset = line.take(halves.states.is_undecided)
+            if offset is None:
+                break
+            if (asked := halves.checks.asked.get(offset)) is not None:
+                asked.is_lined = False
+            if halves.is_busy(offset):
                 continue
             half = halves.read_or_lose(offset)
             if half is None:
@@ -357,7 +362,7 @@ class TransactionChecker:
             self._arm()
         for offset in foreign:
             halves.checks.ready(group, offset)
-        if line is not None and not line:
+        if line is not None and line.is_empty:
             del halves.checks.lines[group]
         return found
 

@@ -32,39 +32,75 @@ from broker.transaction.states import HalfState, HalfStates
 REMARKS_MAX = 10_000
 REMARK_CHARS_MAX = 200
 _COMPACT = 1024
+_LOOKED_AT = 4
+"""Places of a line that are looked at for each half in it that is decided."""
 
 
 class GroupCheckQueue:
-    """Halves of one producer group whose check is due, in the order in which they became so."""
+    """Halves of one producer group whose check is due, in the order in which they became so.
 
-    __slots__ = ("_head", "_offsets")
+    Those that are decided meanwhile go as others are: with each of them some places are looked at, so that the line is
+    as long as what is undecided in it, about, also where no producer of the group fetches checks.
+    """
+
+    __slots__ = ("_decided", "_head", "_kept", "_looked", "_offsets")
 
     def __init__(self) -> None:
         self._offsets = array("q")
-        self._head = 0
+        # Looked at and undecided are the places from `_head` to `_kept`; not looked at those from `_looked` on.
+        self._head = self._kept = self._looked = 0
+        self._decided = 0
 
     def __len__(self) -> int:
-        return len(self._offsets) - self._head
+        """How many are undecided."""
+        return max(0, len(self._offsets) - self._looked + self._kept - self._head - self._decided)
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._offsets[self._head :])
+        yield from self._offsets[self._head : self._kept]
+        yield from self._offsets[self._looked :]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is in it, decided or not."""
+        return self._head == self._kept and self._looked == len(self._offsets)
 
     def add(self, offset: int) -> None:
         """Put a half at the end."""
         self._offsets.append(offset)
 
-    def take(self) -> int:
-        """Return the first and remove it."""
-        offset = self._offsets[self._head]
-        self._head += 1
-        if self._head >= _COMPACT and self._head * 2 >= len(self._offsets):
-            del self._offsets[: self._head]
-            self._head = 0
-        return offset
+    def take(self, is_undecided: Callable[[int], bool]) -> int | None:
+        """Return the first that is undecided and remove it; None when there is none."""
+        while True:
+            if self._head == self._kept:
+                self._head = self._kept = self._looked
+            if self._head == len(self._offsets):
+                return None
+            offset = self._offsets[self._head]
+            self._head += 1
+            self._kept, self._looked = max(self._kept, self._head), max(self._looked, self._head)
+            if self._head >= _COMPACT and self._head * 2 >= len(self._offsets):
+                del self._offsets[: self._head]
+                self._kept, self._looked, self._head = self._kept - self._head, self._looked - self._head, 0
+            if is_undecided(offset):
+                return offset
+            self._decided = max(0, self._decided - 1)
 
-    def keep(self, offsets: Iterator[int]) -> None:
-        """Replace all of them."""
-        self._offsets, self._head = array("q", offsets), 0
+    def decided(self, is_undecided: Callable[[int], bool]) -> None:
+        """Note that one of them was decided."""
+        self._decided += 1
+        offsets = self._offsets
+        for _ in range(_LOOKED_AT):
+            if self._looked == len(offsets):
+                del offsets[self._kept :]
+                self._kept = self._looked = self._head
+                return
+            offset = offsets[self._looked]
+            self._looked += 1
+            if is_undecided(offset):
+                offsets[self._kept] = offset
+                self._kept += 1
+            else:
+                self._decided = max(0, self._decided - 1)
 
 
 @dataclass(slots=True)
@@ -77,6 +113,7 @@ class ScheduledCheck:
         due: When it comes into line; meaningless while it is there.
         out: A producer has a check of it, until `due`.
         arrival: When it arrived, where `due` is that and the timeout of the settings.
+        is_lined: It has a place in line.
     """
 
     group: str
@@ -84,6 +121,7 @@ class ScheduledCheck:
     due: float = 0.0
     out: bool = False
     arrival: float | None = None
+    is_lined: bool = False
 
 
 class CheckSchedule:
@@ -122,8 +160,18 @@ class CheckSchedule:
     # Lines
 
     def ready(self, group: str, offset: int) -> None:
-        """Put a half into its group's line."""
+        """Put a half into its group's line, unless it has a place there."""
+        asked = self.asked.get(offset)
+        if asked is not None:
+            if asked.is_lined:
+                return
+            asked.is_lined = True
         self.lines.setdefault(group, GroupCheckQueue()).add(offset)
+
+    def is_lined(self, offset: int) -> bool:
+        """Whether an undecided half has a place in line."""
+        asked = self.asked.get(offset)
+        return offset < self.cursor if asked is None else asked.is_lined
 
     def postpone(self, offset: int, group: str, due: float, *, times: int = 0) -> ScheduledCheck:
         """Have a half come into line at a moment; its count stays, or begins with `times`."""
@@ -181,7 +229,7 @@ class CheckSchedule:
         return asked is not None and asked.due == due
 
     def forget(self, offset: int) -> None:
-        """A half is decided: no more checks are handed out for it. Lines drop it when they come to it."""
+        """A half is decided: no more checks are handed out for it. Its line drops it when it comes to it."""
         self.asked.pop(offset, None)
         self.remarks.pop(offset, None)
 
@@ -309,7 +357,12 @@ class Halves:
         """Note what became of an undecided half; False when it is none."""
         if not self.states.resolve(offset, known):
             return False
+        asked = self.checks.asked.get(offset)
+        group = asked.group if asked is not None else None if half is None else half.group
+        line = None if group is None or not self.checks.is_lined(offset) else self.checks.lines.get(group)
         self.checks.forget(offset)
+        if line is not None:
+            line.decided(self.states.is_undecided)
         self.ages.older.pop(offset, None)
         if half is not None:
             if self.moved.get(half.transaction_id) == offset:

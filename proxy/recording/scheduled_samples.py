@@ -130,7 +130,7 @@ def half_sample(transactions: Transactions, now_ms: int) -> ScheduledSample:
     """Sample all undecided halves together."""
     oldest_ms = transactions.oldest_ms()
     halves = transactions.halves
-    # Lines drop what is decided when they come to it.
+    # What damage took is dropped by its line when that comes to it.
     overdue = min(halves.states.undecided, sum(len(line) for line in halves.checks.lines.values()))
     due_ms = None if oldest_ms is None or not overdue else oldest_ms + transactions.settings.timeout_ms
     return ScheduledSample(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import zlib
 from functools import partial
+from random import Random
 
 import pytest
 
@@ -16,6 +17,8 @@ from broker.transaction.checker import RETRY_SECONDS, HalfCheck
 from broker.transaction.names import State
 from broker.transaction.outcomes import End
 from broker.transaction.settings import CheckSettings
+from proxy.recording.scheduled_samples import half_sample
+from tests.insides import most_kept
 from tests.integration.store_tools import HOST
 from tests.integration.transaction_tools import GROUP, TOPIC, Broker, broker
 
@@ -59,6 +62,48 @@ def test_groups_have_lines_of_their_own() -> None:
     made.scheduler.advance(1.1)
     assert woken == ["h"]
     assert (fetched(made, "g"), fetched(made, "h")) == ([], [b"of h"])
+
+
+def test_line_of_a_group_that_fetches_no_checks_stays_as_long_as_what_is_undecided() -> None:
+    """Its producers decide later than the first check, and never ask for one: for years."""
+    made = broker(checks=CheckSettings(timeout_ms=1_000))
+    checks = made.transactions.halves.checks
+    for _ in range(30):
+        handles = [made.half(b"x") for _ in range(100)]
+        made.scheduler.advance(1.1)
+        assert len(checks.lines[GROUP]) == 100
+        for handle in handles:
+            assert made.commit(handle).end is End.OK
+    assert most_kept(checks.lines[GROUP]) <= 200
+    made.half(b"y")
+    assert half_sample(made.transactions, made.clock.wall_ms()).overdue == 0
+    made.scheduler.advance(1.1)
+    assert half_sample(made.transactions, made.clock.wall_ms()).overdue == 1
+    assert fetched(made) == [b"y"]
+    assert GROUP not in checks.lines
+
+
+def test_lines_keep_their_order_while_others_in_them_are_decided() -> None:
+    """Whatever is decided, fetched or given back in between: each is fetched once, the longest due first."""
+    made = broker(checks=CheckSettings(timeout_ms=1_000, interval_ms=1_000_000))
+    random, waiting, got = Random(1), list[bytes](), list[bytes]()
+    handles: dict[bytes, str] = {}
+    for number in range(300):
+        body = b"%d" % number
+        handles[body] = made.half(body)
+        made.scheduler.advance(1.1)
+        waiting.append(body)
+        if number % 3:
+            body = random.choice(sorted({*waiting, *got}))
+            made.roll_back(handles[body])
+            waiting = [each for each in waiting if each != body]
+        elif number % 7 == 0:
+            count = random.randrange(4)
+            found = fetched(made, count_max=count)
+            assert found == waiting[:count]
+            got += found
+            waiting = waiting[count:]
+    assert fetched(made, count_max=1000) == waiting
 
 
 def test_listener_that_was_undone_is_not_called() -> None:
