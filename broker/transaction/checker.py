@@ -262,6 +262,8 @@ class TransactionChecker:
             if not halves.states.is_undecided(offset):
                 halves.checks.forget(offset)
             elif asked.times >= self.settings.checks_max:
+                # What is being decided may stay undecided, where a full disk takes no decision.
+                halves.checks.postpone(offset, asked.group, now + RETRY_SECONDS)
                 self._discard(offset, "checks")
             else:
                 halves.checks.ready(asked.group, offset)
@@ -339,6 +341,7 @@ class TransactionChecker:
         line = halves.checks.lines.get(group)
         found: list[HalfCheck] = []
         foreign: list[int] = []
+        busy: list[int] = []
         while line is not None and len(found) < count_max and len(foreign) < FOREIGN_MAX:
             offset = line.take(halves.states.is_undecided)
             if offset is None:
@@ -346,6 +349,8 @@ class TransactionChecker:
             if (asked := halves.checks.asked.get(offset)) is not None:
                 asked.is_lined = False
             if halves.is_busy(offset):
+                # It may stay undecided, where a full disk takes no decision.
+                busy.append(offset)
                 continue
             half = halves.read_or_lose(offset)
             if half is None:
@@ -360,7 +365,7 @@ class TransactionChecker:
         if found:
             halves.metrics.open_counter(counted.CHECKS, group).add(len(found))
             self._arm()
-        for offset in foreign:
+        for offset in (*busy, *foreign):
             halves.checks.ready(group, offset)
         if line is not None and line.is_empty:
             del halves.checks.lines[group]

@@ -15,7 +15,7 @@ from broker.log.put import Put
 from broker.transaction import metrics as counted
 from broker.transaction.checker import RETRY_SECONDS, HalfCheck
 from broker.transaction.names import State
-from broker.transaction.outcomes import End
+from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.settings import CheckSettings
 from proxy.recording.scheduled_samples import half_sample
 from tests.insides import most_kept
@@ -104,6 +104,32 @@ def test_lines_keep_their_order_while_others_in_them_are_decided() -> None:
             got += found
             waiting = waiting[count:]
     assert fetched(made, count_max=1000) == waiting
+
+
+def test_half_that_is_being_decided_keeps_its_checks_where_the_disk_is_full() -> None:
+    """The decision is refused after all, and its producer may be gone: another one is asked."""
+    made = broker(checks=CheckSettings(timeout_ms=1_000, interval_ms=1_000, checks_max=1))
+    handle = made.half(b"x")
+    made.scheduler.advance(1.1)
+    room = made.disk.capacity_bytes
+    fill(made)
+    answers: list[EndOutcome] = []
+
+    def roll_back() -> None:
+        made.transactions.end(handle, group=GROUP, state=State.ROLLBACK, done=answers.append)
+
+    roll_back()
+    assert fetched(made) == []
+    made.scheduler.run_until_idle()
+    assert [each.end for each in answers] == [End.DISK_FULL]
+    # It is decided again in the very turn in which its checks are used up.
+    made.scheduler.call_later(1.0, roll_back)
+    assert fetched(made) == [b"x"]
+    made.scheduler.advance(1.0)
+    assert [each.end for each in answers] == [End.DISK_FULL] * 2
+    made.disk.capacity_bytes = room
+    made.scheduler.advance(2 * RETRY_SECONDS)
+    assert (made.undecided, made.metrics.value(counted.DISCARDED, "checks")) == (0, 1)
 
 
 def test_listener_that_was_undone_is_not_called() -> None:
