@@ -375,7 +375,7 @@ class Store:
         With a delay level (1 or more) it goes to the schedule topic, where its position then is; else with a moment
         (wall clock, ms since the epoch) or a delay in ms to the timer topic. The level wins, as in RocketMQ. Its
         properties DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS and TIMER_DELIVER_MS ask for the same (`wait_of`). What the
-        broker itself writes and reads back is refused as a property.
+        broker itself writes and reads back is refused as a property; key and tags may be given as KEYS and TAGS.
 
         Raises:
             KeyError: No topic has that name.
@@ -383,6 +383,9 @@ class Store:
                 MessageRefused also when argument and property both set a wait.
         """
         target = self.topics[topic] if isinstance(topic, str) else topic
+        if properties:
+            # A program that passes a message on gives them so, and what is found by them must find it.
+            key, tags = properties.get("KEYS", key), properties.get("TAGS", tags)
         if queue_id is None:
             queue_id = self.queue_for(target, key)
         wait = Wait(delay_level, deliver_at_ms, delay_ms)

@@ -24,6 +24,7 @@ from broker.format.record import RECORD_OVERHEAD_BYTES, born_host, split, store_
 from broker.log.put import Put
 from broker.runtime.metrics import Metrics
 from broker.runtime.sealed_file import SealedFile
+from broker.tools.check import StoreCheck
 from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import HOST, ROOT, append, bodies, open_store, properties
 from tests.integration.turns import Turns, take_over
@@ -41,6 +42,19 @@ def test_put_then_read_gives_the_message_back() -> None:
     assert unit[2] == string_hash("TagA")
     body, _ = split(store.read(unit[0], unit[1]))
     assert bytes(body) == b"hello"
+
+
+def test_put_takes_key_and_tags_from_the_properties_of_a_message_that_is_passed_on() -> None:
+    """Its queue and its unit are those of any message with them; readers that want the tag look at the unit alone."""
+    disk = SimDisk()
+    store = open_store(disk)
+    store.create_topic("t", 4)
+    first = store.put("t", b"x", key="order-7", tags="TagA", properties={"city": "Köln"})
+    again = store.put("t", b"x", properties=properties(store, first))
+    assert again.queue_id == first.queue_id
+    assert [unit[2] for unit in store.topics["t"].queues[first.queue_id].read(0, 10)] == [string_hash("TagA")] * 2
+    store.close()
+    assert not [each for each in StoreCheck(ROOT, disk, ManualClock()).run() if each.kind == "unit_wrong"]
 
 
 def test_put_without_key_goes_round_the_queues() -> None:
