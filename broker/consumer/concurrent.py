@@ -294,7 +294,9 @@ class ConcurrentConsumer(GroupConsumer):
             DiskFull, StoreFailed: The retry topic is not there yet and cannot be made.
         """
         shared = self.shared
-        if not shared.finished.is_known_of(self.group):
+        if self._retry_topic not in shared.store.topics:
+            shared.finished.begin(self.group)
+        elif not shared.finished.is_known_of(self.group):
             # Its committed offsets went while this process ran: what the log says is finished is so all the same.
             run_now(shared.finished.read_all())
         shared.store.create_topic(self._retry_topic, 1, system=True)

@@ -57,7 +57,7 @@ class Finished:
         self._table: dict[Key, array[int]] = {}
         """Sorted offsets."""
         self._anew: set[str] = set()
-        """Groups whose committed offsets are gone, and for which the whole log was read since."""
+        """Groups without committed offsets of their retries: for which the whole log was read since, or new ones."""
         self._saved: Any = None
         self._log_end = 0
         self.damaged: StoreUnreadable | None = None
@@ -85,6 +85,10 @@ class Finished:
     def is_known_of(self, group: str) -> bool:
         """Whether everything is known of a group that has retries: not when its committed offsets went just now."""
         return group in self._anew or group not in self._without_offsets()
+
+    def begin(self, group: str) -> None:
+        """Know everything of a group whose retry topic is about to be made: nothing was ever sent back."""
+        self._anew.add(group)
 
     def read_all(self) -> Generator[None, None, None]:
         """Read the whole log, for groups whose committed offsets are gone."""

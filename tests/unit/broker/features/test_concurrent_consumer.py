@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from broker.consumer import ConcurrentStatus
+from broker.consumer import ConcurrentStatus, QueuesOwned
 from broker.errors import DiskFull, MessageRefused
 from broker.options import StoreOptions
 from broker.query import at_offset
@@ -18,6 +18,19 @@ from pyddmq.testing import SimDisk
 from tests.unit.consumer_world import ROOT, World
 
 LATER = ConcurrentStatus.RECONSUME_LATER
+
+
+def test_new_group_whose_start_was_refused_reads_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has sent nothing back, and the loop would stand still for all of the log."""
+    world = World(queues=1)
+    world.store.queue_locks.lock_batch("g", "proxy@node", [("t", 0)])
+    with pytest.raises(QueuesOwned):
+        world.concurrent()
+    world.store.queue_locks.unlock_batch("g", "proxy@node", [("t", 0)])
+    monkeypatch.setattr(world.store, "decisions", lambda start: pytest.fail("it reads the log"))
+    world.concurrent()
+    world.send("x")
+    assert world.offsets() == [0]
 
 
 def test_batches_of_one_queue_run_at_one_time_up_to_the_bound() -> None:
