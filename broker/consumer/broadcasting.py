@@ -14,7 +14,7 @@ from broker.consumer.concurrent import ConcurrentContext, ConcurrentStatus
 from broker.consumer.counters import CONSUMED, FAILED, SAVE_ERRORS, SKIPPED
 from broker.consumer.member import GroupConsumer, QueueWork
 from broker.consumer.reading import ConsumedMessage
-from broker.consumer.shared import Shared
+from broker.consumer.shared import Shared, described
 from broker.errors import StoreUnreadable
 from broker.queues.message_queue import MessageQueue
 from broker.queues.queue_locks import Place
@@ -97,7 +97,7 @@ class BroadcastWork(QueueWork):
             how = "answered" if answer is not None else "nothing" if error is None else "raised"
             owner.shared.metrics.counter(FAILED, owner.group, how).add(len(batch))
             for message in batch:
-                self._give_up(message, repr(error) if error is not None else how)
+                self._give_up(message, described(error) if error is not None else how)
         self.commit(batch[-1].offset + 1)
         self.end()
 

@@ -25,6 +25,7 @@ from broker.consumer.options import ConsumerOptions
 from broker.consumer.pending_append import PendingAppend
 from broker.consumer.reading import ConsumedMessage
 from broker.consumer.retry_counts import Retries
+from broker.consumer.shared import described
 from broker.consumer.strategies import averagely
 from broker.consumer.tags import ALL
 from broker.errors import MessageRefused
@@ -206,7 +207,8 @@ class ConcurrentWork(QueueWork):
         how = "answered" if answered else "nothing" if error is None else "raised"
         owner.shared.metrics.counter(FAILED, owner.group, how).add(len(batch))
         if not answered:
-            owner.shared.limited_log.note("listener_failed", owner.group, topic=self.name.topic, what=repr(error))
+            what = described(error) if error is not None else "it returned no status"
+            owner.shared.limited_log.note("listener_failed", owner.group, topic=self.name.topic, what=what)
         most = owner.options.reconsume_max if owner.options.reconsume_max >= 0 else RECONSUME_MAX
         for message in batch:
             failed = message.failed_again()
@@ -214,7 +216,9 @@ class ConcurrentWork(QueueWork):
                 self._dead_letter(failed, f"the listener {how} and requested no retry", "exhausted")
             elif message.reconsume_times >= most:
                 self._dead_letter(
-                    failed, f"the listener {how} {error!r}" if error else f"the listener {how}", "exhausted"
+                    failed,
+                    f"the listener {how} {described(error)}" if error is not None else f"the listener {how}",
+                    "exhausted",
                 )
             else:
                 self._send_back(failed, context.delay_level)

@@ -32,6 +32,7 @@ from broker.consumer.member import GroupConsumer, QueueWork
 from broker.consumer.options import clamp_suspend
 from broker.consumer.reading import ConsumedMessage
 from broker.consumer.retry_counts import Retries
+from broker.consumer.shared import described
 from broker.queues.consume_queue import ConsumeQueue
 from broker.queues.message_queue import MessageQueue
 from broker.retry.metrics import KNOWN_FINISHED
@@ -180,7 +181,7 @@ class OrderlyWork(QueueWork):
         how = "answered" if status is not None else "nothing" if error is None else "raised"
         owner.shared.metrics.counter(FAILED, owner.group, how).add(len(batch))
         if status is None:
-            what = repr(error) if error is not None else "it returned no status"
+            what = described(error) if error is not None else "it returned no status"
             owner.shared.limited_log.note("listener_failed", owner.group, **self._place(), what=what)
         most = owner.options.reconsume_max
         exhausted = [message for message in batch if 0 <= most <= message.reconsume_times]
@@ -194,7 +195,7 @@ class OrderlyWork(QueueWork):
         else:
             after = partial(self._consumed, batch, commit=context.auto_commit)
         if exhausted:
-            reason = f"the listener raised {error!r}" if error is not None else f"the listener answered {how}"
+            reason = f"the listener raised {described(error)}" if error is not None else f"the listener answered {how}"
             # The failure that used the retries up counts, too.
             self._dead_letter([(message.failed_again(), reason, "exhausted") for message in exhausted], after)
         else:

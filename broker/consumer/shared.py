@@ -157,12 +157,27 @@ Reported = Callable[[Any, Exception | None], None]
 Runner = Callable[[Work, Reported], None]
 
 
+def described(error: BaseException) -> str:
+    """Return what a listener raised, as text; its `__repr__` is code of the program's as well, and may raise."""
+    try:
+        return str.__str__(repr(error))
+    except Exception as fault:
+        return f"{type(error).__name__}, which cannot be shown: {type(fault).__name__}"
+
+
+def _as_exception(error: BaseException) -> Exception:
+    return error if isinstance(error, Exception) else RuntimeError(f"the listener ended with {described(error)}")
+
+
 def run_inline(work: Work, reported: Reported) -> None:
     """Run a listener at once, in the caller's thread: the loop waits for it."""
     try:
         result = work()
-    except Exception as error:
-        reported(None, error)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        # Also a cancellation, which the loop would log and nobody else hear of.
+        reported(None, _as_exception(error))
         return
     reported(result, None)
 
@@ -184,9 +199,10 @@ class ExecutorRunner:
 
         def done(future: Future[Any]) -> None:
             error = future.exception()
-            if error is not None and not isinstance(error, Exception):
-                error = RuntimeError(f"the listener ended with {error!r}")
-            self._to_loop(reported, None if error is not None else future.result(), error)
+            if error is None:
+                self._to_loop(reported, future.result(), None)
+            else:
+                self._to_loop(reported, None, _as_exception(error))
 
         self._executor.submit(work).add_done_callback(done)
 

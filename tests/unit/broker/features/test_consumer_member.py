@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from broker.consumer import ConcurrentStatus, OrderlyStatus
-from broker.consumer.counters import LOCKS_LOST, LOCKS_REFUSED, SKIPPED
+from broker.consumer import ConcurrentStatus, ConsumerOptions, OrderlyStatus
+from broker.consumer.counters import FAILED, LOCKS_LOST, LOCKS_REFUSED, SKIPPED
 from broker.consumer.member import LOCK_TRUSTED_SECONDS, REBALANCE_SECONDS, UNBALANCED_SECONDS, GroupConsumer
 from broker.consumer.reading import UNITS_PER_TURN
 from broker.consumer.strategies import averagely
@@ -176,6 +177,36 @@ def test_backlog_that_is_not_wanted_is_passed_over_in_bounded_steps(kind: str) -
     assert turns >= count // UNITS_PER_TURN
     world.scheduler.run_until_idle()
     assert (got, [each.committed for each in consumer.stats() if each.name.topic == "t"]) == ([count], [count + 1])
+
+
+class UnshownError(Exception):
+    """A program's, whose text needs what it lacks."""
+
+    def __repr__(self) -> str:
+        return f"UnshownError({self.code})"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", ["orderly", "concurrent", "broadcasting"])
+@pytest.mark.parametrize("raised", [UnshownError(), asyncio.CancelledError()], ids=lambda each: type(each).__name__)
+def test_whatever_a_listener_raises_is_a_failure_of_its_batch(kind: str, raised: BaseException) -> None:
+    """Also what cannot be shown, or is no Exception: else its queue would be busy for ever."""
+    world = World(queues=1)
+    status = OrderlyStatus.SUCCESS if kind == "orderly" else ConcurrentStatus.SUCCESS
+    got: list[bytes] = []
+
+    def listener(batch: Any, context: Any) -> Any:
+        got.extend(each.body for each in batch)
+        if batch[0].body == b"bad":
+            raise raised
+        return status
+
+    make = getattr(world.consumers, kind)
+    make("g", {"t": "*"}, listener, options=ConsumerOptions(reconsume_max=0)).start()
+    world.send("bad", "good")
+    assert (got, world.count(FAILED, "g", "raised")) == ([b"bad", b"good"], 1)
+    if kind != "broadcasting":
+        [letter] = world.dead_letters()
+        assert type(raised).__name__ in letter["DLQ_REASON"]
 
 
 def test_lock_that_was_lost_ends_the_work_and_commits_nothing_more() -> None:
