@@ -137,7 +137,7 @@ def _look(
     is_pending = parts.is_pending(newest.physical, newest.offset)
     if parts.is_rebuilding:
         return None
-    if due.delivery.in_flight and (
+    if due.landing and (
         (not is_pending and newest.physical not in taken)
         or (newest.physical in due.refused and retry_at != due.retry_at)
     ):

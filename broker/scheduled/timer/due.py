@@ -134,7 +134,12 @@ class DueTimers:
     @property
     def under_way(self) -> int:
         """Timers whose delivery, cancel or copy is not durable: they end with positions in the timer log that is."""
-        return self.delivery.in_flight + len(self.held) + self._deferring
+        return self.landing + len(self.held)
+
+    @property
+    def landing(self) -> int:
+        """Timers that are on their way into the log again: delivered, rolled, or put again for later."""
+        return self.delivery.in_flight + self._deferring
 
     def wake(self) -> None:
         """Have the next step made when something is to be done."""

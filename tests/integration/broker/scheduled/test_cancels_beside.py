@@ -112,6 +112,27 @@ def test_cancelled_timer_that_came_due_meanwhile_waits_for_no_entry_of_its_cance
     assert (made.delivered(), made.pending) == ([], 0)
 
 
+def test_cancel_of_a_refused_timer_that_is_put_again_for_later_waits_for_that() -> None:
+    """Too many are refused already: it comes due, and is on its way to a later moment. It can still be cancelled."""
+    made = timer_tools.broker()
+    made.store.create_topic("gone", 1)
+    name = send(made, b"no", "gone")
+    made.store.topic_changes.delete("gone")
+    made.timers.due.refused_max = 0
+    behind(made)
+    slow(made).scheduler.run_until_idle()
+    steps = made.timers.cancelling("gone", name)
+    assert next(steps) is None
+    made.scheduler.advance(1.0)
+    assert made.timers.due.landing == 1
+    assert drive(steps, made.scheduler) is CANCELLED
+    made.store.create_topic("gone", 1)
+    made.scheduler.advance(3600)
+    topic = made.store.topics["gone"].queues[0]
+    assert (made.pending, made.metrics.value(timer_counted.DEFERRED)) == (0, 1)
+    assert topic.max_offset == topic.base_offset
+
+
 @KINDS
 def test_cancel_that_is_not_durable_is_not_saved_as_done(tools: Any) -> None:
     """Positions, wheel and timer log do not know of it: a power loss takes it, and the message comes."""
