@@ -27,7 +27,7 @@ queue files that opening deletes. Offsets never start again: a queue that lost e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple, Protocol
@@ -42,7 +42,7 @@ from broker.log.durability import AwaitedSteps, WriteSide, saved, writing_nothin
 from broker.log.scan import scan
 from broker.log.segment_space import SegmentSpace
 from broker.opening.checkpointer import Checkpointer
-from broker.queues.consume_queue import ConsumeQueue
+from broker.queues.consume_queue import ConsumeQueue, Unit
 from broker.queues.topics import DEAD_LETTER_PREFIX, Topic, Topics
 from broker.runtime.bundle import Runtime
 from broker.runtime.file_writes import FileWrite
@@ -52,6 +52,9 @@ from broker.runtime.store_metrics import DEAD_LETTERS_DELETED, RETAINED_OUT, RET
 
 RELOCATED_PER_STEP = 256
 """Messages that a hold puts again in one step, so that the loop does other things in between."""
+
+_QUEUES_AT_ONCE = 32
+"""Queues that one step looks at: some milliseconds where each has messages."""
 
 log = structlog.get_logger()
 
@@ -198,7 +201,7 @@ class Retention:
         return False
 
     def _drop_oldest(self) -> AwaitedSteps[bool]:
-        expiring = self._due()
+        expiring = yield from self._due()
         if expiring is None:
             self.waiting, self.blocked = None, False
             return False
@@ -242,13 +245,13 @@ class Retention:
 
     # What is due
 
-    def _due(self) -> ExpiringSegment | None:
+    def _due(self) -> Generator[None, None, ExpiringSegment | None]:
         """Return the oldest file if it may and must go; where it may not for a full disk alone, make room for that."""
         limits = self.limits
         if limits == RetentionLimits():
             return None
-        expiring = self._oldest_file()
-        if expiring is None:
+        expiring = yield from self._looking_at_oldest()
+        if expiring is None or self._is_over:
             return None
         reason = self._reason(expiring, limits)
         if not reason:
@@ -294,10 +297,10 @@ class Retention:
     @property
     def next_file(self) -> ExpiringSegment | None:
         """The file that is deleted next; None while there is only one."""
-        return self._oldest_file()
+        return run_now(self._looking_at_oldest())
 
-    def _oldest_file(self) -> ExpiringSegment | None:
-        """Look at the oldest file, once; None while it is the last."""
+    def _looking_at_oldest(self) -> Generator[None, None, ExpiringSegment | None]:
+        """Look at the oldest file, once, in steps; None while it is the last."""
         number = min(self._log.segments, default=None)
         if number is None:
             return None
@@ -307,20 +310,28 @@ class Retention:
         if self._log.visible_end <= end:
             return None
         if self._oldest is None or self._oldest.start != start:
-            self._oldest = self._file(start, end)
+            self._oldest = yield from self._looking_at(start, end)
         return self._oldest
 
-    def _file(self, start: int, end: int) -> ExpiringSegment:
-        """Look at a file behind which there is a record."""
-        queues = {(queue.topic, queue.queue_id): queue for queue in self._topics.queues()}
-        firsts = {key: queue.first_at(end) for key, queue in queues.items()}
-        minimums = {key: first for key, first in firsts.items() if first > queues[key].min_offset}
-        last_ms = self._last_ms([(queues[key], first) for key, first in minimums.items()], start, end)
-        return ExpiringSegment(start=start, end=end, last_ms=last_ms, minimums=minimums)
+    def _looking_at(self, start: int, end: int) -> Generator[None, None, ExpiringSegment]:
+        """Look at a file behind which there is a record, in steps: some queues at a time."""
+        minimums: dict[tuple[str, int], int] = {}
+        last: Unit = (0, 0, 0)
+        queues = [(topic, queue) for topic in self._topics.by_name.values() for queue in topic.queues]
+        for number, (topic, queue) in enumerate(queues, start=1):
+            if number % _QUEUES_AT_ONCE == 0:
+                yield
+            if self._topics.by_name.get(topic.name) is not topic:
+                continue  # It was deleted meanwhile, and its files with it.
+            first = queue.first_at(end)
+            if first > queue.min_offset:
+                minimums[queue.topic, queue.queue_id] = first
+                # Of the last ones in the file the furthest.
+                last = max(last, queue.read(first - 1, 1)[0])
+        return ExpiringSegment(start=start, end=end, last_ms=self._last_ms(last, start, end), minimums=minimums)
 
-    def _last_ms(self, firsts: list[tuple[ConsumeQueue, int]], start: int, end: int) -> int | None:
-        """Store timestamp of the last record of a file: the furthest of the queues' last ones in it."""
-        last = max((queue.read(first - 1, 1)[0] for queue, first in firsts), default=(0, 0, 0))
+    def _last_ms(self, last: Unit, start: int, end: int) -> int | None:
+        """Store timestamp of the last record of a file, whose unit is given, or of the first one behind the file."""
         if start <= last[0] < end:
             try:
                 return store_timestamp(self._log.read(last[0], last[1]))
@@ -428,7 +439,7 @@ class Retention:
         following = next(scan(self._log, end), None)
         if following is not None and self._is_older(end - 1, following.store_ms, limits.age_ms):
             return True
-        last_ms = self._file(start, end).last_ms
+        last_ms = run_now(self._looking_at(start, end)).last_ms
         return last_ms is not None and self._is_older(end - 1, last_ms, limits.age_ms)
 
     # What is left

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from broker.errors import RecordGone
 from broker.log.durability import AwaitedSteps
+from broker.log.put import Put
 from broker.retention import ExpiringSegment, Relocation, RetentionLimits
 from broker.runtime.metrics import Metrics
 from broker.store import Store
 from pyddmq.testing import ManualClock, PowerCut, SimDisk
-from tests.integration.store_tools import ROOT, append, bodies, open_store
+from tests.integration.store_tools import HOST, ROOT, append, bodies, open_store
 
 SEGMENT_BYTES = 4096
 BODY = bytes(800)
@@ -45,6 +46,26 @@ def run(store: Store) -> None:
         store.checkpoint()
     store.checkpoint()
     store.retention.step()
+
+
+def test_file_is_looked_at_some_queues_at_a_time() -> None:
+    """A store may have them by the thousand, and the loop serves others meanwhile; what is deleted then is left out."""
+    disk, clock = SimDisk(), ManualClock()
+    store = open_store(disk, clock=clock)
+    topics = [store.create_topic(f"t{number}", 4) for number in range(50)]
+    puts = [Put(topic, queue, b"x" * 20, b"") for topic in topics for queue in range(4)]
+    store.append(puts, born_ms=0, born_host=HOST)
+    store.flush()
+    clock.advance(11)
+    store.checkpoint()
+    store.retention.limits = RetentionLimits(log_bytes=SEGMENT_BYTES)
+    steps = store.retention.steps()
+    assert next(steps) is None
+    store.topic_changes.delete("t10")
+    assert sum(1 for _ in steps) >= 200 // 64
+    assert not store.damage.left(0)
+    assert starts(disk)[0] == SEGMENT_BYTES
+    assert [store.topics[name].queues[0].min_offset for name in ("t0", "t49")] == [1, 0]
 
 
 class Hold:
