@@ -47,7 +47,12 @@ class WaitingPull:
         self._slot.start, self._slot.withdraw = self._start, self.withdraw
 
     def _start(self) -> None:
-        self._lingers.start(self._slot, self._request, self._group)
+        slot = self._slot
+        try:
+            self._lingers.start(slot, self._request, self._group)
+        except Exception as error:
+            # Who calls answers for others: a fault costs its own call alone.
+            slot.connection.fail(slot, error)
 
     def park(self, linger_ms: int) -> None:
         """Wait up to `linger_ms` for messages. Raises ParkedFull; nothing has changed then."""
@@ -68,7 +73,10 @@ class WaitingPull:
             unpark(self._counted, self._group.name)
         lingers = self._lingers
         lingers.remove(self)
-        lingers.send(slot, self._group, batch)
+        try:
+            lingers.send(slot, self._group, batch)
+        except Exception as error:
+            slot.connection.fail(slot, error)
 
     def withdraw(self) -> None:
         """Wait no longer: answer empty, where there is still a client to answer."""
