@@ -103,7 +103,15 @@ class WaitingFetch(ABC):
         if self.slot.connection.may_start(self.slot):
             self._start()
         else:
-            self.slot.start, self.slot.withdraw = self._start, self.withdraw
+            self.slot.start, self.slot.withdraw = self._start_later, self.withdraw
+
+    # Who calls these answers for others: a fault costs its own call alone.
+
+    def _start_later(self) -> None:
+        try:
+            self._start()
+        except Exception as error:
+            self.slot.connection.fail(self.slot, error)
 
     def _start(self) -> None:
         slot, line, connection = self.slot, self._line, self.slot.connection
@@ -131,7 +139,15 @@ class WaitingFetch(ABC):
     def wake(self) -> None:
         """Answer with what came."""
         slot = self.slot
-        if slot.data is None and not slot.connection.closed and (found := self.read()) is not None:
+        if slot.data is not None or slot.connection.closed:
+            return
+        try:
+            found = self.read()
+        except Exception as error:
+            self._end()
+            slot.connection.fail(slot, error)
+            return
+        if found is not None:
             self._end()
             slot.answer(*found)
 
@@ -140,9 +156,14 @@ class WaitingFetch(ABC):
         waited = self._waits
         if waited:
             self._end()
-        if not self.slot.connection.closed:
+        if self.slot.connection.closed:
+            return
+        try:
             found = self.last() if waited else (self.empty(), None)
-            self.slot.answer(*found)
+        except Exception as error:
+            self.slot.connection.fail(self.slot, error)
+            return
+        self.slot.answer(*found)
 
     def _end(self) -> None:
         self._timer.cancel()
