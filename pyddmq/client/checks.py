@@ -7,6 +7,7 @@ sending a decision twice does no harm. A thread runs `ProducerGroupChecks.run` (
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -28,6 +29,7 @@ from pyddmq.client.transactions import (
 )
 
 T = TypeVar("T")
+_LOG = logging.getLogger(__name__)
 
 PAUSE_MS_FIRST = 100
 PAUSE_MS_MAX = 5000
@@ -125,8 +127,13 @@ class ProducerGroupChecks:
             self.is_fetching = False
 
     def _report_error(self, error: ClientError | ClientMisuse) -> None:
-        if self._on_error is not None:
+        if self._on_error is None:
+            return
+        try:
             self._on_error(error)
+        except Exception:
+            # Nobody waits for it here, and the checks are to continue.
+            _LOG.exception("on_check_error raised an exception")
 
     def fetch(self) -> dict[str, object]:
         """Return the arguments of the next `fetchChecks`."""

@@ -245,6 +245,29 @@ def test_file_that_is_gone_for_a_moment_does_not_end_the_checks(
     assert [each.handle for each in node.fetches[1].answers] == ["h"]
 
 
+def test_on_check_error_that_raises_does_not_end_the_checks(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is called in the background, where nobody waits for its exception: the log has it."""
+
+    def fails(error: Exception) -> None:
+        heard.append(error)
+        raise LookupError("no such pager")
+
+    heard: list[Exception] = []
+    node, listener = Node(checks=[[check_of("h")]]), Listener()
+    monkeypatch.setenv("PYDDMQ_TOKEN_FILE", "/nowhere/token")
+    with (
+        ScriptedNode("producer", node) as scripted,
+        TransactionProducer(scripted.address, "shop", listener, on_check_error=fails),
+    ):
+        until(lambda: heard, "a fetch that fails")
+        monkeypatch.delenv("PYDDMQ_TOKEN_FILE")
+        node.wait(lambda: len(node.fetches) == 2)
+    assert [each.handle for each in node.fetches[1].answers] == ["h"]
+    assert "no such pager" in caplog.text
+
+
 def test_close_tells_what_was_answered_and_ends_a_fetch_that_waits() -> None:
     """Whatever the listener has answered when the producer closes is told before the end, or had been told before."""
     node = Node(checks=[[check_of("h1"), check_of("h2")]])
