@@ -52,5 +52,9 @@ def test_data_backups_and_what_is_restored_are_their_owners_alone(tmp_path: Path
     exported = tmp_path / "orders.jsonl"
     assert command("messages", "export", "orders", "--data", data, "--output", exported).code == 0
     assert stat.S_IMODE(exported.stat().st_mode) == 0o600
+    body = tmp_path / "body"
+    named = ("messages", "show", "--topic", "orders", "--queue", "0", "--offset", "0", "--data", data)
+    assert command(*named, "--raw", "--output", body).code == 0
+    assert (body.read_bytes(), stat.S_IMODE(body.stat().st_mode)) == (b"secret", 0o600)
     assert command("access", "token", "create", "--file", tmp_path / "tokens.json", "--principal", "anna").code == 0
     assert stat.S_IMODE((tmp_path / "tokens.json").stat().st_mode) == 0o600

@@ -368,7 +368,8 @@ def _write_raw(message: MessageView, output: Path | None) -> None:
     body = text.encode() if message.body_encoding == "utf-8" else base64.b64decode(text)
     with writing(output or _STDOUT):
         if output is not None:
-            output.write_bytes(body)
+            with open(output, "wb", opener=_owners) as stream:
+                stream.write(body)
             return
         sys.stdout.buffer.write(body)
         sys.stdout.buffer.flush()
