@@ -108,7 +108,7 @@ class GroupConsumer:
             KeyError: A topic is not in the store.
             ValueError: The group has a member of this client id, or members of another kind.
             QueuesOwned: A consumer that is not a member, such as the proxy, has the group's queues.
-            Exception: Whatever the strategy raised; the consumer is no member then.
+            Exception: Whatever the strategy raised; the consumer has not joined then.
         """
         names = [name for topic in self.tags for name in self._names(topic)]
         self.shared.join(self, [(name.topic, name.queue_id) for name in names])
@@ -144,7 +144,7 @@ class GroupConsumer:
 
     @property
     def places(self) -> Collection[Place]:
-        """The queues that it has, also those that it gives up."""
+        """The queues that it has, also those that it releases."""
         return self.works.keys()
 
     def stats(self) -> list[QueueStats]:

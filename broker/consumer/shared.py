@@ -48,7 +48,7 @@ class ConsumerMember(Protocol):
 
     @property
     def places(self) -> Collection[Place]:
-        """The queues that it has, also those that it gives up."""
+        """The queues that it has, also those that it releases."""
 
     def schedule_rebalance(self) -> None:
         """Compute the allocation again in the next turn."""
