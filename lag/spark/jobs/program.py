@@ -24,7 +24,7 @@ from lag.report.options import Input, ReportOptions, ReportWindow
 from lag.report.page.files import FORMATS, rendered, with_ages
 from lag.rules.limits import LagLimits, with_target
 from lag.spark.jobs import backlog_program, compact_program, watch
-from lag.spark.jobs.arguments import FAILED, OK, SPARK_ERRORS, WRONG, first_sentence, folders, listed
+from lag.spark.jobs.arguments import FAILED, SPARK_ERRORS, WRONG, first_sentence, folders, listed
 from lag.spark.jobs.backlog import BacklogOptions, make_backlog
 from lag.spark.jobs.positions import positions
 from lag.spark.jobs.progress import progress
@@ -130,8 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OptionRefused, *SPARK_ERRORS) as error:
         print(f"pyddmq lag report: {first_sentence(error)}", file=sys.stderr)
         return FAILED
-    write_text(rendered(report, given.format), given.out)
-    return OK
+    return write_text("report", rendered(report, given.format), given.out)
 
 
 def backlog_of(data: str, options: ReportOptions, progress_file: str | None) -> BacklogOptions:

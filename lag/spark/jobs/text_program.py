@@ -43,15 +43,23 @@ def run_text_job(name: str, given: argparse.Namespace, job: Callable[[SparkSessi
     except (OptionRefused, *SPARK_ERRORS) as error:
         print(f"pyddmq lag {name}: {first_sentence(error)}", file=sys.stderr)
         return FAILED
-    write_text(text, given.out, f"; Spark's log is {log}")
-    return OK
+    return write_text(name, text, given.out, f"; Spark's log is {log}")
 
 
-def write_text(text: str, out: str, note: str = "") -> None:
-    """Write the text to a file, which is then named on stderr with `note`, or to stdout (`-`)."""
+def write_text(name: str, text: str, out: str, note: str = "") -> int:
+    """Write a job's text to a file, which is then named on stderr with `note`, or to stdout (`-`).
+
+    Returns:
+        The exit code: 1 when the file cannot be written.
+    """
     if out == "-":
         sys.stdout.write(text)
-        return
-    with open(out, "w", encoding="utf-8") as file:
-        file.write(text)
+        return OK
+    try:
+        with open(out, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        print(f"pyddmq lag {name}: {out} cannot be written: {error.strerror}", file=sys.stderr)
+        return FAILED
     print(f"wrote {out}{note}", file=sys.stderr)
+    return OK

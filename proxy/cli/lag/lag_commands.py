@@ -16,7 +16,7 @@ from proxy.cli.findings import print_findings
 from proxy.cli.lag.lag_export_command import journal_folder
 from proxy.cli.moments import duration_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
-from proxy.cli.output import print_error, print_json, print_table, print_text
+from proxy.cli.output import print_error, print_json, print_table, print_text, printable
 from proxy.operate.attention.judgement import LEVELS
 from proxy.operate.lag_texts import UNKNOWN, behind, count, forecast, left, rate, sparkline
 from proxy.operate.text import age, amount
@@ -135,7 +135,7 @@ def check(
         return level
     print_text(f"{level.name}: {_summary(answer, group)}")
     for text in over:
-        print_text(text)
+        print_text(printable(text))
     print_findings(answer.findings)
     return level
 

@@ -14,7 +14,7 @@ from proxy.cli.lag.lag_commands import Journal
 from proxy.cli.lag.lag_export_command import journal_folder
 from proxy.cli.moments import duration_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
-from proxy.cli.output import print_json, print_table, print_text
+from proxy.cli.output import print_json, print_table, print_text, printable
 from proxy.operate.text import age
 from proxy.operate.views.lag_history import BurnRate, ObjectiveKept, ObjectivesAnswer
 from proxy.process.exit_codes import ExitCode
@@ -176,7 +176,7 @@ def _burn(each: BurnRate, coverage: float) -> str:
 
 
 def _name(each: ObjectiveKept) -> str:
-    return each.group if each.queue is None else f"{each.group}: {each.topic} {each.queue}"
+    return printable(each.group if each.queue is None else f"{each.group}: {each.topic} {each.queue}")
 
 
 def _share(value: float | None) -> str:

@@ -16,7 +16,7 @@ from lag.journal.writer import FOLDER, JournalOrigin
 from proxy.cli.errors import CliError
 from proxy.cli.moments import duration_option
 from proxy.cli.options import AsJson
-from proxy.cli.output import check_reader, print_error, print_json, print_line
+from proxy.cli.output import check_reader, print_error, print_json, print_line, printable
 from proxy.operate.text import amount
 from proxy.process.exit_codes import ExitCode
 
@@ -103,7 +103,7 @@ def _record(recording: ClusterRecording, every_ms: int, *, once: bool, as_json: 
             recorded = recording.round()
             problem = _problem(recorded)
             if problem is not None and problem != reported:
-                print_error(problem, code=ExitCode.CHECK_FAILED, as_json=as_json)
+                print_error(printable(problem), code=ExitCode.CHECK_FAILED, as_json=as_json)
             reported = problem
             if first or as_json:
                 _print(recorded, as_json=as_json)

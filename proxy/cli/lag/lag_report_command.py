@@ -24,7 +24,7 @@ from proxy.cli.lag.lag_backlog_command import progress_file
 from proxy.cli.lag.lag_export_command import journal_folder
 from proxy.cli.lag.spark_options import Groups, Log, check_format
 from proxy.cli.moments import moment_option
-from proxy.cli.output import print_error, print_line, writing
+from proxy.cli.output import print_error, print_line, printable, writing
 from proxy.process.exit_codes import ExitCode
 
 ENGINES: Final = ("auto", "local", "spark")
@@ -149,15 +149,20 @@ def report_lag(
             return Level.UNKNOWN
         report = found
     text = rendered(report, form)
-    if out == "-":
-        with writing("the output"):
-            sys.stdout.write(text)
-            sys.stdout.flush()
-    else:
+    try:
+        if out == "-":
+            with writing("the output"):
+                sys.stdout.write(text)
+                sys.stdout.flush()
+            return Level[report.level]
         with writing(Path(out)), open(out, "w", encoding="utf-8") as file:
             file.write(text)
-        print_line(report.summary)
-        print_line(f"wrote {out}")
+    except CliError as error:
+        # 1 would be the report of a warning.
+        print_error(str(error), code=Level.UNKNOWN, as_json=False)
+        return Level.UNKNOWN
+    print_line(printable(report.summary))
+    print_line(f"wrote {out}")
     return Level[report.level]
 
 

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from broker.runtime.disk import RealDisk
+from lag.journal.writer import JournalOrigin, JournalWriter, WriterLimits
+from lag.samples import QueueSample
 from proxy.cli.app import run
 from proxy.cli.lag import lag_report_command
 from tests.integration.proxy.admin.test_cli_lag_export import data_directory
+from tests.unit.lag.samples import NOW_MS
 
 
 @pytest.mark.usefixtures("no_spark")
@@ -30,9 +34,9 @@ def test_small_report_needs_no_spark(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_file_that_cannot_be_written_is_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], out: str
 ) -> None:
-    """It names the file and what to do."""
+    """It names the file and what to do; its exit code is that of what is not known, and not of a warning."""
     words = ["--since", "30000d", "--format", "json", "--engine", "local", "--out", str(tmp_path / out)]
-    assert run(["lag", "report", "--journal", data_directory(tmp_path), *words]) == 1
+    assert run(["lag", "report", "--journal", data_directory(tmp_path), *words]) == 3
     message = " ".join(capsys.readouterr().err.split())
     assert message.startswith(f"pyddmq: cannot write {tmp_path / out}: ")
     assert message.endswith("; pass another file")
@@ -54,6 +58,20 @@ def test_missing_spark_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFix
     message = " ".join(capsys.readouterr().err.split())
     assert "runs on Spark, and pyspark" in message
     assert "pip install 'pyddmq[server,spark]'" in message
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_summary_moves_no_cursor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever a group of a Kafka cluster is called."""
+    limits = WriterLimits(free_bytes_min=0)
+    writer = JournalWriter(RealDisk(), f"{tmp_path}/j", JournalOrigin(cluster="c", node="n", epoch=1), limits)
+    assert writer.write(NOW_MS, [(("\x1b[2Jg", "t", 0), QueueSample(time_ms=NOW_MS))])
+    writer.close(NOW_MS)
+    out = f"{tmp_path}/lag.json"
+    words = ["--since", "30000d", "--format", "json", "--out", out]
+    assert run(["lag", "report", "--journal", f"{tmp_path}/j", *words]) == 3
+    assert "nothing is known of \\x1b[2Jg at the end" in capsys.readouterr().out
+    assert "\x1b[2Jg" in json.loads(Path(out).read_text())["summary"]
 
 
 @pytest.mark.usefixtures("no_spark")

@@ -130,6 +130,26 @@ def test_sums_say_what_they_are_without(node: dict[str, Any], capsys: pytest.Cap
     assert "5 messages and more left" in capsys.readouterr().out
 
 
+def test_names_of_groups_in_kafka_move_no_cursor(
+    node: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Anyone may name a group there; a journal of the cluster has it as it is."""
+    name = "\x1b[2Jbilling\n"
+    node["judged"] = lag_judgement([lag_queue(name, lag=9, unfinished=9)])
+    assert lag_commands.check(max_lag=1) == Level.ERR
+    kept = ObjectiveKept(
+        group=name, topic=None, queue=None, share=0.5, messages_share=0.5, coverage=1.0, messages=10, lost=0, queues=1,
+        kept_ms=1, over_ms=1, unknown_ms=0,
+    )  # fmt: skip
+    answer = ObjectivesAnswer(objective_ms=1, since_ms=0, until_ms=1, asked_ms=1, shortened=False, kept=[kept])
+    monkeypatch.setattr(lag_objective_command, "get", lambda *_, **__: answer)
+    assert lag_objective_command.slo(at_least=99.9) == ExitCode.CHECK_FAILED
+    shown = capsys.readouterr().out
+    assert "\\x1b[2Jbilling\\n: orders 0 has 9 messages left, --max-lag is 1" in shown
+    assert "\\x1b[2Jbilling\\n met it for 50.000 %" in shown
+    assert "\x1b" not in shown
+
+
 @pytest.mark.parametrize("span", ["30d", "400d", "90s", " 1.5h "])
 def test_spans_of_slo_are_read_by_the_node(monkeypatch: pytest.MonkeyPatch, span: str) -> None:
     """As the command reads them."""

@@ -30,6 +30,18 @@ def test_errors_of_spark_are_one_line() -> None:
     assert first_sentence(RuntimeError("")) == "RuntimeError"
 
 
+def test_text_that_cannot_be_written_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its job took minutes, and has ended."""
+    from lag.spark.jobs.text_program import write_text
+
+    assert write_text("backlog", "text", f"{tmp_path}/there/text") == 1
+    assert capsys.readouterr().err == (
+        f"pyddmq lag backlog: {tmp_path}/there/text cannot be written: No such file or directory\n"
+    )
+    assert write_text("backlog", "text", f"{tmp_path}/text") == 0
+    assert (tmp_path / "text").read_text() == "text"
+
+
 @pytest.mark.parametrize(("target", "code"), [("0.5", 1), ("inf", 2)])
 def test_target_is_what_the_command_takes(monkeypatch: pytest.MonkeyPatch, target: str, code: int) -> None:
     """Half a second is one; what is no time is refused before Spark is started."""
