@@ -18,7 +18,7 @@ from broker.runtime.seams import Clock
 from upstream.calls.seams import ThreadLoop
 from upstream.kafka.link import NOT_SENT, Broken, Headers, KafkaFailure, Produced
 from upstream.kafka_client.lookups import partitions_of
-from upstream.kafka_client.package import cause_of, confluent, failure_of
+from upstream.kafka_client.package import KafkaUnusable, cause_of, confluent, failure_of
 from upstream.kafka_client.posting import Post
 from upstream.kafka_client.query_thread import QueryThread
 from upstream.kafka_client.settings import Settings
@@ -294,11 +294,14 @@ class LibrdkafkaProducer:
         return KafkaFailure("FATAL", str(self._fatal), unknown=unknown)
 
     def _of(self, *, alone: bool) -> Any:
-        """Return the producer of librdkafka that sends batches, or each record alone."""
+        """Return the producer of librdkafka that sends batches, or each record alone. Raises KafkaFailure."""
         if not alone:
             return self._producer
         if self._alone is None:
-            self._alone = self._settings.producer(self._client_id, alone=True, error_cb=self._note)
+            try:
+                self._alone = self._settings.producer(self._client_id, alone=True, error_cb=self._note)
+            except KafkaUnusable as error:
+                raise KafkaFailure("NO_CLIENT", str(error)) from error
         return self._alone
 
     def _known(self, topic: str) -> _ProducerTopic:

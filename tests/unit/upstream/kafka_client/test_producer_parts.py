@@ -12,6 +12,7 @@ from pyddmq.testing.manual_time import ManualClock
 from tests.conftest import need_module
 from tests.kafka_world import Loop
 from upstream.kafka.link import KafkaFailure
+from upstream.kafka_client.package import KafkaUnusable
 from upstream.kafka_client.producer import LibrdkafkaProducer
 
 SMALL = 100
@@ -232,6 +233,24 @@ def test_batch_that_is_too_large_is_sent_one_by_one(monkeypatch: pytest.MonkeyPa
     assert world.ended == ["stored", "stored"]
     [_, alone] = world.settings.made
     assert [len(each) for batch in alone.batches[-2:] for each in batch] == [60, 60]
+    world.producer.close(0)
+
+
+def test_record_for_which_no_producer_can_be_made_ends_by_that_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that sends each record alone is made later, when the settings may not be usable any more."""
+    world = World(monkeypatch)
+    world.settings.answer = lambda values: Error("MSG_SIZE_TOO_LARGE")
+    world.producer.partitions("t")
+
+    def refused(client_id: str, **_: Any) -> Producer:
+        raise KafkaUnusable("ssl.ca.location failed: No such file or directory")
+
+    monkeypatch.setattr(world.settings, "producer", refused)
+    world.send(bytes(60))
+    world.until(lambda: world.ended, "the record")
+    assert world.ended == ["NO_CLIENT"]
+    with pytest.raises(KafkaFailure, match="No such file"):
+        world.send(bytes(60))
     world.producer.close(0)
 
 
