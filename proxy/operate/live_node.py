@@ -61,6 +61,7 @@ from upstream.delivery.subscription import Subscription
 from upstream.embedded.queues import EmbeddedQueues
 from upstream.figures.tracing import Tracing
 from upstream.job import GroupQueue, UpstreamJob
+from upstream.kafka.broker import DEAD_LETTER_SUFFIX
 from upstream.kafka.link import ScanFound, TopicScan
 from upstream.operate.positions import positions
 from upstream.state import JobState
@@ -189,7 +190,9 @@ class LiveNode:
     @property
     def masks(self) -> MessageMasks:
         """What is not shown of messages."""
-        return MessageMasks({name: topic.mask for name, topic in self._in_force.config.topics.items()})
+        topics = self._in_force.config.topics
+        letters = {name for name in topics if name.endswith(DEAD_LETTER_SUFFIX)}
+        return MessageMasks({name: topic.mask for name, topic in topics.items()}, letters)
 
     @property
     def tracing(self) -> Tracing | None:

@@ -6,7 +6,7 @@ Consumers get messages whole; so does a reader of the files of a stopped store.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -58,18 +58,19 @@ class MessageMasks:
 
     Args:
         topics: The entries of `mask`, by topic.
+        letters: Those of these topics that hold dead letters.
     """
 
-    def __init__(self, topics: Mapping[str, Sequence[str]]) -> None:
-        self._masks = {name: _mask_of(tuple(entries)) for name, entries in topics.items()}
+    def __init__(self, topics: Mapping[str, Sequence[str]], letters: Container[str] = ()) -> None:
+        self._masks = {name: _mask_of(tuple(entries)) for name, entries in topics.items() if name not in letters}
         every = [entry for entries in topics.values() for entry in entries]
         self._of_internal = _mask_of(tuple(dict.fromkeys(every)))
 
     def of(self, topic: str) -> TopicMask:
         """Return the mask of a topic's messages.
 
-        A topic that is not configured may hold messages of any other: retries, dead letters and what waits. All masks
-        hold for it.
+        One that is not configured, or has dead letters, may hold messages of any other: retries, dead letters and what
+        waits. All masks hold for it.
         """
         return self._masks.get(topic, self._of_internal)
 

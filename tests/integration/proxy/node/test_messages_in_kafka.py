@@ -146,6 +146,17 @@ def test_masked_values_are_neither_shown_nor_found() -> None:
     assert (letter.body, letter.key, letter.properties["phone"]) == ('{"card":"***"}', "***", "***")
 
 
+def test_dead_letters_of_a_topic_that_is_configured_are_masked_as_well() -> None:
+    """As it is to be consumed; its own mask holds, too."""
+    yaml = MASKED.replace("topics:\n", "topics:\n  billing.DLQ: {brokerCluster: main, mask: [colour]}\n", 1)
+    world = world_with(0, yaml)
+    headers = [("phone", b"21"), ("colour", b"blue")]
+    world.kafka.append(KafkaPartition("billing.DLQ", 0), b"k1", b'{"card": 1}', headers)
+    letter = find(world, topic="billing.DLQ").messages[0]
+    assert (letter.body, letter.key) == ('{"card":"***"}', "***")
+    assert (letter.properties["phone"], letter.properties["colour"]) == ("***", "***")
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
