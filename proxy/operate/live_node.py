@@ -591,12 +591,10 @@ _LIMITS = {name: str(NodeConfig.model_fields[name].alias) for name in NodeConfig
 
 
 def _limit(name: str, text: str) -> float | None:
-    if not text:
-        return None
     try:
-        limit = float(text)
+        limit = float(text) if text else None
     except ValueError:
-        limit = -1.0
-    if not 0 <= limit < 2.0**63:
+        limit = -1
+    if limit is not None and not 0 <= limit < 2.0**63:
         raise ValueError(f"invalid {name} {text[:100]!r}; pass a number, or an empty value for no limit")
     return limit

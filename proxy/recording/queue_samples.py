@@ -116,6 +116,9 @@ class QueueSampler:
         store: The node's.
         pauses: Which groups are paused.
         clock: Dates what was read.
+
+    Attributes:
+        topics: What rounds know of a subscription, by group and topic.
     """
 
     def __init__(self, in_force: InForce, store: Store, pauses: Pauses, clock: Clock) -> None:
@@ -125,8 +128,7 @@ class QueueSampler:
         self.times = MessageTimes(store)
         self._seen: dict[QueueKey, _QueueRound] = {}
         self._rounds = 0
-        self._topics: dict[str, dict[str, _TopicRound]] = {}
-        """By group, and by topic of its subscription."""
+        self.topics: dict[str, dict[str, _TopicRound]] = {}
 
     def recall(self, group: str, topic: str, queue: int, sample: QueueSample) -> None:
         """Take up what an earlier process noted of a queue: that a group was at work, and when it moved."""
@@ -135,7 +137,7 @@ class QueueSampler:
         self._seen[key] = _QueueRound(
             time_ms=sample.time_ms, committed=sample.committed, moved_ms=sample.moved_ms, matched=None
         )
-        of_topic = self._topics.setdefault(group, {}).setdefault(topic, _TopicRound())
+        of_topic = self.topics.setdefault(group, {}).setdefault(topic, _TopicRound())
         of_topic.asked_ms = latest_of(of_topic.asked_ms, sample.asked_ms)
         of_topic.succeeded_ms = latest_of(of_topic.succeeded_ms, sample.succeeded_ms)
 
@@ -152,7 +154,7 @@ class QueueSampler:
             for key, sample in (yield from self._group(group, strays.get(name, ()), seen)):
                 samples.append((key, sample))
         self._seen = seen
-        self._topics = {name: each for name, each in self._topics.items() if name in self._in_force.groups}
+        self.topics = {name: each for name, each in self.topics.items() if name in self._in_force.groups}
         self._rounds += 1
         self.times.round_over()
         return samples
@@ -182,7 +184,7 @@ class QueueSampler:
         asking: dict[str, _Asking] = {}
         samples: Samples = []
         places: list[Place] = []
-        topics, here = self._topics.setdefault(group.name, {}), dict[str, set[Place]]()
+        topics, here = self.topics.setdefault(group.name, {}), dict[str, set[Place]]()
         for place in self._places(group, strays):
             places.append(place)
             if len(places) % _PLACES_AT_ONCE == 0:
@@ -232,7 +234,7 @@ class QueueSampler:
         pushing = config is not None and config.actions[-1] not in ("PullServer", LOW_LEVEL)
         if running is None:
             return _Asking(asked_at=-1.0, holders=frozenset(fetchers), limited=False, pushing=pushing)
-        of_topic = self._topics[group.name][topic]
+        of_topic = self.topics[group.name][topic]
         held, finished = running.held_by_rate, running.counters.finished.value
         limited = held > (of_topic.held if of_topic.generation is running else 0)
         if finished > (of_topic.finished or 0):

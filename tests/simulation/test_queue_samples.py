@@ -11,6 +11,7 @@ import pytest
 
 from lag.samples import QueueKey, QueueSample, ScheduledSample
 from proxy.operate.changes.groups import PauseBody
+from proxy.recording.queue_samples import QueueSampler
 from tests.insides import opened_of
 from tests.simulation.facts import Place
 from tests.simulation.loops import TOPIC as LATER
@@ -53,6 +54,13 @@ def sample(ward: Ward, topic: str = "orders", group: str = "by-key") -> QueueSam
     """Return the next sample of the only queue of a topic."""
     [found] = [each for key, each in rounds(ward).items() if (key.group, key.topic) == (group, topic)]
     return found
+
+
+def sampler_of(ward: Ward) -> QueueSampler:
+    """Return what samples the node's queues."""
+    samplers = ward.node.recording.recorder._samplers
+    assert samplers is not None
+    return samplers[0]
 
 
 def now_ms(ward: Ward) -> int:
@@ -193,14 +201,12 @@ def test_queue_that_is_gone_has_no_failing_messages(monkeypatch: pytest.MonkeyPa
 def test_group_that_is_gone_is_forgotten() -> None:
     """With its last generation, and all that this has in memory."""
     ward = ward_of()
-    samplers = ward.node.recording.recorder._samplers
-    assert samplers is not None
-    sampler = samplers[0]
+    sampler = sampler_of(ward)
     rounds(ward)
-    assert list(sampler._topics) == ["by-key"]
+    assert list(sampler.topics) == ["by-key"]
     ward.edit_group(lambda groups: groups.clear())
     rounds(ward)
-    assert not sampler._topics
+    assert not sampler.topics
 
 
 def test_message_that_is_out_for_a_minute_is_named() -> None:
@@ -297,9 +303,7 @@ def test_what_is_not_read_again_costs_no_read() -> None:
     for key in "abc":
         ward.send("orders", key)
     rounds(ward)
-    samplers = ward.node.recording.recorder._samplers
-    assert samplers is not None
-    sampler, _ = samplers
+    sampler = sampler_of(ward)
     before = sampler.times.reads
     assert before > 0
     for _ in range(3):

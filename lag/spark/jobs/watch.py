@@ -106,7 +106,7 @@ class _Node:
     last_ms: int = 0
 
 
-class _Judge:
+class Judge:
     """Runs on executors: rounds of one node into changes."""
 
     def __init__(self, options: WatchOptions) -> None:
@@ -153,14 +153,16 @@ class _Judge:
         back = node.presence.note("", GroupVerdict(status="OK", since_ms=time_ms), time_ms)
         if back is not None:
             yield back.as_fields(cluster, name)
-        for change in node.verdicts.take(node.windows.judged(time_ms, self._limits_of), time_ms, self._counts):
+        for change in node.verdicts.take(node.windows.judged(time_ms, self.limits_of), time_ms, self.counts):
             yield change.as_fields(cluster, name, self._recipients.get(change.group, ()))
 
-    def _limits_of(self, group: str, topic: str) -> LagLimits:
+    def limits_of(self, group: str, topic: str) -> LagLimits:
+        """Return the limits of a group's queues of a topic."""
         found = self._found(group, topic)
         return self._limits if found is None else found.limits
 
-    def _counts(self, group: str, topic: str) -> bool:
+    def counts(self, group: str, topic: str) -> bool:
+        """Whether their verdicts are the group's."""
         found = self._found(group, topic)
         return found is None or found.counts
 
@@ -190,7 +192,7 @@ def changes(spark: SparkSession, options: WatchOptions) -> DataFrame:
     return (
         reading.load()
         .groupBy("cluster", "node")
-        .applyInPandasWithState(_Judge(options), SCHEMA, "node binary", "append", "NoTimeout")
+        .applyInPandasWithState(Judge(options), SCHEMA, "node binary", "append", "NoTimeout")
     )
 
 

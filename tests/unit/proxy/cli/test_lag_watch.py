@@ -45,9 +45,9 @@ def test_queues_beside_the_subscriptions_have_the_limits_of_their_group(
 
     monkeypatch.setattr(watch, "run", run)
     assert watch_lag(journals=[f"{tmp_path}/lag"], checkpoint="c", config=f"{tmp_path}/node.yaml") == ExitCode.OK
-    judge = watch._Judge(*given)
+    judge = watch.Judge(*given)
     places = [("quiet", "orders"), ("quiet", retry_topic("quiet")), ("loud", "orders"), ("loud", "old"), ("gone", "x")]
-    assert {place: (judge._limits_of(*place).target_ms // 1000, judge._counts(*place)) for place in places} == {
+    assert {place: (judge.limits_of(*place).target_ms // 1000, judge.counts(*place)) for place in places} == {
         ("quiet", "orders"): (43_200, False),
         ("quiet", "%RETRY%quiet"): (43_200, False),
         ("loud", "orders"): (1, True),
