@@ -166,8 +166,10 @@ class Subscription:
         self._gate_wait = Later(runtime.scheduler, self.reopen_gate)
         self._again = Later(runtime.scheduler, self.pump)
         self.made_bodies: MadeBodies | None = None
-        count_max = BODIES_AT_ONCE if getattr(actions[-1], "keeps_bodies", False) else sys.maxsize
-        self._admission = Admission(self.outcomes, config, runtime=runtime, again=self._again, count_max=count_max)
+        most = BODIES_AT_ONCE if getattr(actions[-1], "keeps_bodies", False) else sys.maxsize
+        self._admission = Admission(
+            self.outcomes, config, runtime=runtime, again=self._again, count_max=most, is_timed=self._calling.is_timed
+        )
         self.reading_stopped = False
         self._set_limits(config)
 
@@ -401,9 +403,7 @@ class Subscription:
     def _admit(self) -> bool:
         """Run ready jobs as far as limits go; whether any could go."""
         admitted, went = self._admission.next()
-        if admitted:
-            self._run(admitted)
-        return went
+        return (not admitted or self._admission.run(self._run, admitted)) and went
 
     # Actions
 

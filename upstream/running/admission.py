@@ -11,7 +11,7 @@ The order gate (`Gate`) of a JSON-path key runs the actions before it in reading
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from broker.runtime.bundle import Runtime
@@ -99,10 +99,13 @@ THROTTLED = declare(
 )
 _RUNNING = next_state(JobState.READY, JobEvent.ADMIT)
 _READY = JobState.READY
+_FIRST_JOBS = 8
+STEP_SECONDS = 0.02
+"""How long plain actions of one subscription may run before everything else has its turn."""
 
 
 class Admission:
-    """Admits the ready jobs of one subscription.
+    """Admits the ready jobs of one subscription, as many at once as its plain actions get through in a step.
 
     Attributes:
         held_by_rate: How often its rate held messages back.
@@ -116,6 +119,7 @@ class Admission:
         runtime: Runtime,
         again: Later,
         count_max: int,
+        is_timed: bool,
     ) -> None:
         """Set up.
 
@@ -125,6 +129,7 @@ class Admission:
             runtime: Its metrics count waits, its monotonic clock refills tokens.
             again: Has the subscription continue when a token is there.
             count_max: Jobs admitted at once.
+            is_timed: Whether their number follows from how long they take (`Calling.is_timed`).
         """
         self._outcomes = outcomes
         self._ready = outcomes.ready
@@ -132,6 +137,10 @@ class Admission:
         self._bucket = TokenBucket(config.tps_max, runtime.clock)
         self._again = again
         self._count_max = count_max
+        self._now = runtime.clock.monotonic
+        self._is_timed = is_timed
+        self._at_once = min(_FIRST_JOBS, count_max) if is_timed else count_max
+        self._spent = 0.0
         self._at_rate = runtime.metrics.counter(THROTTLED, outcomes.group, config.topic, "maxTps")
         self._at_concurrency = runtime.metrics.counter(THROTTLED, outcomes.group, config.topic, "concurrency")
         self._config = config
@@ -157,7 +166,7 @@ class Admission:
         ready, permits, bucket, outcomes = self._ready, self._permits, self._bucket, self._outcomes
         if outcomes.stops.queues:
             outcomes.stops.keep()
-        room = min(len(ready), permits.free, self._count_max)
+        room = min(len(ready), permits.free, self._at_once)
         if not room and ready:
             self._at_concurrency.value += 1
         if bucket.rate is not None:
@@ -185,6 +194,25 @@ class Admission:
         if bucket.rate is not None:
             bucket.take(taken)
         return admitted, taken > 0 or not ready
+
+    def run(self, run: Callable[[list[UpstreamJob]], None], jobs: list[UpstreamJob]) -> bool:
+        """Run admitted jobs; whether more may run in this step, else the subscription continues in the next one."""
+        if not self._is_timed:
+            run(jobs)
+            return True
+        began = self._now()
+        run(jobs)
+        seconds = self._now() - began
+        if seconds > STEP_SECONDS:
+            self._at_once = max(1, int(len(jobs) * STEP_SECONDS / seconds))
+        elif seconds < STEP_SECONDS / 4 and len(jobs) == self._at_once:
+            self._at_once = min(4 * self._at_once, self._count_max)
+        self._spent += seconds
+        if self._spent < STEP_SECONDS:
+            return True
+        self._spent = 0.0
+        self._again.after(0.0)
+        return False
 
     def limits_met(self, group_queues: Iterable[GroupQueue], *, more: bool) -> Iterator[str]:
         """Yield the limits that hold messages back now, each by its setting and value; cold.

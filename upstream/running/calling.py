@@ -25,6 +25,7 @@ from upstream.calls.modes import Mode, has_slow_hooks, mode_of
 from upstream.calls.node_calls import NodeCalls
 from upstream.calls.pool import CallQueue
 from upstream.calls.user_code import as_exception, described, is_own_cancellation
+from upstream.history import PULL_SERVER
 from upstream.job import UpstreamJob
 from upstream.running.action_context import ThreadContext
 
@@ -134,6 +135,11 @@ class Calling:
             if step.caller is not None:
                 step.caller.reported = self._reported(place, ended)
         self._is_open = self._ended = False
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether plain actions of unknown cost run in the loop's thread."""
+        return any(step.caller is None and step.action.name != PULL_SERVER for step in (*self.before, *self.after))
 
     @property
     def names(self) -> list[str]:

@@ -123,7 +123,7 @@ def test_bodies_count_against_the_memory_ceiling_and_stop_admission() -> None:
     made.advance(1)
     running = sum(job.state.name == "BUFFERED" for job in made.group_queue().live.values())
     assert held(made).bytes == running * size
-    assert running == 17, "what one call of the actions was given is not cut"
+    assert running == 9, "what one call of the actions was given is not cut"
     client = Client()
     first = made.pull(client)
     made.publish(*[None] * 20, body=body)
