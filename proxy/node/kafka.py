@@ -27,6 +27,7 @@ from upstream.kafka.broker import KafkaBroker, Ways
 from upstream.kafka.group_protocol import AUTO, stays_classic
 from upstream.kafka.lasting_producer import LastingProducer
 from upstream.kafka.link import GroupMember, KafkaClient, KafkaFailure, KafkaProducer, ScanFound, TopicScan
+from upstream.kafka.member_settings import longest_seconds
 from upstream.kafka.membership import LEAVE_SECONDS
 from upstream.kafka.partitions import MemberSettings
 from upstream.kafka.subscriptions import is_expression
@@ -297,7 +298,7 @@ class KafkaGroups:
                 / 1000,
                 commit_seconds=settings.commit_interval / 1000,
                 revoke_seconds=settings.revoke_timeout / 1000,
-                takeover_seconds=max((each.timeout for each in group.topics), default=0) / 1000 if strict else 0.0,
+                takeover_seconds=longest_seconds(group) if strict else 0.0,
                 waiting_bytes=settings.waiting_bytes,
                 commit_topic=settings.commit_topic,
                 whole_names=settings.group_protocol == "consumer",

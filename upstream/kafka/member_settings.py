@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from broker.runtime.metrics import declare
+from conf.models import GroupConfig
 
 PARTITIONS = declare(
     "pyddmq_kafka_partitions", "Partitions of a Kafka group that are assigned to this node.", ("group",), "gauge"
@@ -22,6 +23,11 @@ FOREIGN = declare(
     "Metadata of committed offsets written by other programs: only the offset counts.",
     ("group",),
 )
+
+
+def longest_seconds(config: GroupConfig) -> float:
+    """Return how long a client of a group may have a message at most."""
+    return max((each.timeout for each in config.topics), default=0) / 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +51,12 @@ class MemberSettings:
     waiting_bytes: int = 64 << 20
     commit_topic: str = "__pyddmq_commits"
     whole_names: bool = False
+
+    def reloaded(self, config: GroupConfig) -> MemberSettings:
+        """Return these after a reload: clients of the owner before have the longest time that was ever configured."""
+        if not self.takeover_seconds:
+            return self
+        return replace(self, takeover_seconds=max(self.takeover_seconds, longest_seconds(config)))
 
     def leave_seconds(self, *, cut_off: bool) -> float:
         """Return how long a member that leaves waits for its last commit.

@@ -194,6 +194,7 @@ class Partitions:
     def configure(self, config: GroupConfig) -> None:
         """Read what a changed configuration lists; `expanded` says all of it."""
         self.subscriptions.config = config
+        self._settings = self._settings.reloaded(config)
         if self._is_in:
             self._member.subscribe(subscribed(config))
         self._ask_for_topics()

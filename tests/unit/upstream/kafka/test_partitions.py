@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from conf.models import GroupConfig
 from pyddmq.actions import Action, Job, Status
 from tests.contract.grounds import KafkaGround
 from tests.unit.upstream_world import Client
@@ -101,6 +102,23 @@ def test_strict_takeover_waits_for_clients_of_a_node_that_died() -> None:
     first.advance(18)
     assert second.take(client) == {}
     first.advance(20)
+    assert list(second.take(client).values()) == [b"one"]
+
+
+def test_strict_takeover_waits_for_the_time_that_clients_have_since_a_reload() -> None:
+    """A longer one counts at once; a shorter one does not, as messages may be out for the one before."""
+    settings = MemberSettings(session_seconds=10, takeover_seconds=20)
+    first = KafkaGround(KEYED, queues=1, settings=settings)
+    client = Client()
+    first.put("one", key="k")
+    assert list(first.drain(client, 0.5).values()) == [b"one"]
+    second = _second(first)
+    for timeout in (60_000, 5_000):
+        second.member.configure(GroupConfig.model_validate({"group": "g", "topics": [{**KEYED, "timeout": timeout}]}))
+    first.client.kill()
+    first.advance(55)
+    assert second.take(client) == {}
+    first.advance(30)
     assert list(second.take(client).values()) == [b"one"]
 
 
