@@ -22,7 +22,7 @@ from broker.runtime.metrics import declare
 from upstream.kafka.commits.blobs import BLOB_MAX, Blobs, Named
 from upstream.kafka.commits.metadata import NAMED_MIN, TEXT_MAX, TEXT_MIN, Ranges, encode, encode_named
 from upstream.kafka.lease import Lease
-from upstream.kafka.link import Assignment, Commit, GroupMember, KafkaFailure, KafkaPartition
+from upstream.kafka.link import Assignment, Commit, Done, GroupMember, KafkaFailure, KafkaPartition
 from upstream.kafka.topics import KafkaQueue
 from upstream.progress.tracker import OffsetTracker
 
@@ -308,6 +308,9 @@ class OffsetCommitter:
         sent = self._lease.now()
         # While a blob was written a partition may have gone, or a later commit of it been sent.
         here = [queue for queue in commits if not queue.gone and self._turns.get(queue, 0) <= turn]
+        if not here:
+            self._scheduler.call_soon(self._overtaken, turn, done)
+            return
         self._turns.update(dict.fromkeys(here, turn))
         for queue in here:
             self._note(queue, commits[queue])
@@ -335,6 +338,13 @@ class OffsetCommitter:
             self._hurry()
 
         self.member.commit([commits[queue] for queue in here], answered, soon=bool(self._awaited))
+
+    def _overtaken(self, turn: int, done: Done) -> None:
+        """End a commit of which nothing was sent: the answers to later ones say whose the partitions are."""
+        self._open.discard(turn)
+        done(KafkaFailure("OVERTAKEN", "the partition was lost, or a later commit of it was sent"))
+        self._look()
+        self._hurry()
 
     def _shorten(self, refused: int) -> None:
         """Make shorter texts: the brokers' limit (offset.metadata.max.bytes) is below a text of this length."""

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
 import pytest
 
+from broker.runtime.bundle import runtime_of
+from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.contract.grounds import KafkaGround
 from tests.unit.upstream_world import Client
-from upstream.kafka.link import KafkaPartition
+from upstream.kafka.commits.blobs import Named
+from upstream.kafka.commits.commits import OffsetCommitter
+from upstream.kafka.lease import Lease
+from upstream.kafka.link import Assignment, Commit, Done, KafkaFailure, KafkaPartition
+from upstream.kafka.topics import KafkaQueue
+from upstream.progress.tracker import AttemptFailures, OffsetTracker
 
 
 def _ground() -> tuple[KafkaGround, list[bool]]:
@@ -85,3 +95,46 @@ def test_text_that_the_brokers_refuse_stops_no_commit(limit: int) -> None:
     ground.ack(client, held)
     ground.advance(5)
     assert (ground.committed() or 0) > held[1]
+
+
+class Asked:
+    """A member and a commit topic that answer when they are told to; a commit of nothing succeeds at once, as ever."""
+
+    def __init__(self, scheduler: ManualScheduler) -> None:
+        self.scheduler = scheduler
+        self.commits: list[Sequence[Commit]] = []
+        self.blobs: list[Callable[[Named | None], None]] = []
+
+    def commit(self, commits: Sequence[Commit], done: Done, *, soon: bool = False) -> None:
+        """Keep it."""
+        if commits:
+            self.commits.append(commits)
+        else:
+            self.scheduler.call_soon(done, None)
+
+    def write(self, place: object, offset: int, text: str, done: Callable[[Named | None], None], **_: object) -> None:
+        """Keep it."""
+        self.blobs.append(done)
+
+
+def test_commit_that_a_later_one_has_overtaken_vouches_for_nothing() -> None:
+    """While its blob was written another one was sent: only the answer to that says whose the partition is."""
+    clock = ManualClock()
+    scheduler = ManualScheduler(clock)
+    lease = Lease(clock, 10.0, regained=lambda: None)
+    queue = KafkaQueue(Assignment("t", 0, 0, 10_000, 0, "", None), 0)
+    tracker, asked, ended = OffsetTracker("g", "t", 0), Asked(scheduler), list[KafkaFailure | None]()
+    committer = OffsetCommitter(
+        "g", member=cast("Any", asked), lease=lease, blobs=cast("Any", asked), queues=lambda: [queue],
+        tracker_of=lambda _: tracker, runtime=runtime_of(SimDisk(), clock, scheduler=scheduler), interval_seconds=0.1,
+        answered=lambda _: None,
+    )  # fmt: skip
+    tracker.failures = {offset: AttemptFailures(9, 9, 9, 0, 1 << 41) for offset in range(1_000)}
+    committer.now([queue], ended.append)
+    tracker.failures = {}
+    committer.now([queue], lambda _: None)
+    assert (len(asked.blobs), len(asked.commits)) == (1, 1)
+    asked.blobs[0](None)
+    scheduler.advance(0.1)
+    assert (len(asked.commits), lease.holds) == (1, False)
+    assert ended[0] is not None
