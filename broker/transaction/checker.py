@@ -326,7 +326,11 @@ class TransactionChecker:
         halves.resolve(offset, HalfState.ELSEWHERE, half)
         halves.metrics.counter(counted.DISCARDED, reason).add()
         halves.limited_log.note(
-            "half_message_discarded", half.group, topic=half.topic, transaction=half.transaction_id, reason=reason
+            "half_message_discarded",
+            producer_group=half.group,
+            topic=half.topic,
+            transaction=half.transaction_id,
+            reason=reason,
         )
 
     # Fetching

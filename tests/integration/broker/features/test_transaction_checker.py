@@ -8,10 +8,12 @@ from functools import partial
 from random import Random
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.errors import DiskFull
 from broker.format.body import SYS_COMPRESSED
 from broker.log.put import Put
+from broker.runtime import rate_limited_log
 from broker.transaction import metrics as counted
 from broker.transaction.checker import RETRY_SECONDS, HalfCheck
 from broker.transaction.names import State
@@ -242,6 +244,23 @@ def test_checker_takes_no_step_while_nothing_is_undecided(monkeypatch: pytest.Mo
     steps.clear()
     made.scheduler.advance(1_000)
     assert steps == []
+
+
+def test_discards_of_many_groups_hide_no_other_line_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Producers choose the names of their groups; of one kind of line there is one in a minute, whoever it is about."""
+    monkeypatch.setattr(rate_limited_log, "_KINDS_MAX", 4)
+    made = broker(checks=CheckSettings(timeout_ms=1_000, interval_ms=1_000, checks_max=1))
+    groups = [f"g{number}" for number in range(8)]
+    for group in groups:
+        made.half(b"x", group=group)
+    made.scheduler.advance(1.1)
+    for group in groups:
+        assert fetched(made, group) == [b"x"]
+    with capture_logs() as lines:
+        made.scheduler.advance(1.1)
+        made.transactions.halves.limited_log.note("damaged_record")
+    assert made.metrics.value(counted.DISCARDED, "checks") == 8
+    assert [line["event"] for line in lines] == ["half_message_discarded", "damaged_record"]
 
 
 def test_discard_that_finds_no_room_waits_and_the_half_stays_undecided() -> None:
