@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from broker.runtime.seams import Clock
 from lag.samples import EventKind, LagEvent, QueueKey, QueueSample
+from lag.varints import VALUE_MAX
 from upstream.kafka.all_groups import CommittedPosition, Survey, Surveyed
 from upstream.kafka.commits.metadata import decode
 from upstream.kafka.link import KafkaPartition
@@ -160,7 +161,8 @@ class ClusterSampler:
         place = row[1]
         standing = reported.committed.get(place)
         members = len(reported.members.get(place, ()))
-        committed = None if standing is None else standing.offset
+        # A client may commit any number; a journal has those of 63 bits.
+        committed = None if standing is None else min(standing.offset, VALUE_MAX - 1)
         start, end = bounds or (None, None)
         seen = self._seen.setdefault(row, _ClusterRowState())
         if committed is not None and seen.committed is not None and committed > seen.committed:

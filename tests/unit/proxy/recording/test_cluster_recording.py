@@ -85,3 +85,20 @@ def test_journal_of_a_node_is_left_alone() -> None:
     first.close()
     with pytest.raises(JournalOfOthers, match="has the lag journal of n in main"):
         recording(disk, time, survey_of(3), node="other")
+
+
+@pytest.mark.parametrize("offset", [(1 << 63) - 1, 1 << 62])
+def test_offset_that_cannot_be_costs_no_other_group_its_round(offset: int) -> None:
+    """A client of Kafka may commit any; it is ahead of the partition in any case."""
+    disk, time, survey = SimDisk(), ManualClock(), survey_of(3)
+    survey.committed["wild"] = {A: CommittedPosition(offset, "")}
+    found = recording(disk, time, survey)
+    for _ in range(2):
+        assert found.round().trouble is None
+        time.advance(10)
+    found.close()
+    kept = {each.key.group: each.sample for each in rows(disk)}
+    assert kept["billing"].committed == 3
+    assert kept["wild"].committed is not None
+    assert kept["wild"].end is not None
+    assert kept["wild"].committed > kept["wild"].end
