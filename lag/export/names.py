@@ -26,6 +26,14 @@ _PLAIN = re.compile(r"[^A-Za-z0-9-]")
 _ESCAPED = re.compile(r"_([0-9a-f]{2})")
 
 
+def shown_place(url: str) -> str:
+    """Return a place as texts and pages show it: without the key and secret that a URL may have."""
+    scheme, mark, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    _, at, host = authority.rpartition("@")
+    return f"{scheme}://***@{host}{slash}{path}" if mark and at else url
+
+
 class ExportFile(NamedTuple):
     """What a file's name says.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lag.export.names import TABLES, ExportFile, LiveFile, live_files
+from lag.export.names import TABLES, ExportFile, LiveFile, live_files, shown_place
 from lag.export.tables import arrow
 
 _HIDDEN = "_unfinished."
@@ -19,6 +19,9 @@ class ExportFailed(Exception):
 class ExportPlace:
     """One folder of exported files, which several nodes share.
 
+    Attributes:
+        url: The path or URL, as texts may show it.
+
     Args:
         url: A path, or a URL such as `s3://bucket/lag`.
 
@@ -29,14 +32,15 @@ class ExportPlace:
 
     def __init__(self, url: str) -> None:
         self._fs_module = arrow().fs
-        self.url = url
+        self.url = shown_place(url)
         try:
             if "://" in url:
                 self._fs, base = self._fs_module.FileSystem.from_uri(url)
             else:
                 self._fs, base = self._fs_module.LocalFileSystem(), url
         except (OSError, ValueError) as error:
-            raise ExportFailed(f"{url} is not a valid place for an export: {error}") from error
+            said = str(error).replace(url, self.url)
+            raise ExportFailed(f"{self.url} is not a valid place for an export: {said}") from None
         self._base = base.rstrip("/")
         self._is_local = self._fs.type_name == "local"
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from lag.export.names import shown_place
 from lag.rules.limits import LagLimits
 from lag.rules.statuses import SEVERITY
 
@@ -92,7 +93,7 @@ class Input:
     @property
     def sources(self) -> list[str]:
         """Where it is, for people."""
-        return [*self.journals, *self.exported]
+        return [*self.journals, *map(shown_place, self.exported)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,8 +36,9 @@ def read_exported(options: ReportOptions) -> ReadSamples:
     window = options.window
     read, events = _ExportedColumns(), []
     gaps: list[tuple[int, str]] = []
-    for url in options.given.exported:
-        place = ExportPlace(url)
+    for given in options.given.exported:
+        place = ExportPlace(given)
+        url = place.url
         since_ms = min(wanted.since_ms or 0, window.from_ms - HOUR_MS)
         live, bad = [], []
         begin = len(read.chunks)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from lag.export.compact_files import compact_days
 from lag.export.export import date_of
+from lag.export.names import shown_place
 from lag.export.place import ExportFailed, ExportPlace
 from lag.export.tables import ExportUnavailable
 from lag.spark.jobs.arguments import FAILED, OK, WRONG
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"pyddmq lag compact: {error}", file=sys.stderr)
         return FAILED
     if found is None:
-        print(f"pyddmq lag compact: {given.place} has no exported files", file=sys.stderr)
+        print(f"pyddmq lag compact: {shown_place(given.place)} has no exported files", file=sys.stderr)
         return WRONG
-    print(f"{found.made} files merged, {found.removed} deleted, {found.files} in {given.place}")
+    print(f"{found.made} files merged, {found.removed} deleted, {found.files} in {shown_place(given.place)}")
     return OK

@@ -18,7 +18,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from lag.export.missing import DAY_MS, first_and_last_day, holes, was_exported
-from lag.export.names import live_files, parse
+from lag.export.names import live_files, parse, shown_place
 from lag.journal.columns import FIRST_COLUMNS, QUEUES, ColumnKind
 from lag.journal.scan import SILENT_INTERVALS
 from lag.samples import SAMPLE_FIELDS
@@ -101,10 +101,11 @@ def exported_gaps(
         OptionRefused: Nothing was exported there.
     """
     paths = _paths(spark, place, "queues", since_ms=since_ms, until_ms=until_ms)
-    bad = [(since_ms, f"{place}: {name} cannot be read (damaged)") for name in sorted(unreadable) if name in paths]
+    shown = shown_place(place)
+    bad = [(since_ms, f"{shown}: {name} cannot be read (damaged)") for name in sorted(unreadable) if name in paths]
     live = live_files(name for name in paths if name not in unreadable)
     found = [
-        (since_ms, f"{place}: {each.file.node}: {missing} snapshots are missing (dropped)")
+        (since_ms, f"{shown}: {each.file.node}: {missing} snapshots are missing (dropped)")
         for each, missing in holes(live)
     ]
     over = "OVER (PARTITION BY cluster, node ORDER BY time_ms)"
@@ -126,7 +127,7 @@ def exported_gaps(
             # What is missing was not exported, and is reported so.
             continue
         passed = (row["time_ms"] - row["from_ms"]) // 1000
-        found.append((row["from_ms"], f"{place}: {row['node']}: nothing was recorded for {passed} s (silent)"))
+        found.append((row["from_ms"], f"{shown}: {row['node']}: nothing was recorded for {passed} s (silent)"))
     return bad + sorted(found)
 
 
@@ -160,7 +161,8 @@ def _refuse_nothing(spark: SparkSession, place: str, root: str) -> None:
         if not _is_missing(error):
             raise
         raise OptionRefused(
-            f"{place} has no exported samples; `pyddmq lag export --to {place}` creates the folder `queues` there"
+            f"{shown_place(place)} has no exported samples; `pyddmq lag export --to {shown_place(place)}` creates the "
+            "folder `queues` there"
         ) from error
 
 

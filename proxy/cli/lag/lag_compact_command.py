@@ -10,6 +10,7 @@ import typer
 from broker.runtime.seams import SystemClock
 from lag.export.compact_files import compact_days
 from lag.export.export import date_of
+from lag.export.names import shown_place
 from lag.export.place import ExportFailed, ExportPlace
 from lag.export.tables import ExportUnavailable
 from proxy.cli.errors import CliError
@@ -27,6 +28,7 @@ RemoveOld = Annotated[
 
 def compact_lag(place: Place, *, remove_old: RemoveOld = False, as_json: AsJson = False) -> int:
     """Merge the exported files of each finished day; delete those that the last run replaced."""
+    shown = shown_place(place)
     try:
         found = compact_days(ExportPlace(place), date_of(SystemClock().wall_ms()), remove_old=remove_old)
     except ExportUnavailable as error:
@@ -34,10 +36,10 @@ def compact_lag(place: Place, *, remove_old: RemoveOld = False, as_json: AsJson 
     except ExportFailed as error:
         raise CliError(str(error), ExitCode.DATA_UNUSABLE) from error
     if found is None:
-        raise CliError(f"{place} has no exported files; `pyddmq lag export --to` writes them", ExitCode.NOT_FOUND)
+        raise CliError(f"{shown} has no exported files; `pyddmq lag export --to` writes them", ExitCode.NOT_FOUND)
     if as_json:
         return print_json(asdict(found))
     return print_line(
         f"{amount(found.made, 'file')} merged from smaller ones and {found.removed} deleted, of "
-        f"{amount(found.days, 'day')}; {amount(found.files, 'file')} in {place}"
+        f"{amount(found.days, 'day')}; {amount(found.files, 'file')} in {shown}"
     )

@@ -65,7 +65,7 @@ def export_lag(
     if as_json:
         print_json(_as_json(report, merged))
     else:
-        _print(report, merged, to)
+        _print(report, merged, place.url)
     return ExitCode.OK
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lag.export.names import ExportFile, LiveFile, live_files, parse
+from lag.export.names import ExportFile, LiveFile, live_files, parse, shown_place
 
 DAY = "2026-11-23"
 
@@ -110,3 +110,17 @@ def test_of_two_that_overlap_the_later_counts_from_where_the_earlier_ends() -> N
         LiveFile(file_of(0, 5), 0, 5),
         LiveFile(file_of(4, 9), 6, 9),
     ]
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("s3://KEY:sec%2Fret@bucket/lag?region=eu", "s3://***@bucket/lag?region=eu"),
+        ("hdfs://user@host:8020/lag", "hdfs://***@host:8020/lag"),
+        ("s3://bucket/l@g", "s3://bucket/l@g"),
+        ("/mnt/l@g", "/mnt/l@g"),
+    ],
+)
+def test_key_and_secret_of_a_place_are_not_shown(url: str, shown: str) -> None:
+    """A report names its sources, and is mailed."""
+    assert shown_place(url) == shown

@@ -113,3 +113,13 @@ def test_place_of_nothing_is_refused(tmp_path: Path) -> None:
     """With what would make it."""
     with pytest.raises(ExportFailed, match="has no exported samples; `pyddmq lag export --to"):
         report_of(ExportPlace(str(tmp_path)), 3)
+
+
+def test_secret_of_a_place_is_in_no_text() -> None:
+    """Of a report, or of an error."""
+    assert Input(exported=["s3://KEY:secret@bucket/lag"]).sources == ["s3://***@bucket/lag"]
+    for url in ("s3://KEY:secret @bucket/lag", "none://KEY:secret@bucket/lag"):
+        with pytest.raises(ExportFailed) as caught:
+            ExportPlace(url)
+        assert "***@bucket/lag is not a valid place for an export" in str(caught.value)
+        assert "secret" not in str(caught.value)
