@@ -234,12 +234,18 @@ class StoreFiles:
     def offset_at(self, topic: str, queue: int, time_ms: int) -> int:
         """Return the first offset of a queue stored at or after a moment; its end when there is none."""
         first, end = self.range(topic, queue)
-        return _first(first, end, lambda offset: (self.stored_ms(topic, queue, offset) or 0) >= time_ms)
 
-    def stored_ms(self, topic: str, queue: int, offset: int) -> int | None:
-        """Return when the message at an offset was stored; None: its record cannot be read."""
-        tail = self.tail_of(topic, queue, offset, offset + 1)
-        found = next(self.read(topic, queue, offset, offset + 1, tail=tail), None)
+        def is_later(offset: int) -> bool:
+            # One that cannot be read is as late as what follows.
+            stored_ms = self.stored_ms(topic, queue, offset, end)
+            return stored_ms is None or stored_ms >= time_ms
+
+        return _first(first, end, is_later)
+
+    def stored_ms(self, topic: str, queue: int, offset: int, end: int) -> int | None:
+        """Return when the first message from an offset on that can be read was stored; None: none below `end` can."""
+        tail = self.tail_of(topic, queue, offset, end)
+        found = next(self.read(topic, queue, offset, end, tail=tail), None)
         return None if found is None else found.stored_ms
 
     def bytes_between(self, topic: str, queue: int, first: int, end: int) -> int:

@@ -209,11 +209,32 @@ def test_moments_are_found_by_halving(store: Store) -> None:
     """The first at or after a moment; the end when all are older."""
     store.close()
     files = StoreFiles(store.root)
-    last = files.stored_ms("t", 0, 199)
+    last = files.stored_ms("t", 0, 199, 200)
     assert last is not None
     assert files.offset_at("t", 0, 0) == 0
     assert files.offset_at("t", 0, last + 1) == 200
-    assert files.stored_ms("t", 0, files.offset_at("t", 0, last)) == last
+    assert files.stored_ms("t", 0, files.offset_at("t", 0, last), 200) == last
+
+
+def test_damage_where_the_search_looks_hides_no_other_message(store: Store, clock: ManualClock) -> None:
+    """A moment is that of the next message that can be read."""
+    for number in range(400, 600, 20):
+        clock.advance(60)
+        fill(store, range(number, number + 20))
+    damaged = {offset: place(store, offset) for offset in (150, 225, 249, 262, 299)}
+    store.close()
+    files = StoreFiles(store.root)
+    moments = {each.offset: each.stored_ms for each in files.read("t", 0, *files.range("t", 0))}
+    assert len(moments) == 300
+    for at in damaged.values():
+        with open(f"{store.root}/commitlog/{at // (1 << 16) * (1 << 16):020d}", "r+b") as file:
+            file.seek(at % (1 << 16) + 100)
+            file.write(b"?")
+    files = StoreFiles(store.root)
+    for moment in sorted({*moments.values()}):
+        first = files.offset_at("t", 0, moment)
+        wrong = {offset for offset, at in moments.items() if (at >= moment) != (offset >= first)}
+        assert wrong <= damaged.keys()
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"offsetTable":{"t@g":5}}', '{"offsetTable":{"t@g":{"0":"x"}}}'])
