@@ -46,7 +46,7 @@ def made(spark: Any, shipped: Any, store: str, tmp_path_factory: pytest.TempPath
     progress = tmp_path_factory.mktemp("progress") / "p.json"
     progress.write_text(json.dumps([["g", "permits", 1, 20, [[10, 22], [30, 38]]]]))
     found = positions(store, ["g"], None, str(progress))
-    read_ms = (StoreFiles(store).stored_ms("permits", 1, 149) or 0) + 1_800_000
+    read_ms = (StoreFiles(store).stored_ms("permits", 1, 149, 150) or 0) + 1_800_000
     options = BacklogOptions(data=store, positions=found, read_ms=read_ms, order_by="$.case", top=5)
     return make_backlog(spark, options)
 

@@ -89,6 +89,11 @@ class WatchOptions:
     once: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
 
+    def of(self, group: str, topic: str) -> WatchedSubscription:
+        """Return what holds for a group and topic."""
+        found = self.subscribed.get((group, topic)) or self.subscribed.get((group, ""))
+        return found or WatchedSubscription(limits=self.limits)
+
 
 @dataclass(slots=True)
 class _Node:
@@ -106,15 +111,12 @@ class _Node:
     last_ms: int = 0
 
 
-class Judge:
+class _Judge:
     """Runs on executors: rounds of one node into changes."""
 
     def __init__(self, options: WatchOptions) -> None:
-        self._subscribed = dict(options.subscribed)
-        self._recipients = dict(options.recipients)
-        self._limits = options.limits
-        self._settled_ms = options.settled_ms
-        every = (self._limits, *(each.limits for each in self._subscribed.values()))
+        self._options = options
+        every = (options.limits, *(each.limits for each in options.subscribed.values()))
         self._window_ms = max(limits.window_ms for limits in every)
 
     def __call__(
@@ -123,7 +125,8 @@ class Judge:
         """Take the rounds of a batch; `key` is cluster and node."""
         import pandas
 
-        fresh = _Node(Verdicts(self._settled_ms), Verdicts(self._settled_ms))
+        settled_ms = self._options.settled_ms
+        fresh = _Node(Verdicts(settled_ms), Verdicts(settled_ms))
         node = pickle.loads(state.get[0]) if state.exists else fresh
         node.windows.window_ms = self._window_ms
         found: list[dict[str, Any]] = []
@@ -153,21 +156,14 @@ class Judge:
         back = node.presence.note("", GroupVerdict(status="OK", since_ms=time_ms), time_ms)
         if back is not None:
             yield back.as_fields(cluster, name)
-        for change in node.verdicts.take(node.windows.judged(time_ms, self.limits_of), time_ms, self.counts):
-            yield change.as_fields(cluster, name, self._recipients.get(change.group, ()))
+        for change in node.verdicts.take(node.windows.judged(time_ms, self._limits_of), time_ms, self._counts):
+            yield change.as_fields(cluster, name, self._options.recipients.get(change.group, ()))
 
-    def limits_of(self, group: str, topic: str) -> LagLimits:
-        """Return the limits of a group's queues of a topic."""
-        found = self._found(group, topic)
-        return self._limits if found is None else found.limits
+    def _limits_of(self, group: str, topic: str) -> LagLimits:
+        return self._options.of(group, topic).limits
 
-    def counts(self, group: str, topic: str) -> bool:
-        """Whether their verdicts are the group's."""
-        found = self._found(group, topic)
-        return found is None or found.counts
-
-    def _found(self, group: str, topic: str) -> WatchedSubscription | None:
-        return self._subscribed.get((group, topic)) or self._subscribed.get((group, ""))
+    def _counts(self, group: str, topic: str) -> bool:
+        return self._options.of(group, topic).counts
 
 
 def _silent(key: tuple[str, str], node: _Node, row: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -192,7 +188,7 @@ def changes(spark: SparkSession, options: WatchOptions) -> DataFrame:
     return (
         reading.load()
         .groupBy("cluster", "node")
-        .applyInPandasWithState(Judge(options), SCHEMA, "node binary", "append", "NoTimeout")
+        .applyInPandasWithState(_Judge(options), SCHEMA, "node binary", "append", "NoTimeout")
     )
 
 

@@ -52,4 +52,4 @@ def test_what_waited_counts_from_when_it_was_due(tmp_path: Path) -> None:
         files = StoreFiles(copied(broker.disk, ROOT, tmp_path / str(number)))
         found = list(files.read(TOPIC, 0, 0, 2))
         assert [each.due_ms for each in found] == node == [START_MS, START_MS + 5_000]
-        assert files.stored_ms(TOPIC, 0, 1) == START_MS + 5_000 + LATE_MS
+        assert files.stored_ms(TOPIC, 0, 1, 2) == START_MS + 5_000 + LATE_MS

@@ -45,9 +45,10 @@ def test_queues_beside_the_subscriptions_have_the_limits_of_their_group(
 
     monkeypatch.setattr(watch, "run", run)
     assert watch_lag(journals=[f"{tmp_path}/lag"], checkpoint="c", config=f"{tmp_path}/node.yaml") == ExitCode.OK
-    judge = watch.Judge(*given)
+    [options] = given
     places = [("quiet", "orders"), ("quiet", retry_topic("quiet")), ("loud", "orders"), ("loud", "old"), ("gone", "x")]
-    assert {place: (judge.limits_of(*place).target_ms // 1000, judge.counts(*place)) for place in places} == {
+    found = {place: options.of(*place) for place in places}
+    assert {place: (each.limits.target_ms // 1000, each.counts) for place, each in found.items()} == {
         ("quiet", "orders"): (43_200, False),
         ("quiet", "%RETRY%quiet"): (43_200, False),
         ("loud", "orders"): (1, True),

@@ -63,9 +63,9 @@ def changes(batches: Sequence[Sequence[dict[str, Any]]], **options: Any) -> list
     """Return the changes that batches of rounds make: seconds from the begin, group and status."""
     import pandas
 
-    from lag.spark.jobs.watch import Judge, WatchOptions
+    from lag.spark.jobs.watch import WatchOptions, _Judge
 
-    judge, state = Judge(WatchOptions(journals=["j"], checkpoint="c", **options)), State()
+    judge, state = _Judge(WatchOptions(journals=["j"], checkpoint="c", **options)), State()
     found = []
     for batch in batches:
         for made in judge(("c", "n"), iter([pandas.DataFrame(batch)]), state):  # type: ignore[arg-type]
