@@ -37,6 +37,8 @@ class GroupQueues:
         self._progress = parts.node.progress
         self._buffer = parts.buffer
         self._qid_prefix = qid_prefix
+        self._first_seen: dict[str, tuple[QueueView, int]] = {}
+        """Of a topic its first queue, and how many queues it had when the group was new to it; 0: it was not."""
 
     def qid(self, queue_id: int) -> str:
         """Text of a queue on the wire."""
@@ -63,8 +65,9 @@ class GroupQueues:
         if group_queue is None or group_queue.queue is not queue:
             # Another queue of that number: the topic was deleted and made again.
             key = (self._group, topic.name, queue.queue_id)
-            is_new = key not in self._progress.trackers and self._progress.offsets.get(*key) is None
-            tracker = self._progress.tracker(*key, first_offset=lambda: self._first_offset(queue, config))
+            is_new = not self._is_known(topic, queue)
+            new_queues = self._new_queues(topic)
+            tracker = self._progress.tracker(*key, first_offset=lambda: self._first_offset(queue, config, new_queues))
             group_queue = group_queues[qid] = GroupQueue(self._buffer.line(topic.name), queue, qid, tracker)
             if is_new:
                 # Nobody of the group was ever given anything.
@@ -122,8 +125,10 @@ class GroupQueues:
 
     def begin(self, config: SubscriptionConfig, queue_id: int) -> int | None:
         """Where a group starts that was never seen on a queue; None when there is none of that number."""
-        queue = self._broker.queue(config.topic, queue_id)
-        return None if queue is None else self._first_offset(queue, config)
+        topic, queue = self._broker.topic(config.topic), self._broker.queue(config.topic, queue_id)
+        if topic is None or queue is None:
+            return None
+        return self._first_offset(queue, config, self._new_queues(topic))
 
     def revoke(self, topic: str, gone: Iterable[GroupQueue]) -> None:
         """Forget queues that were taken away: an answer for one of them is as one for an unknown queue."""
@@ -134,9 +139,25 @@ class GroupQueues:
             if self.by_topic.get(topic, {}).get(group_queue.qid) is group_queue:
                 del self.by_topic[topic][group_queue.qid]
 
-    def _first_offset(self, queue: QueueView, config: SubscriptionConfig | None) -> int:
-        """Where a group starts that was never seen on this queue (D6)."""
-        if config is None or config.consume_from_where == "first":
+    def _is_known(self, topic: NodeTopic, queue: QueueView) -> bool:
+        key = (self._group, topic.name, queue.queue_id)
+        return key in self._progress.trackers or self._progress.offsets.get(*key) is not None
+
+    def _new_queues(self, topic: NodeTopic) -> int:
+        """Return how many queues a topic had when the group was new to it; 0: it was not when this was opened."""
+        first, count = self._first_seen.get(topic.name, (None, 0))
+        if first is not topic.queues[0]:
+            # It is asked for the first time, or the topic was deleted and made again.
+            count = 0 if any(self._is_known(topic, each) for each in topic.queues) else len(topic.queues)
+            self._first_seen[topic.name] = topic.queues[0], count
+        return count
+
+    def _first_offset(self, queue: QueueView, config: SubscriptionConfig | None, new_queues: int) -> int:
+        """Where a group starts that was never seen on this queue (D6).
+
+        A queue that its topic got later is read from its first message: what made the group look is in it.
+        """
+        if config is None or config.consume_from_where == "first" or queue.queue_id >= new_queues:
             return queue.min_offset
         if config.consume_from_where == "last":
             return queue.max_offset

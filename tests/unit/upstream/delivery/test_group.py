@@ -445,6 +445,27 @@ def test_new_group_starts_where_the_configuration_says() -> None:
         group.stop()
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_queue_that_a_topic_gets_later_is_read_from_its_first_message(restarted: bool) -> None:
+    """Wherever the group began: what has it look at the queue is in it, and what came while it was stopped."""
+    world = World({"topic": "t", "consumeFromWhere": "last"}, queues=2)
+    world.publish("a")
+    world.turn_end()
+    if restarted:
+        world.group.stop()
+    world.store.create_topic("t", 4)
+    world.publish("a", "b", queue=3)
+    if restarted:
+        world.group = world.make_group(world.config({"topic": "t", "consumeFromWhere": "last"}))
+        world.group.start()
+    client = Client()
+    assert [world.body(job) for job in world.pull_all(client)] == [1, 2, 3]
+    world.group_name = "new"
+    group = world.make_group(world.config({"topic": "t", "consumeFromWhere": "last"}))
+    group.start()
+    assert group.pull(None, None, client) is None
+
+
 def test_queues_added_to_a_running_topic_are_read() -> None:
     """A topic that grows is read in full without a restart (D14)."""
     world = World({"topic": "t", "orderKey": "KEY"}, queues=1)
