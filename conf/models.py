@@ -213,8 +213,8 @@ class SubscriptionConfig(Model):
     consume_from_where: ConsumeFrom = setting(
         "first",
         "Where a new group starts on this topic: at the first message, after the last, or at "
-        "consumeTimestamp. Fixed when the group is first seen; later changes have no effect (D6). On "
-        "Kafka, partitions and topics that appear later are read from their first record.",
+        "consumeTimestamp. Fixed when the group is first seen; later changes have no effect (D6). "
+        "Queues that the topic gets later are read from their first message; on Kafka, topics that appear later, too.",
         reload=_LIVE,
     )
     consume_timestamp: Timestamp | None = setting(
