@@ -174,16 +174,19 @@ class Tiers:
             for name in names:
                 if name.endswith(SPARE_SUFFIX):
                     self._disk.remove(f"{self._folder}/{name}")
-            # What must go makes room first.
-            yield from self._delete(now_ms, current)
+            # What must go makes room first. What nothing coarser contains yet waits for that, unless there is no room.
+            yield from self._delete(now_ms, current, spares=self._has_room())
             for tier in (Tier.MINUTE, Tier.HOUR):
                 for group in (yield from self._groups(tier, now_ms, current)):
-                    if self._disk.free_bytes(self._folder) < self._limits.free_bytes_min:
+                    if not self._has_room():
                         raise OSError(f"less than {self._limits.free_bytes_min} bytes are free: no summaries are made")
                     yield from self._make(tier, group)
             yield from self._delete(now_ms, current)
         except OSError as error:
             self.trouble = str(error)
+
+    def _has_room(self) -> bool:
+        return self._disk.free_bytes(self._folder) >= self._limits.free_bytes_min
 
     def _files(self, tier: Tier, current: str | None) -> list[JournalFile]:
         found = [file for name in self._disk.list(self._folder) if (file := parse(name)) is not None]
@@ -289,8 +292,11 @@ class Tiers:
         window.missing += place.gaps(None)
         yield from window.payload(encoder)
 
-    def _delete(self, now_ms: int, current: str | None) -> Steps:
-        """Delete what is too old and contained in something coarser, and what is too much."""
+    def _delete(self, now_ms: int, current: str | None, *, spares: bool = False) -> Steps:
+        """Delete what is too old and contained in something coarser, and what is too much.
+
+        With `spares` nothing goes that nothing coarser contains.
+        """
         limits = self._limits
         for tier in Tier:
             files = self._files(tier, current)
@@ -307,7 +313,8 @@ class Tiers:
                 is_old = head is None or head.last_ms < now_ms - limits.keep_ms[tier]
                 is_contained = tier is Tier.HOUR or is_in_coarser(file)
                 is_too_much = total > limits.bytes_max[tier] or count > limits.files_max
-                if not is_too_much and not (is_old and is_contained):
+                goes = is_contained or not spares if is_too_much else is_old and is_contained
+                if not goes:
                     continue
                 self._disk.remove(self._path(file))
                 self._known.pop(file, None)

@@ -248,15 +248,26 @@ def test_what_is_old_goes_when_it_is_contained() -> None:
     assert kinds == [["hour", "minute", "raw"], ["hour", "minute"], ["hour"], []]
 
 
+def test_minutes_are_made_of_samples_that_are_too_much() -> None:
+    """Else a node whose hour has more than the bound would never have any."""
+    disk = SimDisk()
+    rows = journal(disk, 3)
+    tiers = run(disk, DAY + 4 * HOUR_MS, limits=replace(FOR_EVER, bytes_max={**FOR_EVER.bytes_max, Tier.RAW: 10}))
+    assert (tiers.trouble, tiers.lost) == (None, 0)
+    assert {name.partition(".")[0] for name in names(disk)} == {"minute"}
+    assert samples_in(disk) == len(rows)
+
+
 @pytest.mark.parametrize("limit", ["bytes", "files"])
 def test_what_is_too_much_goes_the_oldest_first(limit: str) -> None:
     """Also such as nothing coarser contains yet, and that is counted."""
     disk = SimDisk()
     rows = journal(disk, 6)
     size = sum(len(content(disk, name)) for name in names(disk))
-    bound = replace(FOR_EVER, bytes_max={**FOR_EVER.bytes_max, Tier.RAW: size // 2})
+    # Without room for summaries.
+    bound = replace(FOR_EVER, bytes_max={**FOR_EVER.bytes_max, Tier.RAW: size // 2}, free_bytes_min=1 << 63)
     if limit == "files":
-        bound = replace(FOR_EVER, files_max=3)
+        bound = replace(FOR_EVER, files_max=3, free_bytes_min=1 << 63)
     tiers = run(disk, DAY, limits=bound)
     assert tiers.lost == tiers.deleted > 0
     left = rows_of(disk)
