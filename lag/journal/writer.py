@@ -29,7 +29,7 @@ FOLDER: Final = "pyddmq/lag"
 """Where a data directory has its journal."""
 FILE_MS: Final = 3_600_000
 """A file holds an hour of the clock at most."""
-EVENTS_MAX: Final = 1000
+EVENTS_MAX: Final = 2000
 """Events that wait for the next snapshot; of more the oldest go."""
 
 

@@ -167,11 +167,19 @@ class NodeWindows:
         }
         if not queues:
             return
-        resets = {queue: at for queue in queues if (at := self._resets.get((group, topic, queue))) is not None}
+        resets = {queue: at for queue in queues if (at := self._reset_ms((group, topic, queue))) is not None}
         # A round may have begun after the moment: nothing is newer than now.
         latest_ms = max(now_ms, *(newest.time_ms for _, newest in queues.values()))
         for each in judging_topic(queues, latest_ms, limits, resets):
             yield None if each is None else JudgedQueue((group, topic, each[0]), each[1], queues[each[0]][1])
+
+    def _reset_ms(self, place: Place) -> int | None:
+        """Return when a queue was last reset; an event is of all groups, topics or queues where its name says none."""
+        if not self._resets:
+            return None
+        group, topic, queue = place
+        names = ((one, other, number) for one in (group, "") for other in (topic, "") for number in (queue, -1))
+        return max((at for name in names if (at := self._resets.get(name)) is not None), default=None)
 
     def _judged(
         self, now_ms: int, limits_of: Callable[[str, str], LagLimits], group: str | None

@@ -47,7 +47,9 @@ from proxy.recording.verdicts import NodeVerdicts
 CLOCK_STEP_MS = 1_000
 """A wall clock that moved by more than this against the monotonic one was stepped."""
 EVENTS_MAX = 1_000
-"""Events of one round; of more the first are kept, and a last one says how many are left out."""
+"""Events of one round; of more the first are kept, and one of all queues of a topic says how many are left out."""
+OMITTED_MAX = 100
+"""Topics of which that is said, each by itself."""
 DETAIL_CHARS_MAX = 200
 RECENT_MAX = 100
 """Events that are kept after a round took them."""
@@ -68,14 +70,18 @@ class Notes:
         self.recent: deque[LagEvent] = deque(maxlen=RECENT_MAX)
         self._clock = clock
         self._events: list[LagEvent] = []
-        self._left_out = 0
+        self._left_out: dict[tuple[EventKind, str, str], int] = {}
+        """Events that had no room, by kind, group and topic."""
         self._keys: Collection[QueueKey] = ()
         self._ahead_ms = self._wall_ahead_ms()
 
     def add(self, kind: EventKind, group: str = "", topic: str = "", *, queue: int = -1, detail: str = "") -> None:
         """Note that something happened now."""
         if len(self._events) >= EVENTS_MAX:
-            self._left_out += 1
+            names = (kind, group, topic)
+            if names not in self._left_out and len(self._left_out) >= OMITTED_MAX:
+                names = (kind, "", "")
+            self._left_out[names] = self._left_out.get(names, 0) + 1
             return
         line = " ".join(detail.split())[:DETAIL_CHARS_MAX]
         event = LagEvent(time_ms=self._clock.wall_ms(), kind=kind, group=group, topic=topic, queue=queue, detail=line)
@@ -115,11 +121,10 @@ class Notes:
     def take(self) -> list[LagEvent]:
         """Return what was noted since the last call, in order."""
         events, self._events = self._events, []
-        if self._left_out:
-            last = events[-1]
-            text = f"{self._left_out} more events are omitted"
-            events.append(LagEvent(time_ms=last.time_ms, kind=last.kind, detail=text))
-            self._left_out = 0
+        left_out, self._left_out = self._left_out, {}
+        for (kind, group, topic), count in left_out.items():
+            text = f"{count} more events are omitted"
+            events.append(LagEvent(time_ms=events[-1].time_ms, kind=kind, group=group, topic=topic, detail=text))
         return events
 
     def _wall_ahead_ms(self) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from broker.retention import ExpiringSegment, Relocation
 from broker.runtime.steps import run_now
+from lag.rules.limits import LagLimits
 from lag.samples import EventKind, QueueKey, QueueSample
+from lag.verdicts.windows import NodeWindows
 from proxy.recording.recorder import DETAIL_CHARS_MAX, EVENTS_MAX, Notes, RetentionNotes
 from pyddmq.testing import ManualClock
 
@@ -56,6 +58,33 @@ def test_flood_of_events_is_bounded_and_says_so() -> None:
     found = notes.take()
     assert len(found) == EVENTS_MAX + 1
     assert (found[0].detail, found[-1].detail) == ("0", "5 more events are omitted")
+
+
+def test_reset_of_a_topic_with_very_many_queues_is_a_rewind_of_none_of_them() -> None:
+    """Those that have no event of their own are in one of their topic; no other group is in it."""
+    notes, windows, queues = Notes(ManualClock()), NodeWindows(), range(EVENTS_MAX + 24)
+    wall_ms = ManualClock().wall_ms()
+
+    def round_of(time_ms: int, committed: int) -> None:
+        for group in ("a", "b"):
+            for queue in queues:
+                sample = QueueSample(time_ms=time_ms, start=0, end=100, committed=committed, moved_ms=time_ms)
+                windows.add((group, "t", queue), sample)
+
+    for number in range(5):
+        round_of(wall_ms - 50_000 + number * 10_000, 90)
+    for queue in queues:
+        notes.add(EventKind.RESET, "a", "t", queue=queue, detail="from 90 to 60")
+    found = notes.take()
+    assert (len(found), found[-1].group, found[-1].topic, found[-1].queue) == (EVENTS_MAX + 1, "a", "t", -1)
+    for event in found:
+        windows.note(event)
+    round_of(wall_ms + 10_000, 60)
+    judged = windows.judged(wall_ms + 10_000, lambda *_: LagLimits())
+    rewound = {
+        group: sum(each.verdict.status == "REWIND" for each in judged if each.place[0] == group) for group in "ab"
+    }
+    assert rewound == {"a": 0, "b": len(queues)}
 
 
 def test_deleted_log_file_is_noted_with_where_queues_begin() -> None:
