@@ -8,6 +8,7 @@ well.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 from broker.runtime.seams import Clock, Disk
 from lag.blocks import BlockGap, BlockReader
@@ -128,8 +129,10 @@ class ClusterRecording:
             )
         now_ms = self._clock.wall_ms()
         since_ms = (now_ms - LagLimits().window_ms) // FILE_MS * FILE_MS
-        for block in JournalReader(self._disk, self._folder).blocks(JournalQuery(since_ms=since_ms, until_ms=now_ms)):
-            if isinstance(block, BlockGap) or block.tier is not Tier.RAW:
+        journal = JournalReader(self._disk, self._folder)
+        # The newest file first: nobody may have recorded for longer than a window.
+        for block in chain(journal.newest(), journal.blocks(JournalQuery(since_ms=since_ms, until_ms=now_ms))):
+            if block is None or isinstance(block, BlockGap) or block.tier is not Tier.RAW:
                 continue
             for (group, topic, queue), time_ms, row in block.queues:
                 self._sampler.recall(group, topic, queue, queue_sample(time_ms, row))

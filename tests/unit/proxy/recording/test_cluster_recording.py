@@ -77,6 +77,24 @@ def test_journal_goes_on_after_a_stop() -> None:
     assert any(each.tier is Tier.MINUTE for each in files)
 
 
+@pytest.mark.parametrize("hours", [0, 30])
+def test_what_was_lost_is_known_however_long_nobody_recorded(hours: int) -> None:
+    """By the newest round, as on a node."""
+    disk, time, survey = SimDisk(), ManualClock(), survey_of(3)
+    found = recording(disk, time, survey)
+    found.round()
+    survey.bounds[A] = (7, 10)
+    time.advance(10)
+    found.round()
+    found.close()
+    time.advance(10 + hours * 3_600)
+    survey.committed["billing"][A] = CommittedPosition(9, "")
+    again = recording(disk, time, survey, epoch=2)
+    again.round()
+    again.close()
+    assert [each.sample.expired for each in rows(disk)] == [0, 4, 4]
+
+
 def test_journal_of_a_node_is_left_alone() -> None:
     """Whoever names its folder is told."""
     disk, time = SimDisk(), ManualClock()
