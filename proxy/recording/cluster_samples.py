@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from broker.runtime.seams import Clock
 from lag.samples import EventKind, LagEvent, QueueKey, QueueSample
 from lag.varints import VALUE_MAX
+from proxy.recording.timestamps import plausible
 from upstream.kafka.all_groups import CommittedPosition, Survey, Surveyed
 from upstream.kafka.commits.metadata import decode
 from upstream.kafka.link import KafkaPartition
@@ -24,9 +25,6 @@ from upstream.kafka.link import KafkaPartition
 READS_MAX = 200
 """Records that a round reads."""
 READ_SECONDS = 2.0
-AHEAD_MS_MAX = 60_000
-AGE_MS_MAX = 366 * 86_400_000
-"""A producer sets CreateTime. A timestamp further ahead of the clock, or older than this, says nothing of an age."""
 
 _Row = tuple[str, KafkaPartition]
 """Group and partition."""
@@ -221,14 +219,9 @@ class ClusterSampler:
                 now.setdefault(place, offset)
             found = self._survey.moments(now, seconds)
             time_ms = self._clock.wall_ms()
-            self._moments |= {(place, now[place]): _plausible(moment, time_ms) for place, moment in found.items()}
+            self._moments |= {(place, now[place]): plausible(moment, time_ms) for place, moment in found.items()}
             left = [(place, offset) for place, offset in left if now.get(place) != offset]
         return self._moments
-
-
-def _plausible(moment_ms: int, time_ms: int) -> int | None:
-    """Return a record's timestamp, or None where no age follows from it."""
-    return moment_ms if time_ms - AGE_MS_MAX <= moment_ms <= time_ms + AHEAD_MS_MAX else None
 
 
 def _ahead(standing: CommittedPosition | None) -> tuple[int, int]:

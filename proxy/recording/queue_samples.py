@@ -23,6 +23,7 @@ from conf.models import LOW_LEVEL, SubscriptionConfig
 from lag.samples import QueueKey, QueueSample
 from proxy.recording.in_force import InForce
 from proxy.recording.jobs import JobFigures, look_at_jobs, one_line, shown_key
+from proxy.recording.timestamps import plausible
 from upstream.delivery.group import ConsumerGroup
 from upstream.delivery.pauses import Pauses
 from upstream.delivery.subscription import Subscription
@@ -341,7 +342,7 @@ class QueueSampler:
         if isinstance(queue, ConsumeQueue):
             return self.times.at(queue, offset)
         stored = group.node.broker.stored(queue, offset) if queue.min_offset <= offset < queue.max_offset else None
-        return None if stored is None else stored.stored_ms
+        return None if stored is None else plausible(stored.stored_ms, self._clock.wall_ms())
 
     def _moved_ms(
         self, before: _QueueRound | None, committed: int | None, answered_ms: int | None, now_ms: int

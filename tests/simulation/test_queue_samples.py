@@ -12,11 +12,13 @@ import pytest
 from lag.samples import QueueKey, QueueSample, ScheduledSample
 from proxy.operate.changes.groups import PauseBody
 from proxy.recording.queue_samples import QueueSampler
+from proxy.recording.recorder import DROPPED
 from tests.insides import opened_of
 from tests.simulation.facts import Place
 from tests.simulation.loops import TOPIC as LATER
 from tests.simulation.operator import change
 from tests.simulation.ward import Ward
+from upstream.source import Stored
 from upstream.views import SinkView
 
 ROUND_SECONDS = 12.0
@@ -263,6 +265,27 @@ def test_restart_does_not_forget_when_a_group_was_at_work(seconds: int, kill: bo
     assert before.asked_ms is not None
     assert (found.asked_ms, found.moved_ms) == (before.asked_ms, before.moved_ms)
     assert found.succeeded_ms == before.succeeded_ms
+
+
+@pytest.mark.parametrize(
+    ("factor", "more"), [(1, 0), (1_000, 0), (1_000_000, 0), (0.001, 0), (1, 90_000), (0, (1 << 63) - 1)]
+)
+def test_timestamps_of_producers_that_cannot_be_say_nothing(
+    monkeypatch: pytest.MonkeyPatch, factor: float, more: int
+) -> None:
+    """Kafka takes any: those in seconds or microseconds too, and such that no journal has room for."""
+    ward = ward_of()
+    rounds(ward)
+    broker, stored_ms = ward.node.in_force.groups["by-key"].node.broker, int(now_ms(ward) * factor) + more
+    monkeypatch.setattr(
+        broker, "queue", lambda topic, queue: SimpleNamespace(min_offset=0, max_offset=5, base_offset=0)
+    )
+    monkeypatch.setattr(broker, "stored", lambda queue, offset: Stored(stored_ms, None))
+    found = sample(ward)
+    times = {found.start_ms, found.committed_ms, found.started_ms, found.end_ms}
+    assert times == {stored_ms if (factor, more) == (1, 0) else None}
+    ward.run(1)
+    assert ward.node.runtime.metrics.value(DROPPED) == 0
 
 
 def test_low_level_group_does_not_push() -> None:
