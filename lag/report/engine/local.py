@@ -288,7 +288,7 @@ class _JudgedBlocks:
             "group_lag": _total(facts["lag"] for facts in here),
             "group_unfinished": _total(facts["unfinished"] for facts in here),
             "group_age_ms": max((f["own_age_ms"] for f in here if f["own_age_ms"] is not None), default=None),
-            "group_catch_up_s": max((f["catch_up_s"] for f in here if f["catch_up_s"] is not None), default=None),
+            "group_catch_up_s": _caught_up_s(here),
         }
         worst = sorted(found, key=lambda each: (-each[1]["severity"], each[1]["lag"] is None, -(each[1]["lag"] or 0),
                                                 each[0]))  # fmt: skip
@@ -347,6 +347,12 @@ def _worst_incidents(found: list[Figures]) -> list[Figures]:
         key=lambda row: (-row["severity"], row["lag"] is None, -(row["lag"] or 0), row["from_ms"], row["number"])
     )
     return found[:INCIDENTS_MAX]
+
+
+def _caught_up_s(here: Sequence[Figures]) -> float | None:
+    """Return when the last of some queues is caught up; null: one of them never is, or that is not known."""
+    seconds = [facts["catch_up_s"] for facts in here if facts["unfinished"] != 0 or facts["catch_up_s"] is not None]
+    return None if None in seconds else max(seconds, default=None)
 
 
 def _total(values: Iterable[int | None]) -> int | None:

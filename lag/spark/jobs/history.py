@@ -255,16 +255,20 @@ class ReportFrames:
             "ORDER BY severity DESC, lag DESC NULLS LAST, topic, queue, node) AS place"
         )
         here = "if(left_ms IS NULL, {}, NULL)"
+        # One that does not catch up keeps its group from it.
+        never = "left_ms IS NULL AND NOT (unfinished <=> 0L) AND catch_up_s IS NULL"
+        over = f"OVER (PARTITION BY {', '.join(GROUP)})"
+        caught_up = f"if(count_if({never}) {over} > 0, NULL, max({here.format('catch_up_s')}) {over})"
         sums = [
-            f"{text} OVER (PARTITION BY {', '.join(GROUP)}) AS group_{name}"
+            f"{text} {over} AS group_{name}"
             for name, text in {
                 "queues": "count(1)",
                 "lag": f"sum({here.format('lag')})",
                 "unfinished": f"sum({here.format('unfinished')})",
                 "age_ms": f"max({here.format('coalesce(time_lag_ms, time_lag_high_ms)')})",
-                "catch_up_s": f"max({here.format('catch_up_s')})",
             }.items()
         ]
+        sums.append(f"{caught_up} AS group_catch_up_s")
         cases = "CASE WHEN left_ms IS NOT NULL THEN {} WHEN gone THEN {} ELSE {} END AS {}"
         return (
             self._findings("time_ms = last_ms")

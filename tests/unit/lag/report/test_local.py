@@ -106,6 +106,24 @@ def test_window_in_which_nothing_could_be_read_is_unknown(known: dict[str, Any])
     assert [each.status for each in part(report, "g").incidents] == ["UNKNOWN"]
 
 
+@pytest.mark.parametrize(("other", "known"), [("grows", False), ("unread", False), ("idle", True)])
+def test_group_is_caught_up_when_its_last_queue_is(other: str, known: bool) -> None:
+    """Never, where one of them is not, and unknown where that is unknown of one."""
+    disk, rounds = SimDisk(), []
+    for number in range(31):
+        now = NOW_MS + number * EVERY_MS
+        shrinks = sample(now, end=1_000, committed=300 + 10 * number, committed_ms=now - 5_000)
+        second = {
+            "grows": sample(now, end=1_000 + 10 * number, committed=100, committed_ms=now - 5_000),
+            "unread": QueueSample(time_ms=now),
+            "idle": sample(now),
+        }[other]
+        rounds.append([(("g", "t", 0), shrinks), (("g", "t", 1), second)])
+    write(disk, "j", rounds)
+    found = part(made(disk, "j", rounds=31), "g").catch_up_seconds
+    assert found == (pytest.approx(400.0) if known else None)
+
+
 def test_thousands_of_resets_are_one_mark_and_no_rewind() -> None:
     """A reset of a topic writes an event for each queue, and the offsets that it sets are no fault of anything."""
     disk, count = SimDisk(), 1_000
