@@ -53,7 +53,7 @@ from broker.runtime.store_metrics import DEAD_LETTERS_DELETED, RETAINED_OUT, RET
 RELOCATED_PER_STEP = 256
 """Messages that a hold puts again in one step, so that the loop does other things in between."""
 
-_QUEUES_AT_ONCE = 32
+_LOOKS_PER_STEP = 32
 """Queues that one step looks at: some milliseconds where each has messages."""
 
 log = structlog.get_logger()
@@ -319,7 +319,7 @@ class Retention:
         last: Unit = (0, 0, 0)
         queues = [(topic, queue) for topic in self._topics.by_name.values() for queue in topic.queues]
         for number, (topic, queue) in enumerate(queues, start=1):
-            if number % _QUEUES_AT_ONCE == 0:
+            if number % _LOOKS_PER_STEP == 0:
                 yield
             if self._topics.by_name.get(topic.name) is not topic:
                 continue  # It was deleted meanwhile, and its files with it.
