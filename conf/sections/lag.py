@@ -81,9 +81,17 @@ class LagRules(Model):
     dead_band: float = setting(
         0.05, "Share of the produce rate by which a lag may rise or fall without a trend.", reload=_LIVE, ge=0, lt=1
     )
-    window: Duration = setting("5m", "How far back trends look; at least as long as `stop`.", reload=_LIVE)
+    window: Duration = setting(
+        "5m",
+        "How far back trends look; at least as long as `stop`. If it is absent, at least five times `every`.",
+        reload=_LIVE,
+    )
     samples_min: int = setting(3, "With fewer samples in the window no trend is computed.", reload=_LIVE, ge=2)
-    stale: Duration = setting("60s", "Maximum age of the newest sample for a present verdict.", reload=_LIVE)
+    stale: Duration = setting(
+        "60s",
+        "Maximum age of the newest sample for a present verdict. If it is absent, at least three times `every`.",
+        reload=_LIVE,
+    )
     recent: Duration = setting("30s", "Time span of the displayed rates.", reload=_LIVE)
     growing: Duration = setting(
         "60s", "A lag that only rises for this long is a warning, also under the target.", reload=_LIVE

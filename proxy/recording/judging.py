@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from broker.runtime.seams import Clock
 from broker.runtime.steps import StepsEnd, step
-from conf import GroupConfig, LagRules
+from conf import GroupConfig, LagConfig
 from lag.rules.limits import LagLimits
 from lag.samples import QueueSample
 from lag.verdicts.windows import JudgedQueue, NodeWindows
@@ -72,7 +72,7 @@ class QueueVerdicts:
 class _Kept(NamedTuple):
     now_ms: int
     config: GroupConfig | None
-    rules: LagRules | None
+    lag: LagConfig | None
     limits: LagLimits
     samples: Sequence[QueueSample]
     verdicts: TopicVerdicts
@@ -91,7 +91,7 @@ class QueueJudge:
         windows: The samples.
         clock: Measures how long it takes.
         config_of: Configuration of a group, for its limits; None: it has none.
-        rules_of: Limits of the node; None: the defaults.
+        lag_of: The section of the node; None: the defaults.
     """
 
     def __init__(
@@ -99,12 +99,12 @@ class QueueJudge:
         windows: NodeWindows,
         clock: Clock,
         config_of: Callable[[str], GroupConfig | None],
-        rules_of: Callable[[], LagRules | None] = lambda: None,
+        lag_of: Callable[[], LagConfig | None] = lambda: None,
     ) -> None:
         self._windows = windows
         self._clock = clock
         self._config_of = config_of
-        self._rules_of = rules_of
+        self._lag_of = lag_of
         self._kept: dict[tuple[str, str], _Kept] = {}
         self._last: QueueVerdicts | None = None
         self._holds: Callable[[int], bool] = lambda _: False
@@ -133,7 +133,7 @@ class QueueJudge:
             yield
 
     def _judge(self, now_ms: int) -> Generator[None, None, QueueVerdicts]:
-        rules, changes = self._rules_of(), self._windows.changes
+        lag, changes = self._lag_of(), self._windows.changes
         configs: dict[str, GroupConfig | None] = {}
         found, kept = QueueVerdicts(), dict[tuple[str, str], _Kept]()
         for looked_at, ((group, topic), numbers) in enumerate(self._windows.topics().items(), start=1):
@@ -143,10 +143,10 @@ class QueueJudge:
             samples = [sample for place in places if (sample := self._windows.newest(place)) is not None]
             config, before = self._config_of(group), self._kept.get((group, topic))
             configs[group] = config
-            if before is not None and before.config is config and before.rules is rules:
+            if before is not None and before.config is config and before.lag is lag:
                 limits = before.limits
             else:
-                before, limits = None, limits_of_config(config, topic, rules)
+                before, limits = None, limits_of_config(config, topic, lag)
             empty = sum(is_unwritten(sample, now_ms, limits) for sample in samples)
             if empty:
                 found.empty[group] = found.empty.get(group, 0) + empty
@@ -163,7 +163,7 @@ class QueueJudge:
                         yield
                 quiet_ms = QUIET_MS - len(kept) % _STAGGERED * QUIET_MS // (2 * _STAGGERED)
                 quiet_ms *= all(map(_is_idle, judged))
-                again = _Kept(now_ms, config, rules, limits, samples, TopicVerdicts(judged), quiet_ms)
+                again = _Kept(now_ms, config, lag, limits, samples, TopicVerdicts(judged), quiet_ms)
             kept[group, topic] = again
             found.topics.append(again.verdicts)
         self._kept = kept
@@ -173,7 +173,7 @@ class QueueJudge:
             return (
                 now_ms <= at_ms < until_ms
                 and changes == self._windows.changes
-                and self._rules_of() is rules
+                and self._lag_of() is lag
                 and all(self._config_of(group) is config for group, config in configs.items())
             )
 

@@ -6,21 +6,25 @@ from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
-from conf import Config, GroupConfig, LagRules, SubscriptionConfig
+from conf import Config, GroupConfig, LagConfig, SubscriptionConfig
 from lag.rules.limits import NO_LIMIT, LagLimits, values_of
 
+_SAMPLES = {"stale_ms": 3, "window_ms": 5}
+"""So many samples of a queue come within these times, at the least."""
 
-def limits_of_config(config: GroupConfig | None, topic: str, rules: LagRules | None = None) -> LagLimits:
+
+def limits_of_config(config: GroupConfig | None, topic: str, lag: LagConfig | None = None) -> LagLimits:
     """Return the limits of a group on a topic.
 
     A subscription goes before its group, both before `lagRules` of the group, and these before `lag.rules` of the node.
+    Where nothing is said of them, `stale` and `window` are long enough for samples that come seldom (`lag.every`).
 
     Args:
         config: The group; None: it is not configured.
         topic: The topic.
-        rules: Those of the node.
+        lag: The section of the node.
     """
-    given: dict[str, Any] = {} if rules is None else values_of(rules.given)
+    given: dict[str, Any] = {} if lag is None else values_of(lag.rules.given)
     if config is not None:
         given |= values_of(config.lag_rules.given)
     for section in (config, _subscription(config, topic)):
@@ -29,13 +33,16 @@ def limits_of_config(config: GroupConfig | None, topic: str, rules: LagRules | N
         if section is not None and "committed_lag_threshold" in section.model_fields_set:
             messages = section.committed_lag_threshold
             given["target_messages"] = NO_LIMIT if messages < 0 else messages
-    return _limits(tuple(given.items()))
+    return _limits(tuple(given.items()), 0 if lag is None else lag.every_ms)
 
 
 @lru_cache(maxsize=1024)
-def _limits(given: tuple[tuple[str, Any], ...]) -> LagLimits:
+def _limits(given: tuple[tuple[str, Any], ...], every_ms: int) -> LagLimits:
     """Return the limits of all groups that have these values."""
-    values = asdict(LagLimits()) | dict(given)
+    values = asdict(LagLimits())
+    for name, samples in _SAMPLES.items():
+        values[name] = max(values[name], samples * every_ms)
+    values |= dict(given)
     # These may come from different sections.
     values["window_ms"] = max(values["window_ms"], values["stop_ms"])
     values["floor_ms"] = min(values["floor_ms"], values["target_ms"])
@@ -44,9 +51,8 @@ def _limits(given: tuple[tuple[str, Any], ...]) -> LagLimits:
 
 def window_ms_of(config: Config) -> int:
     """Return how far back the rules of any group look."""
-    rules = config.lag.rules
     own = (group for group in config.groups.values() if group.lag_rules.model_fields_set)
-    return max(limits_of_config(group, "", rules).window_ms for group in (None, *own))
+    return max(limits_of_config(group, "", config.lag).window_ms for group in (None, *own))
 
 
 def is_alarmed(config: GroupConfig | None, topic: str) -> bool:

@@ -283,7 +283,7 @@ class Recorder:
         self.notes = Notes(runtime.clock)
         self.last: Round | None = None
         self.windows = NodeWindows()
-        self.judge = QueueJudge(self.windows, runtime.clock, in_force.config_of, lambda: in_force.config.lag.rules)
+        self.judge = QueueJudge(self.windows, runtime.clock, in_force.config_of, lambda: in_force.config.lag)
         self.verdicts = NodeVerdicts(in_force, runtime)
         self.trouble: str | None = None
         self._in_force = in_force
@@ -304,8 +304,7 @@ class Recorder:
 
     def waiting(self) -> list[tuple[ScheduledSample, WaitingLag]]:
         """Return what waits by its own time as of the last round, each row with its verdict of now."""
-        now_ms, rules = self._runtime.clock.wall_ms(), self._in_force.config.lag.rules
-        limits = limits_of_config(None, "", rules)
+        now_ms, limits = self._runtime.clock.wall_ms(), limits_of_config(None, "", self._in_force.config.lag)
         return [(each, judge_waiting(each, now_ms, limits)) for each in (self.last.scheduled if self.last else [])]
 
     def start(self, store: Store, queues: QueueSampler, scheduled: ScheduledSampler, steps: Scheduler) -> None:

@@ -108,9 +108,9 @@ class NodeVerdicts:
 
     def recall(self, windows: NodeWindows, time_ms: int) -> Generator[None, None, None]:
         """Judge a round of the process before, in steps: a group that has recovered since is reported."""
-        rules = self._in_force.config.lag.rules
+        lag = self._in_force.config.lag
         steps = windows.judging(
-            time_ms, lambda group, topic: limits_of_config(self._in_force.config_of(group), topic, rules)
+            time_ms, lambda group, topic: limits_of_config(self._in_force.config_of(group), topic, lag)
         )
         yield from self.verdicts.recall((yield from steps), time_ms, self._wanted)
 

@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.admin.exposition import VERDICT, NodeCollector
+from proxy.operate.lookups.lag import lag_of
 from proxy.recording import verdicts
 from proxy.recording.verdicts import CHANGES, POSTS
 from tests.simulation.test_queue_samples import ward_of
@@ -165,3 +166,17 @@ def test_enable_alarm_false_is_silent() -> None:
     with capture_logs() as logs:
         neglect(ward)
     assert said(logs) == []
+
+
+@pytest.mark.parametrize("every", ["10s", "2m", "5m"])
+def test_group_that_keeps_up_is_ok_however_seldom_it_is_sampled(every: str) -> None:
+    """`lag.every` may be up to an hour, and is the only setting that anyone has to change for it."""
+    ward = ward_with(every=every)
+    found = set()
+    for number in range(40):
+        ward.send("orders", f"k{number}")
+        ward.finish()
+        ward.run(97)
+        if number > 20:
+            found.add(lag_of(ward.node, limit=10).level)
+    assert found == {"OK"}

@@ -60,7 +60,7 @@ def watch_lag(
     except ValueError as error:
         raise CliError(str(error), ExitCode.USAGE) from error
     groups = [] if found is None else list(found.groups.values())
-    rules = None if found is None else found.lag.rules
+    lag = None if found is None else found.lag
     disk = RealDisk(read_only=True)
     wanted = watch.WatchOptions(
         journals=[journal_folder(disk, each) for each in journals],
@@ -69,13 +69,13 @@ def watch_lag(
         options=options,
         subscribed={
             (group.group, topic): watch.WatchedSubscription(
-                limits=limits_of_config(group, topic, rules), counts=is_alarmed(group, topic)
+                limits=limits_of_config(group, topic, lag), counts=is_alarmed(group, topic)
             )
             for group in groups
             for topic in ("", *group.by_topic)
         },
         recipients={group.group: recipients_of(group) for group in groups},
-        limits=limits_of_config(None, "", rules),
+        limits=limits_of_config(None, "", lag),
         silence_ms=duration_option(silence, option="--silence"),
         settled_ms=duration_option(settled, option="--settled"),
         every_s=duration_option(every, option="--every") / 1000,

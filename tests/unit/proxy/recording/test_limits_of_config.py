@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conf import Config, GroupConfig, LagRules, SubscriptionConfig
+from conf import Config, GroupConfig, LagConfig, LagRules, SubscriptionConfig
 from conf.durations import duration_ms
 from lag.rules.limits import NAMES, NO_LIMIT, LagLimits, limits_from, values_of
 from proxy.cli.lag.lag_objective_command import slo
@@ -61,23 +61,23 @@ def group_of(**settings: Any) -> GroupConfig:
 
 def test_what_is_nearer_to_a_subscription_goes_first() -> None:
     """The subscription's threshold, the group's, `lagRules` of the group, `lag.rules`, the default."""
-    rules = LagRules.model_validate({"target": "10s", "stop": "4m", "deadBand": 0.2})
-    assert limits_of_config(None, "t", rules) == LagLimits(target_ms=10_000, stop_ms=240_000, dead_band=0.2)
+    lag = LagConfig.model_validate({"rules": {"target": "10s", "stop": "4m", "deadBand": 0.2}})
+    assert limits_of_config(None, "t", lag) == LagLimits(target_ms=10_000, stop_ms=240_000, dead_band=0.2)
     group = group_of(lagRules={"target": "20s", "stop": "2m"})
-    assert limits_of_config(group, "t", rules) == LagLimits(target_ms=20_000, stop_ms=120_000, dead_band=0.2)
+    assert limits_of_config(group, "t", lag) == LagLimits(target_ms=20_000, stop_ms=120_000, dead_band=0.2)
     group = group_of(lagRules={"target": "20s", "targetMessages": 7}, delayTimeThreshold=30_000)
-    assert limits_of_config(group, "t", rules).target_ms == 30_000
-    assert limits_of_config(group, "t", rules).target_messages == 7
+    assert limits_of_config(group, "t", lag).target_ms == 30_000
+    assert limits_of_config(group, "t", lag).target_messages == 7
     group = group_of(delayTimeThreshold=30_000, topic={"delayTimeThreshold": 40_000, "committedLagThreshold": -1})
-    assert limits_of_config(group, "t", rules).target_ms == 40_000
-    assert limits_of_config(group, "t", rules).target_messages == NO_LIMIT
+    assert limits_of_config(group, "t", lag).target_ms == 40_000
+    assert limits_of_config(group, "t", lag).target_messages == NO_LIMIT
 
 
 def test_window_is_as_long_as_stop_and_the_floor_no_more_than_the_target() -> None:
     """Also where they come from different sections."""
-    rules = LagRules.model_validate({"window": "6m", "floor": "30s"})
+    lag = LagConfig.model_validate({"rules": {"window": "6m", "floor": "30s"}})
     group = group_of(lagRules={"stop": "10m"}, delayTimeThreshold=5_000)
-    limits = limits_of_config(group, "t", rules)
+    limits = limits_of_config(group, "t", lag)
     assert (limits.window_ms, limits.stop_ms, limits.floor_ms) == (600_000, 600_000, 5_000)
     assert window_ms_of(Config(groups={"g": group})) == 600_000
 
@@ -105,3 +105,17 @@ def test_limits_are_read_from_texts_and_numbers() -> None:
     )
     assert found == LagLimits(window_ms=90_000, stop_ms=90_000, loss_eta_limit_s=7_200.0, surge=2.0, floor_messages=5)
     assert values_of({}) == {}
+
+
+def test_samples_that_come_seldom_have_longer_times() -> None:
+    """Three within `stale` and five within `window`; what is written goes first."""
+    for every, stale_ms, window_ms in (
+        ("10s", 60_000, 300_000),
+        ("2m", 360_000, 600_000),
+        ("1h", 10_800_000, 18_000_000),
+    ):
+        found = limits_of_config(None, "t", LagConfig.model_validate({"every": every}))
+        assert (found.stale_ms, found.window_ms) == (stale_ms, window_ms)
+    lag = LagConfig.model_validate({"every": "2m", "rules": {"stale": "3m"}})
+    found = limits_of_config(group_of(lagRules={"window": "8m"}), "t", lag)
+    assert (found.stale_ms, found.window_ms) == (180_000, 480_000)
