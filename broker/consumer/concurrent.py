@@ -210,9 +210,10 @@ class ConcurrentWork(QueueWork):
             what = described(error) if error is not None else "it returned no status"
             owner.shared.limited_log.note("listener_failed", owner.group, topic=self.name.topic, what=what)
         most = owner.options.reconsume_max if owner.options.reconsume_max >= 0 else RECONSUME_MAX
+        level = owner.shared.number_of(owner.group, self.name.topic, "delay_level", context.delay_level, 0)
         for message in batch:
             failed = message.failed_again()
-            if context.delay_level < 0:
+            if level < 0:
                 self._dead_letter(failed, f"the listener {how} and requested no retry", "exhausted")
             elif message.reconsume_times >= most:
                 self._dead_letter(
@@ -221,7 +222,7 @@ class ConcurrentWork(QueueWork):
                     "exhausted",
                 )
             else:
-                self._send_back(failed, context.delay_level)
+                self._send_back(failed, level)
 
     def _send_back(self, message: ConsumedMessage, level: int) -> None:
         owner = self.owner

@@ -206,9 +206,10 @@ class OrderlyWork(QueueWork):
         self.end()
 
     def _suspend(self, context: OrderlyContext) -> None:
-        wanted = context.suspend_ms if context.suspend_ms != -1 else self.owner.options.suspend_ms
+        owner = self.owner
+        wanted = owner.shared.number_of(owner.group, self.name.topic, "suspend_ms", context.suspend_ms, -1)
         if not self.dropped:
-            self.pause(clamp_suspend(wanted) / 1000)
+            self.pause(clamp_suspend(owner.options.suspend_ms if wanted == -1 else wanted) / 1000)
 
     def _place(self) -> dict[str, Any]:
         """What a log line says of this queue."""

@@ -286,6 +286,14 @@ class Shared:
         self.members.close()
         self._closed = True
 
+    def number_of(self, group: str, topic: str, name: str, value: object, default: int) -> int:
+        """Return what a listener put into its context, `default` where that is no number: it is the program's code."""
+        if isinstance(value, int):
+            return value
+        what = f"context.{name} must be a number, got {type(value).__name__}"
+        self.limited_log.note("listener_failed", group, topic=topic, what=what)
+        return default
+
     # Offsets
 
     def first_offset(self, group: str, name: MessageQueue, options: ConsumerOptions) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.consumer import ConcurrentStatus, ConsumerOptions, OrderlyStatus
 from broker.consumer.counters import FAILED, LOCKS_LOST, LOCKS_REFUSED, SKIPPED
@@ -207,6 +208,25 @@ def test_whatever_a_listener_raises_is_a_failure_of_its_batch(kind: str, raised:
     if kind != "broadcasting":
         [letter] = world.dead_letters()
         assert type(raised).__name__ in letter["DLQ_REASON"]
+
+
+@pytest.mark.parametrize(("kind", "name"), [("orderly", "suspend_ms"), ("concurrent", "delay_level")])
+def test_context_that_a_listener_fills_with_nonsense_is_as_it_was(kind: str, name: str) -> None:
+    """Else its queue, or a place of the consumer, would be busy for ever."""
+    world = World(queues=1)
+    got: list[bytes] = []
+
+    def listener(batch: Any, context: Any) -> Any:
+        got.extend(each.body for each in batch)
+        setattr(context, name, "soon")
+        return OrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT if kind == "orderly" else ConcurrentStatus.RECONSUME_LATER
+
+    getattr(world.consumers, kind)("g", {"t": "*"}, listener, options=ConsumerOptions(reconsume_max=1)).start()
+    with capture_logs() as logs:
+        world.send("x", "y")
+        world.advance(60)
+    assert f"context.{name} must be a number, got str" in {each.get("what") for each in logs}
+    assert (set(got), world.committed()) == ({b"x", b"y"}, 2)
 
 
 def test_lock_that_was_lost_ends_the_work_and_commits_nothing_more() -> None:
