@@ -35,11 +35,14 @@ class TopicMask(NamedTuple):
         return {name: MASKED if name in self.names else value for name, value in found.items()}
 
     def body(self, body: bytes) -> bytes:
-        """Return a body with masked values: JSON written again, or `MASKED` where it is not JSON."""
+        """Return a body with masked values: JSON written again, or `MASKED` where it is not JSON.
+
+        So it is where a name is repeated: paths would be looked for in the last of these values only.
+        """
         if not self.paths:
             return body
         try:
-            content = json.loads(body)
+            content = json.loads(body, object_pairs_hook=_members)
             places = [match.parts for path in self.paths for match in _query(path).finditer(content)]
         except (ValueError, RecursionError):
             return MASKED.encode()
@@ -86,6 +89,13 @@ def _mask_of(entries: tuple[str, ...]) -> TopicMask:
 @cache
 def _query(path: str) -> JSONPath:
     return parse_path(path)
+
+
+def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is repeated")
+    return found
 
 
 def _replaced(content: object, place: Sequence[str | int]) -> object:
