@@ -324,8 +324,9 @@ class Console:
         else:
             response = web.Response(body=found.body, content_type=found.kind, charset="utf-8")
         response.headers["ETag"] = found.etag
-        # The address has the file's sum as its version.
-        response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+        # Where the address has the file's sum as its version; else, as of the page to sign in, it is asked for again.
+        is_lasting = request.query.get("v") == self._versions[name]
+        response.headers["Cache-Control"] = "public, max-age=31536000, immutable" if is_lasting else "no-cache"
         return response
 
 

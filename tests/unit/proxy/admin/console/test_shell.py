@@ -339,12 +339,16 @@ def test_vendored_files_are_those_of_the_list_with_their_licences() -> None:
 
 
 def test_static_files_are_open_and_bounded_to_the_list() -> None:
-    """They are cached for good, since their address has their sum; no other file of the package is served."""
+    """They are cached for good where their address has their sum; no other file of the package is served."""
     world = AdminWorld()
 
     async def scenario() -> None:
         style = await world.ask("/static/console.css")
-        assert (style.status, "immutable" in style.headers["Cache-Control"]) == (200, True)
+        assert (style.status, style.headers["Cache-Control"]) == (200, "no-cache")
+        version = style.headers["ETag"].strip('"')[:12]
+        for given, is_lasting in ((version, True), ("of-another", False)):
+            found = await world.ask(f"/static/console.css?v={given}")
+            assert ("immutable" in found.headers["Cache-Control"]) == is_lasting
         for name in ("SHA256SUMS", "..%2Fshell.py", "%2e%2e/shell.py"):
             assert (await world.ask(f"/static/{name}")).status == 404
 
