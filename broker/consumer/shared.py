@@ -176,7 +176,7 @@ def run_inline(work: Work, reported: Reported) -> None:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        # Also a cancellation, which the loop would log and nobody else hear of.
+        # Also a cancellation, which the loop would only log.
         reported(None, _as_exception(error))
         return
     reported(result, None)
@@ -287,7 +287,7 @@ class Shared:
         self._closed = True
 
     def number_of(self, group: str, topic: str, name: str, value: object, default: int) -> int:
-        """Return what a listener put into its context, `default` where that is no number: it is the program's code."""
+        """Return a number that a listener put into its context, or `default` where it is not one."""
         if isinstance(value, int):
             return value
         what = f"context.{name} must be a number, got {type(value).__name__}"

@@ -19,11 +19,11 @@ class ExportFailed(Exception):
 class ExportPlace:
     """One folder of exported files, which several nodes share.
 
-    Attributes:
-        url: The path or URL, as texts may show it.
-
     Args:
         url: A path, or a URL such as `s3://bucket/lag`.
+
+    Attributes:
+        url: The same, as texts may show it.
 
     Raises:
         ExportUnavailable: pyarrow is missing.

@@ -174,7 +174,7 @@ class Tiers:
             for name in names:
                 if name.endswith(SPARE_SUFFIX):
                     self._disk.remove(f"{self._folder}/{name}")
-            # What must go makes room first. What nothing coarser contains yet waits for that, unless there is no room.
+            # Deleting makes room first. A file without a summary is kept until that is made, unless the disk is full.
             yield from self._delete(now_ms, current, spares=self._has_room())
             for tier in (Tier.MINUTE, Tier.HOUR):
                 for group in (yield from self._groups(tier, now_ms, current)):
@@ -295,7 +295,7 @@ class Tiers:
     def _delete(self, now_ms: int, current: str | None, *, spares: bool = False) -> Steps:
         """Delete what is too old and contained in something coarser, and what is too much.
 
-        With `spares` nothing goes that nothing coarser contains.
+        With `spares`, files that no summary contains are kept.
         """
         limits = self._limits
         for tier in Tier:
@@ -313,7 +313,7 @@ class Tiers:
                 is_old = head is None or head.last_ms < now_ms - limits.keep_ms[tier]
                 is_contained = tier is Tier.HOUR or is_in_coarser(file)
                 is_too_much = total > limits.bytes_max[tier] or count > limits.files_max
-                goes = is_contained or not spares if is_too_much else is_old and is_contained
+                goes = (is_contained or not spares) if is_too_much else (is_old and is_contained)
                 if not goes:
                     continue
                 self._disk.remove(self._path(file))

@@ -302,7 +302,7 @@ def _encoded(families: list[Metric], accept: str, lag: bytes) -> tuple[bytes, st
     try:
         encoder, content_type = choose_encoder(accept)
     except (TypeError, ValueError):
-        # A version that is no number.
+        # The header names a version that is not a number.
         encoder, content_type = choose_encoder("")
     text = encoder(registry)
     while families:

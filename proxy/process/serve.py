@@ -457,7 +457,7 @@ async def watch_configuration(
             try:
                 await watched.look()
             except Exception as error:
-                # Nobody awaits this: the file would be looked at no more, without a word.
+                # This task is not awaited: it would end silently, and the file would not be watched any more.
                 limited_log.fault("loop_callback_failed", error, kind=place_of(error), what="reload of a changed file")
 
 

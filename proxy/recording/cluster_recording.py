@@ -130,7 +130,7 @@ class ClusterRecording:
         now_ms = self._clock.wall_ms()
         since_ms = (now_ms - LagLimits().window_ms) // FILE_MS * FILE_MS
         journal = JournalReader(self._disk, self._folder)
-        # The newest file first: nobody may have recorded for longer than a window.
+        # The newest file first: the recorder may have been off for longer than a window.
         for block in chain(journal.newest(), journal.blocks(JournalQuery(since_ms=since_ms, until_ms=now_ms))):
             if block is None or isinstance(block, BlockGap) or block.tier is not Tier.RAW:
                 continue

@@ -10,7 +10,7 @@ from conf import Config, GroupConfig, LagConfig, SubscriptionConfig
 from lag.rules.limits import NO_LIMIT, LagLimits, values_of
 
 _SAMPLES = {"stale_ms": 3, "window_ms": 5}
-"""So many samples of a queue come within these times, at the least."""
+"""These times cover at least this number of samples of a queue."""
 
 
 def limits_of_config(config: GroupConfig | None, topic: str, lag: LagConfig | None = None) -> LagLimits:

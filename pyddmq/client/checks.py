@@ -132,7 +132,7 @@ class ProducerGroupChecks:
         try:
             self._on_error(error)
         except Exception:
-            # Nobody waits for it here, and the checks are to continue.
+            # It has no caller to go to, and the checks must continue.
             _LOG.exception("on_check_error raised an exception")
 
     def fetch(self) -> dict[str, object]:

@@ -144,7 +144,7 @@ class BlockingCaller(Caller):
     def _done(self, call: ActionCall, copies: Sequence[JobCopy], result: object) -> None:
         answers: list[Answer] = []
         if isinstance(result, RuntimeError):
-            result = [RetryLater(NO_THREAD_MS, f"there is no thread for it: {result}")] * len(copies)
+            result = [RetryLater(NO_THREAD_MS, f"no thread could be started: {result}")] * len(copies)
         for job, copy, answer in zip(call.jobs, copies, cast("Sequence[Answer]", result), strict=True):
             if answer is Status.ASYNCHRONIZED:
                 answers.append(

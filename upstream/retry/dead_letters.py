@@ -44,7 +44,7 @@ class DeadLetters:
         self._broker = broker
         self._progress = progress
         self._refused: dict[UpstreamJob, tuple[str, Resolved]] = {}
-        """What waits for the next try, in this order: reason, and who is told."""
+        """Jobs that wait for the next try, in this order, with the reason and the callback."""
         self._next_try = Later(scheduler, self._try_again)
         self.pending = 0
 

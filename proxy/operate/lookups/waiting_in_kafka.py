@@ -46,7 +46,7 @@ _CURSOR = re.compile(r"(\d{1,18})-((?:[0-9a-f]{2})+)")
 _ANSWER_SECONDS = 10.0
 _NEVER_MS = 1 << 62
 _OF_ONE_MS_MAX = 100_000
-"""A page of halves begins at a millisecond, behind so many that were made in it."""
+"""A page begins at a millisecond, after some of the halves that were made in it; fewer than this."""
 _OUTCOMES = {
     records.CANCELLED: "cancelled",
     records.MOVED: "rescheduled",

@@ -34,7 +34,7 @@ _LAYOUT = 4
 _CACHE_KBYTES = 8_000
 _NAMES_MAX = 1000
 READ_BYTES = 4 << 20
-"""After so many bytes of messages no further ones are read for a batch, which takes a part of that."""
+"""Once rows for a batch have this number of bytes, no more are read; a batch takes fewer."""
 _BOOT_SECONDS = 5
 """By so much may the wall clock have been set since."""
 TABLES = """
@@ -334,7 +334,7 @@ class PartitionCache:
             now_ms: Wall clock.
             group: The producer group.
             principal: Not another one's; "": of all.
-            checks_max: Not one that had so many.
+            checks_max: Not one that was checked this often.
             but: Not one of these identities.
         """
         owned, values = ("AND principal IN ('', ?)", [principal]) if principal else ("", [])
