@@ -240,6 +240,22 @@ def test_prometheus_reads_every_expression(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
+def test_compose_file_creates_the_topics_that_its_node_needs() -> None:
+    """Kafka creates none by itself there; without one of them, sends are refused or dead letters wait."""
+    folder = DEPLOY / "compose"
+    [script] = yaml.safe_load((folder / "compose.kafka.yaml").read_text())["services"]["topics"]["command"]
+    config = config_of((folder / "kafka-node.yaml").read_text())
+    waiting = config.kafka["main"].waiting
+    assert waiting is not None
+    needed = {config.kafka["main"].commit_topic, waiting.topic, waiting.answers_topic}
+    for name in (name for name, topic in config.topics.items() if topic.broker_cluster == "main"):
+        needed |= {name, f"{name}.WAITING.DLQ"}
+        needed |= {
+            f"{group}.DLQ" for group, each in config.groups.items() if name in {one.topic for one in each.topics}
+        }
+    assert set(re.findall(r"create --topic (\S+)", script)) == needed
+
+
 def test_grafana_finds_its_dashboard() -> None:
     """Provisioning and compose file agree on its folder, and on the address of Prometheus."""
     services = yaml.safe_load((DEPLOY / "compose" / "compose.kafka.yaml").read_text())["services"]
