@@ -170,6 +170,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "kafka_member_broken": "A member of a Kafka group has ended by a fault; another joins after `again_seconds`.",
         "kafka_producer_broken": "The producer of a Kafka cluster has failed; another is created after "
         "`again_seconds`.",
+        "kafka_waiting_dead_lettered": "A topic rejected a waiting message, which went to `<topic>.WAITING.DLQ`.",
         "kafka_waiting_log_shorter": "The log of a partition of waiting messages became shorter than what its owner "
         "had read (`position`); it is read again, and messages may be lost.",
         "kafka_waiting_rebuilt": "The log of a partition of waiting messages begins behind what its owner had read; it "

@@ -126,6 +126,7 @@ class SuspectTargets:
         target.attempts = 0
         if batch.to_dead_letters:
             self._metrics.counter(DEAD, self._cluster, batch.only).add()
+            self._limited_log.note("kafka_waiting_dead_lettered", self._cluster, topic=batch.only, error=target.reason)
             target.reason = ""
         elif not target.single or not more:
             del self._targets[batch.only]

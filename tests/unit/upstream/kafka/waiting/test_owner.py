@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.runtime.disk import RealDisk
 from tests.fakes.kafka.client import SimClient
@@ -157,8 +158,11 @@ def test_refused_message_is_a_dead_letter_and_others_go_on() -> None:
     due = world.now_ms + 1_000
     for name, topic in (("a", "orders"), ("small", "events"), ("too large", "events"), ("tiny", "events")):
         world.nodes[0].add(name, due, topic=topic)
-    world.run(5)
+    with capture_logs() as logs:
+        world.run(5)
     assert list(world.delivered()) == ["a"]
+    [given_up] = [each for each in logs if each["event"] == "kafka_waiting_dead_lettered"]
+    assert (given_up["topic"], given_up["error"]) == ("events", "events takes no such record (MSG_SIZE_TOO_LARGE)")
     assert sorted(world.delivered("events")) == ["small", "tiny"]
     assert list(world.delivered("events.WAITING.DLQ")) == ["too large"]
     assert [len(each) for each in world.delivered("events").values()] == [1, 1]
