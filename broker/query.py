@@ -274,8 +274,10 @@ class KeyQuery(Query):
                 continue
             try:
                 yield from file.verify()
-                for topic in self._topics:
+                for number, topic in enumerate(self._topics, 1):
                     yield from self._search_file(file, topic)
+                    if number % _BLOCK_UNITS == 0:
+                        yield
             except IndexDamaged as error:
                 self._index.distrust(file, str(error))
                 return False

@@ -211,6 +211,18 @@ def test_read_only_query_uses_the_saved_index() -> None:
     assert disk.operations == before
 
 
+def test_id_is_looked_for_in_some_topics_at_a_time() -> None:
+    """There may be thousands, and the loop serves others meanwhile."""
+    disk, clock = SimDisk(), ManualClock(BEGIN_MS)
+    store = filled(disk, clock, [0], [1])
+    for number in range(300):
+        store.create_topic(f"t{number}", 1)
+    [only] = by_key(store, "t", "n0").run().found
+    query = by_unique_key(store, None, only.unique_key)
+    assert sum(1 for _ in query.steps()) >= 300 // 64
+    assert [each.physical for each in query.found] == [only.physical]
+
+
 def test_scan_is_bounded_and_says_what_it_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without an index only so much of the log is read, the newest; the rest is named."""
     monkeypatch.setattr(query_module, "SCAN_BYTES_MAX", 2000)
