@@ -389,11 +389,14 @@ class Retention:
 
     def _drop_queue_files(self) -> AwaitedSteps[None]:
         self._files_due = False
-        for topic in list(self._topics.by_name.values()):
-            for queue in topic.queues:
-                yield from saved(self._writes, self._dropping_files(topic, queue))
-                if self._is_over:
-                    return
+        queues = [(topic, queue) for topic in self._topics.by_name.values() for queue in topic.queues]
+        for number, (topic, queue) in enumerate(queues, start=1):
+            if number % _LOOKS_PER_STEP == 0:
+                # Most have nothing to delete, and wait for nothing.
+                yield None
+            yield from saved(self._writes, self._dropping_files(topic, queue))
+            if self._is_over:
+                return
         yield from saved(self._writes, self._dropping_index_files())
 
     def _dropping_files(self, topic: Topic, queue: ConsumeQueue) -> FileWrite:

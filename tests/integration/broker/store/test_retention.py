@@ -68,6 +68,23 @@ def test_file_is_looked_at_some_queues_at_a_time() -> None:
     assert [store.topics[name].queues[0].min_offset for name in ("t0", "t49")] == [1, 0]
 
 
+def test_queue_files_are_deleted_some_queues_at_a_time() -> None:
+    """A store may have them by the thousand, most with nothing to delete, and the loop serves others meanwhile."""
+    disk, clock = SimDisk(), ManualClock()
+    store = filled(disk, clock)
+    for number in range(200):
+        store.create_topic(f"t{number}", 1)
+    store.retention.limits = RetentionLimits(log_bytes=2 * SEGMENT_BYTES)
+    for _ in range(4):
+        assert store.retention.step()
+    store.retention.limits = RetentionLimits()
+    store.checkpoint()
+    steps = store.retention.steps()
+    assert sum(1 for _ in steps) >= 200 // 64
+    assert store.topics["t"].queues[0].min_offset == 8
+    assert [int(name) for name in disk.list(f"{ROOT}/consumequeue/t/0")] == [160]
+
+
 class Hold:
     """A hold that needs some steps per file, and notes what it is told."""
 
