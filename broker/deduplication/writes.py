@@ -33,6 +33,7 @@ and each of its tasks has sent its rows: no row is missing.
 from __future__ import annotations
 
 import enum
+import errno
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -247,21 +248,28 @@ class WriteLedger:
 
     def _dropped(self) -> None:
         self._is_under_way = False
+        # A store that was abandoned as by a kill answers nobody.
+        if self._store.failed is not None:
+            self._answer(len(self._waiting), OSError(errno.EIO, "the store has failed"))
 
     def _saving(self) -> FileWrite:
         """Write the file until all who wait are answered; those who come together share a write."""
         while self._waiting:
-            waiting, self._waiting = self._waiting, []
-            version, failed = self._writes.version, None
+            count, version, failed = len(self._waiting), self._writes.version, None
             try:
                 self._make_rows_durable()
                 yield from self._file.writing(self._writes.saved())
                 self._saved = version
             except OSError as error:
                 failed = error
-            for each in waiting:
-                each(failed)
+            self._answer(count, failed)
         self._is_under_way = False
+
+    def _answer(self, count: int, error: OSError | None) -> None:
+        """Answer those who have waited longest."""
+        answered, self._waiting = self._waiting[:count], self._waiting[count:]
+        for each in answered:
+            each(error)
 
     def _make_rows_durable(self) -> None:
         """Under `async` they are not on the disk yet, and a batch that has ended is not sent again. Raises OSError."""

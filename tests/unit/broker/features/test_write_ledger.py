@@ -13,7 +13,7 @@ from broker.log.put import Put
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.store import Store
-from pyddmq.testing import ManualClock
+from pyddmq.testing import ManualClock, ManualScheduler, SimSyncs
 from pyddmq.testing.sim_disk import SimDisk
 from tests.integration.keyed_tools import NAME
 from tests.integration.store_tools import HOST, open_store
@@ -43,6 +43,19 @@ def test_declaration_that_cannot_be_written_waits_and_is_written_with_the_next(o
     assert said(ledger(disk, store), "two", 1) == [WriteVerdict.SEND], "nothing of it is in the file"
     assert said(first, "one", 0) == [WriteVerdict.SEND]
     assert said(ledger(disk, store), "two", 1) == [WriteVerdict.WAITS], "partition 0 is"
+
+
+def test_tasks_are_answered_when_the_store_fails_while_the_file_is_written() -> None:
+    """Each declares again; the reply is one of a row of replies, which would wait behind it."""
+    disk, scheduler = SimDisk(), ManualScheduler(ManualClock())
+    store = open_store(disk)
+    store.file_writes.syncs = SimSyncs(disk, scheduler, Random(1))
+    found = ledger(disk, store)
+    answers = [said(found, "one", partition) for partition in range(2)]
+    assert answers == [[], []], "the file is not durable yet"
+    store.writes.fail("something else", OSError(errno.EIO, "broken"))
+    scheduler.advance(60)
+    assert answers == [[WriteVerdict.WAITS]] * 2
 
 
 def test_power_loss_after_the_answer_loses_no_declaration() -> None:
