@@ -49,7 +49,8 @@ _ACKS = "pyddmq/acks"
 _OWNERS = "pyddmq/owners"
 _OFFSETS_FILES = ("consumerOffset.json", LMQ_FILE)
 _OFFSETS = tuple(path for name in _OFFSETS_FILES for path in (f"config/{name}", f"config/{name}.bak", f"pyddmq/{name}"))
-_LEFT_OUT = frozenset({*_OFFSETS_FILES, "index.json", "timers.json"})
+_TOPICS = ("config/topics.json", "config/topics.json.bak", "pyddmq/topics.json", "pyddmq/topics_opened.json")
+_LEFT_OUT = frozenset({*_OFFSETS_FILES, "topics.json", "topics_opened.json", "index.json", "timers.json"})
 
 Link = Callable[[str, str], None]
 """Makes the second path a hard link of the first; raises OSError where it cannot."""
@@ -126,6 +127,8 @@ class Backup:
 
     def _small_files(self) -> Iterator[tuple[str, bytes]]:
         yield from self._offsets_and_journal().items()
+        # A table and a twin of other versions would be taken for another program's (D6).
+        yield from self._settled(_TOPICS, "the topics").items()
         paths = [
             f"{folder}/{name}"
             for folder in ("config", "pyddmq")
@@ -138,20 +141,24 @@ class Backup:
             yield "pyddmq/timers.json", data
 
     def _offsets_and_journal(self) -> dict[str, bytes]:
-        """Read both so that they belong together.
-
-        Raises:
-            BackupError: They changed at every attempt.
-        """
+        """Read both so that they belong together. Raises BackupError: they changed at every attempt."""
         for _ in range(_ATTEMPTS_MAX):
             offsets = self._read_all(_OFFSETS)
             journal = self._journal()
             if journal is not None and self._read_all(_OFFSETS) == offsets:
                 return {**offsets, **journal}
-        raise BackupError(
-            f"offsets and ack journal of {self.root} changed at each of {_ATTEMPTS_MAX} attempts to read them; "
-            "try again"
-        )
+        raise self._unsettled("offsets and ack journal")
+
+    def _settled(self, paths: Sequence[str], what: str) -> dict[str, bytes]:
+        """Read files of which none changes between. Raises BackupError: one did at every attempt."""
+        for _ in range(_ATTEMPTS_MAX):
+            found = self._read_all(paths)
+            if self._read_all(paths) == found:
+                return found
+        raise self._unsettled(what)
+
+    def _unsettled(self, what: str) -> BackupError:
+        return BackupError(f"{what} of {self.root} changed at each of {_ATTEMPTS_MAX} attempts to read them; try again")
 
     def _read_all(self, paths: Sequence[str]) -> dict[str, bytes]:
         found = ((path, read_whole(self.source, f"{self.root}/{path}")) for path in paths)

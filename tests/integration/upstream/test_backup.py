@@ -96,6 +96,29 @@ def test_copy_of_a_store_at_work_keeps_what_was_answered_before(seed: int) -> No
     assert metrics.value("pyddmq_acks_unvouched_total") == 0
 
 
+def test_topics_that_are_made_between_two_files_hide_none_of_before() -> None:
+    """The file of topics and its twin are of one version: else it would be another program's, which deleted topics."""
+    disk = SimDisk()
+    store = open_store(disk)
+    store.create_topic("t", 1)
+    store.topic_changes.open("opened", 1)
+    append(store, b"answered", topic="opened")
+    store.flush()
+
+    class Growing(ReadingDisk):
+        """Has two topics made when the twin is about to be read the first time."""
+
+        def open(self, path: str, *, create: bool = False):  # type: ignore[no-untyped-def]
+            if path == f"{ROOT}/pyddmq/topics.json" and "later" not in store.topics:
+                store.create_topic("later", 1)
+                store.create_topic("last", 1)
+            return super().open(path, create=create)
+
+    back_up(disk, Growing(disk))
+    restore(COPY, BACK, disk=disk, clock=ManualClock())
+    assert bodies(open_store(disk, root=BACK), topic="opened") == {0: b"answered"}
+
+
 def test_copy_goes_on_when_retention_deletes_beneath() -> None:
     """What is deleted meanwhile is not in the copy, and all the rest is."""
     disk = make_data()
