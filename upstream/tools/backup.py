@@ -51,6 +51,8 @@ _OFFSETS_FILES = ("consumerOffset.json", LMQ_FILE)
 _OFFSETS = tuple(path for name in _OFFSETS_FILES for path in (f"config/{name}", f"config/{name}.bak", f"pyddmq/{name}"))
 _TOPICS = ("config/topics.json", "config/topics.json.bak", "pyddmq/topics.json", "pyddmq/topics_opened.json")
 _LEFT_OUT = frozenset({*_OFFSETS_FILES, "topics.json", "topics_opened.json", "index.json", "timers.json"})
+_FOLDERS = ("config", "pyddmq", "pyddmq/broadcast", "pyddmq/sinks")
+"""What has small files."""
 
 Link = Callable[[str, str], None]
 """Makes the second path a hard link of the first; raises OSError where it cannot."""
@@ -131,7 +133,7 @@ class Backup:
         yield from self._settled(_TOPICS, "the topics").items()
         paths = [
             f"{folder}/{name}"
-            for folder in ("config", "pyddmq")
+            for folder in _FOLDERS
             for name in self.source.list(f"{self.root}/{folder}")
             if name.removesuffix(".bak").endswith(".json") and name.removesuffix(".bak") not in _LEFT_OUT
         ]

@@ -15,6 +15,7 @@ from broker.errors import StoreUnreadable
 from broker.runtime.disk import RealDisk
 from broker.runtime.disks.read_only_disk import ReadingDisk
 from broker.runtime.metrics import Metrics
+from broker.runtime.sealed_file import SealedFile
 from broker.runtime.seams import Disk
 from broker.tools.check import Severity, StoreCheck
 from pyddmq.testing import ManualClock, SimDisk
@@ -117,6 +118,18 @@ def test_topics_that_are_made_between_two_files_hide_none_of_before() -> None:
     back_up(disk, Growing(disk))
     restore(COPY, BACK, disk=disk, clock=ManualClock())
     assert bodies(open_store(disk, root=BACK), topic="opened") == {0: b"answered"}
+
+
+def test_copy_has_what_consumers_and_sinks_keep_in_folders_of_their_own() -> None:
+    """Without it a broadcasting consumer would begin anew, and a sink would not know how far its files are right."""
+    disk = make_data()
+    paths = ["pyddmq/broadcast/g@c.json", "pyddmq/sinks/file.0123.json"]
+    for path in paths:
+        disk.make_folder(f"{ROOT}/{path.rpartition('/')[0]}")
+        SealedFile(disk, f"{ROOT}/{path}").save({"of": path})
+    back_up(disk)
+    restore(COPY, BACK, disk=disk, clock=ManualClock())
+    assert [SealedFile(disk, f"{BACK}/{path}").load() for path in paths] == [{"of": path} for path in paths]
 
 
 def test_copy_goes_on_when_retention_deletes_beneath() -> None:
