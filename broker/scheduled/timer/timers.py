@@ -182,7 +182,13 @@ class Timers:
         if TIMER_TOPIC in store.topics:
             timers._attach()
             timers.parts.is_fresh = False
-            yield from find_pending(timers.parts)
+            try:
+                yield from find_pending(timers.parts)
+            except OSError as error:
+                if error.errno not in NO_SPACE:
+                    raise
+                # The steps make timer log and wheel again, once there is room.
+                timers.parts.begin_mending()
         return timers
 
     def _attach(self) -> None:

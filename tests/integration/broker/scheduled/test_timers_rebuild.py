@@ -220,6 +220,28 @@ def test_rebuild_that_a_full_disk_breaks_off_begins_again(path: str) -> None:
     assert made.timers.pending == 0
 
 
+@pytest.mark.parametrize("lost", ["", "timerwheel", "pyddmq/timers.json"])
+def test_start_on_a_full_disk_waits_for_room_with_its_timers(lost: str) -> None:
+    """A node that was killed starts all the same: what needs no room is served, and timers come once there is some."""
+    made = broker()
+    made.send(b"early", 1000)
+    made.scheduler.advance(2)
+    made.timers.save()
+    for number in range(40):
+        made.send(b"%d" % number, 60_000)
+    made.disk.kill()
+    if lost:
+        made.disk.remove(f"{ROOT}/{lost}")
+    made.disk.capacity_bytes = 0
+    made = made.opened_again()
+    made.scheduler.advance(50)
+    assert made.delivered() == [b"early"]
+    made.disk.capacity_bytes = None
+    made.scheduler.advance(20)
+    assert made.delivered() == [b"early", *[b"%d" % number for number in range(40)]]
+    assert made.pending == 0
+
+
 def test_checkpoint_of_a_timer_log_that_was_made_anew_is_written_though_it_says_the_same() -> None:
     """Else the next start makes all of it anew once more."""
     made = broker()
