@@ -203,11 +203,16 @@ class TransactionChecker:
         count = self.step_size.begin()
         # None of the three waits for the others to be through.
         least, seen = max(1, count // 4), halves.seen
-        halves.look(count)
-        done = halves.seen - seen
-        done += self._pass_cursor(max(least, count - done))
-        done += self._pass_postponed(max(least, count - done))
-        done += self._pass_aged(max(least, count - done))
+        try:
+            halves.look(count)
+            done = halves.seen - seen
+            done += self._pass_cursor(max(least, count - done))
+            done += self._pass_postponed(max(least, count - done))
+            done += self._pass_aged(max(least, count - done))
+        except OSError as error:
+            # A start looks at all of them again; nothing else would.
+            halves.store.writes.fail("checking transactions", error)
+            return
         self.step_size.end(done)
         if halves.store.pending and not halves.store.is_driven:
             halves.store.flush()

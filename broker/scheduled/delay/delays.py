@@ -292,7 +292,12 @@ class Delays:
         store = self.store
         if not self._running or store.failed is not None or store.closed:
             return
-        taken = self.due.deliver_due()
+        try:
+            taken = self.due.deliver_due()
+        except OSError as error:
+            # What was taken is delivered by the next start; nothing else would come of it.
+            store.writes.fail("delivering delayed messages", error)
+            return
         if self.due.delivery.in_flight and not store.is_driven:
             store.flush()
         self._arm(None if taken else DISK_FULL_SECONDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import zlib
 from functools import partial
 from random import Random
@@ -52,6 +53,23 @@ def test_halves_come_into_line_in_the_order_of_their_arrival() -> None:
     made.scheduler.advance(1.0)
     assert fetched(made, count_max=1) == [b"2"]
     assert fetched(made) == [b"3"]
+
+
+def test_queue_that_cannot_be_read_stops_the_store_and_a_restart_asks() -> None:
+    """Checks do not end without a word."""
+    made = broker()
+    for number in range(20):
+        made.half(b"%d" % number)
+    made.close()
+    made = made.again(started=False)
+    made.disk.fail("read", path_part="RMQ_SYS_TRANS_HALF_TOPIC", error=errno.ENXIO)
+    made.transactions.start()
+    with contextlib.suppress(OSError):
+        made.scheduler.run_until_idle()
+    assert made.store.failed is not None
+    made = made.again()
+    made.scheduler.advance(10)
+    assert fetched(made) == [b"%d" % number for number in range(20)]
 
 
 def test_groups_have_lines_of_their_own() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 
 import pytest
@@ -150,6 +152,22 @@ def test_full_disk_makes_delivery_wait() -> None:
     disk.capacity_bytes = 1 << 30
     made.scheduler.advance(5)
     assert (len(made.delivered()), made.pending) == (before + 1, 0)
+
+
+def test_queue_that_cannot_be_read_stops_the_store_and_a_restart_delivers() -> None:
+    """The delivery does not end without a word, with messages that nobody takes up again."""
+    made = broker()
+    for number in range(20):
+        made.send(b"%d" % number, 2)
+    made.close()
+    made = made.opened_again()
+    made.disk.fail("read", path_part="SCHEDULE_TOPIC_XXXX", error=errno.ENXIO)
+    with contextlib.suppress(OSError):
+        made.scheduler.advance(10)
+    assert made.store.failed is not None
+    made = made.again()
+    made.scheduler.advance(10)
+    assert made.delivered() == [b"%d" % number for number in range(20)]
 
 
 def test_forward_step_delivers_at_once() -> None:
