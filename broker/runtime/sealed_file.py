@@ -63,21 +63,34 @@ def _compact(data: Any) -> bytes:
 
 
 def encoding(data: Any, *, sort_keys: bool = False, ensure_ascii: bool = True) -> Steps[str]:
-    """Return data as JSON without spaces, in steps: a large table in it is encoded some entries at a time."""
+    """Return data as JSON without spaces, in steps: what is long in it is encoded some entries at a time."""
     dumps = partial(json.dumps, separators=(",", ":"), sort_keys=sort_keys, ensure_ascii=ensure_ascii)
-    if not isinstance(data, dict):
+    if not _is_long(data):
         return dumps(data)
-    fields = []
-    for name, value in sorted(data.items()) if sort_keys else data.items():
-        if not isinstance(value, dict) or len(value) <= AT_ONCE:
-            fields.append(dumps({name: value})[1:-1])
-            continue
-        entries, pieces = sorted(value.items()) if sort_keys else list(value.items()), []
+    is_table = isinstance(data, dict)
+    entries = list(data.items()) if is_table else data
+    if is_table and sort_keys:
+        entries.sort()
+    parts = []
+    if len(entries) > AT_ONCE:
         for at in range(0, len(entries), AT_ONCE):
             yield TURN
-            pieces.append(dumps(dict(entries[at : at + AT_ONCE]))[1:-1])
-        fields.append(f"{dumps(name)}:{{{','.join(pieces)}}}")
-    return f"{{{','.join(fields)}}}"
+            some = entries[at : at + AT_ONCE]
+            parts.append(dumps(dict(some) if is_table else some)[1:-1])
+    else:
+        for name, value in entries:
+            text = yield from encoding(value, sort_keys=sort_keys, ensure_ascii=ensure_ascii)
+            parts.append(f"{dumps(name)}:{text}")
+    return f"{{{','.join(parts)}}}" if is_table else f"[{','.join(parts)}]"
+
+
+def _is_long(data: Any, depth: int = 2) -> bool:
+    """Whether a table or list has many entries, or a table has something so long in it, not far below."""
+    if not isinstance(data, dict | list):
+        return False
+    return len(data) > AT_ONCE or (
+        depth > 0 and isinstance(data, dict) and any(_is_long(each, depth - 1) for each in data.values())
+    )
 
 
 def write_whole(disk: Disk, path: str, data: bytes, *, backup: str | None = None) -> None:
