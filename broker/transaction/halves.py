@@ -246,9 +246,9 @@ class CheckSchedule:
 
     # On disk
 
-    def saved(self) -> dict[int, int]:
-        """Count by offset of every half that was checked, for a checkpoint."""
-        return {offset: asked.times for offset, asked in self.asked.items() if asked.times}
+    def counts(self) -> Iterator[tuple[int, int]]:
+        """Yield offset and checks of every half that has an entry now, for a checkpoint."""
+        return ((offset, asked.times) for offset, asked in list(self.asked.items()))
 
 
 class Halves:

@@ -14,6 +14,7 @@ Guarantees:
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from itertools import chain
 from typing import Any, Unpack
 
 from broker.errors import MessageRefused
@@ -22,7 +23,7 @@ from broker.log.put import OWNER_NAME, LogPosition, Put
 from broker.log.shared_walk import Reading, alone
 from broker.queues.offsets import ConsumerOffsets
 from broker.runtime.bundle import Runtime, runtime_of
-from broker.runtime.file_writes import FileWrite, StateWriter, can_wait
+from broker.runtime.file_writes import AT_ONCE, TURN, FileWrite, StateWriter, Steps, can_wait
 from broker.runtime.later import Repeated
 from broker.runtime.step_size import StepSize
 from broker.scheduled.delay.puts import DelayedPuts
@@ -246,13 +247,14 @@ class Transactions:
         if not self._attached or store.failed is not None or store.closed:
             return
         try:
+            times = yield from self._times()
             # Under `async` what was decided is not on the disk yet, and the files must not be ahead of the log.
             store.make_durable()
             states = self.halves.states
             running = self.halves.running()
             force = force or (states.undecided > 0 and running - self._uptime_saved >= UPTIME_SAVE_SECONDS)
             yield from self._files.writing(
-                self._content(running),
+                self._content(running, times),
                 half_offset=states.position,
                 op_offset=self._ops.places.first(states.position),
                 log_end=store.end,
@@ -264,14 +266,24 @@ class Transactions:
             if not can_wait(error):
                 store.writes.fail("writing how far transactions are", error)
 
-    def _content(self, running: float) -> dict[str, Any]:
+    def _times(self) -> Steps[list[list[int]]]:
+        """Return how often each undecided half was checked that was; some at a time, since there may be many."""
+        found: list[list[int]] = []
+        counts = chain(list(self._checker.times.items()), self.halves.checks.counts())
+        for number, (offset, count) in enumerate(counts, start=1):
+            if number % AT_ONCE == 0:
+                yield TURN
+            if count and self.halves.states.is_undecided(offset):
+                found.append([offset, count])
+        return found
+
+    def _content(self, running: float, times: list[list[int]]) -> dict[str, Any]:
         halves = self.halves
-        times = {**self._checker.times, **halves.checks.saved()}
         return {
             "halves": halves.states.saved(),
             "ops": self._ops.places.next,
             "owed": [[offset, fate.value] for offset, fate in self._ops.owed.items()],
-            "times": [[offset, count] for offset, count in times.items() if halves.states.is_undecided(offset)],
+            "times": times,
             "uptime": halves.ages.uptime(running),
             "marks": halves.ages.saved(),
             "resumed": halves.resumed.ranges,

@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
+from broker.log.put import Put
+from broker.runtime.file_writes import AT_ONCE, TURN
+from broker.runtime.seams import DiskFile, Reported, Syncing
 from broker.transaction.names import State
 from pyddmq.testing import PowerCut, SimDisk, SimSyncs
 from tests.insides import is_writing_files
+from tests.integration.store_tools import HOST
 from tests.integration.transaction_tools import GROUP, Broker, broker
 from tests.integration.waiting_tools import flush_in_background, let_pass
 
@@ -90,3 +94,30 @@ def test_decision_that_is_not_durable_is_not_saved(state: State) -> None:
     assert (again.undecided, again.visible()) == (1, [])
     assert again.commit(handle).resolved
     assert (again.undecided, again.visible()) == (0, [b"x"])
+
+
+def test_checks_of_many_halves_are_saved_some_at_a_time() -> None:
+    """Every few seconds, while their producers do not decide them; the loop serves others meanwhile."""
+    made = broker(segment_bytes=1 << 20)
+    count = 3 * AT_ONCE
+    put = made.transactions.half(Put(made.store.topics["t"], 0, b"x", b""), group=GROUP)
+    for _ in range(count):
+        made.store.append([put], born_ms=0, born_host=HOST)
+    made.store.flush()
+    made.scheduler.advance(7)
+    assert len(made.transactions.fetch_checks(GROUP, count)) == count
+    turns: list[bool] = []
+
+    class Counting(SimSyncs):
+        """Notes what it is to sync."""
+
+        def begin(self, file: DiskFile, done: Reported) -> Syncing:
+            turns.append(file is TURN)
+            return super().begin(file, done)
+
+    made.store.file_writes.syncs = Counting(made.disk, made.scheduler, Random(1))
+    made.scheduler.advance(6)
+    # To find them, and to write them.
+    assert sum(turns) >= 2 * count // AT_ONCE
+    made.close()
+    assert made.again(segment_bytes=1 << 20).transactions.times_of(count - 1) == 1
