@@ -256,7 +256,6 @@ class Index:
         """Seal the full file and make the next one."""
         if self._writer is not None:
             self._seal(self._writer)
-            self._writer = None
         name = file_name(self._clock.wall_ms(), after=self._parts.all[-1].name if self._parts.all else "")
         file = self._parts.file(name)
         file.create()
@@ -268,6 +267,8 @@ class Index:
         self._finish_writes()
         at_once(self._disk, file.writing())
         file.release()
+        # Also where a full disk does not take what follows: it is written no more.
+        self._writer = None
         at_once(self._disk, self._writing_state())
 
     def _step_repair(self, records_max: int) -> None:

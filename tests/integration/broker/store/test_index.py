@@ -176,6 +176,26 @@ def test_index_survives_any_stop(seed: int, stops: list[int]) -> None:
         disk.kill()
 
 
+def test_file_that_is_full_while_the_disk_is_holds_up_no_checkpoint() -> None:
+    """What is known of it is written once there is room; the index goes on with the next file."""
+    disk, clock, model = SimDisk(), ManualClock(), Model()
+    store = built(opened(disk, clock=clock))
+    for number in range(3):
+        publish(store, model, f"k{number}")
+    built(store)
+    disk.fail("write", path_part="pyddmq/index.json", error=errno.ENOSPC)
+    for number in range(3, 12):
+        publish(store, model, f"k{number}")
+    for _ in range(10):
+        clock.advance(2)
+        store.checkpoint()
+    assert (store.index.failed, store.index.behind) == (None, False)
+    assert len(names(disk)) == 3
+    check(store, model)
+    disk.kill()
+    check(opened(disk, clock=clock), model)
+
+
 def test_full_disk_lets_the_index_lag_and_queries_scan() -> None:
     """No room for an index file: publishing goes on, queries read the log, and the index follows when there is room."""
     disk, clock, model, metrics = SimDisk(), ManualClock(), Model(), Metrics()
