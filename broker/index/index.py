@@ -372,7 +372,8 @@ class Index:
                 self._parts.names_changed = True
                 yield from self._writing_state()
         except OSError as error:
-            self._fail(error)
+            if not can_wait(error):
+                self._fail(error)
         return dropped
 
     def close(self) -> None:

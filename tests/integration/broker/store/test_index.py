@@ -281,6 +281,26 @@ def test_drop_before_deletes_whole_files_and_keeps_the_last() -> None:
     assert len(names(disk)) == 1
 
 
+def test_full_disk_while_files_are_dropped_does_not_end_the_index() -> None:
+    """The names of the others are written once there is room, and it goes on."""
+    disk, clock, model = SimDisk(), ManualClock(), Model()
+    filled(disk, clock, model)
+    store = opened(disk, clock=clock)
+    ends = [file.header.end for file in store.index.files]
+    disk.fail("write", path_part="pyddmq/index.json", error=errno.ENOSPC)
+    assert dropped(disk, store, ends[2] + 1) == 3
+    assert store.index.failed is None
+    publish(store, model, "later")
+    built(store)
+    clock.advance(11)
+    store.checkpoint()
+    disk.kill()
+    store = opened(disk, clock=clock)
+    assert not store.index.behind
+    for key, places in model.items():
+        assert found(store, key) == [place for place in places if place > ends[2]]
+
+
 def test_retention_takes_index_files_along() -> None:
     """Index files of deleted log files go with the next checkpoint; what is left of the log is found as before."""
     disk, clock, model = SimDisk(), ManualClock(), Model()
