@@ -17,7 +17,7 @@ set back (D35). Then
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -90,6 +90,14 @@ class Ranges:
         place = bisect_right(self.ranges, offset, key=_start) - 1
         return max(offset, self.ranges[place][1]) if place >= 0 else offset
 
+    def within(self, start: int, end: int) -> int:
+        """How many of the offsets [start, end) are in it."""
+        ranges = self.ranges
+        begin, stop = bisect_right(ranges, start, key=_start), bisect_left(ranges, end, key=_start)
+        before = min(ranges[begin - 1][1], end) - start if begin else 0
+        beyond = ranges[stop - 1][1] - end if begin < stop else 0
+        return max(0, before) - max(0, beyond) + sum([last - first for first, last in ranges[begin:stop]])
+
     def cut(self, start: int) -> int:
         """Drop everything below `start`; return the end of the range that begins there, or `start`."""
         ranges = self.ranges
@@ -151,8 +159,7 @@ class DelayLevel:
 
     def pending_in(self, start: int, end: int) -> int:
         """Return how many messages of the offsets [start, end) are not completed."""
-        done = sum(max(0, min(last, end) - max(first, start)) for first, last in self.completed.ranges)
-        return max(0, end - max(start, self.position)) - done
+        return max(0, end - max(start, self.position)) - self.completed.within(start, end)
 
     def begin_at(self, position: int) -> None:
         """Settle everything below an offset, as far as the queue goes."""

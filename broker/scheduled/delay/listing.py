@@ -106,6 +106,7 @@ def due_counts(delays: Delays, ends_ms: Sequence[int], *, level: int | None = No
             until = bisect_left(range(end), end_ms, lo=begin, key=partial(_due_from, each))
             counts[place] += each.pending_in(begin, until)
             begin = until
+            yield
         counts[-1] += each.pending_in(begin, end)
         yield
     return counts

@@ -12,8 +12,10 @@ from broker.errors import MessageRefused
 from broker.format.message import message_of
 from broker.format.properties import encode_properties
 from broker.log.put import Put
+from broker.runtime.steps import StepsEnd, step
 from broker.scheduled.delay import metrics as counted
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
+from broker.scheduled.delay.listing import due_counts
 from broker.scheduled.delay.puts import DelayedPuts
 from pyddmq.testing import SimDisk
 from tests.integration.delay_tools import START_MS, TOPIC, Broker, broker
@@ -168,6 +170,23 @@ def test_queue_that_cannot_be_read_stops_the_store_and_a_restart_delivers() -> N
     made = made.again()
     made.scheduler.advance(10)
     assert made.delivered() == [b"%d" % number for number in range(20)]
+
+
+def test_counts_by_due_time_take_steps_however_many_were_cancelled_between() -> None:
+    """A level has a range for each row of cancelled ones, and each page that shows the counts asks for them."""
+    made = broker()
+    for number in range(40):
+        made.send(b"%d" % number, 18)
+        made.clock.advance(60)
+    level = made.delays.levels[18]
+    for offset in range(1, 40, 2):
+        level.complete(offset)
+    ends_ms = [START_MS + 7_200_000 + 60_000 * number for number in range(0, 40, 5)]
+    steps, turns = due_counts(made.delays, ends_ms, level=18), 0
+    while not isinstance(counts := step(steps), StepsEnd):
+        turns += 1
+    assert turns > len(ends_ms)
+    assert counts.result == [0, 3, 2, 3, 2, 3, 2, 3, 2]
 
 
 def test_forward_step_delivers_at_once() -> None:

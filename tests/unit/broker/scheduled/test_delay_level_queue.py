@@ -39,6 +39,11 @@ def test_ranges_are_a_set(added: list[tuple[int, int]], cut: int) -> None:
         plain.update(range(start, start + count))
         assert len(ranges) == len(plain)
         assert all((offset in ranges) == (offset in plain) for offset in range(60))
+        assert all(
+            ranges.within(begin, end) == len(plain & set(range(begin, end)))
+            for begin in range(0, 60, 7)
+            for end in range(begin, 60, 5)
+        )
         assert all(ranges.after(each) == min(set(range(each, 61)) - plain) for each in range(60))
     end = ranges.cut(cut)
     while cut in plain:
