@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from broker.errors import StoreUnreadable
 from broker.index.file import IndexFileHeader, Sums
 from broker.runtime.file_writes import FileWrite
-from broker.runtime.sealed_file import SealedFile
+from broker.runtime.sealed_file import NOT_PARSED, SealedFile
 from broker.runtime.seams import Disk
 
 _DIGITS = 17
@@ -73,18 +73,18 @@ class IndexState:
         self._file = SealedFile(disk, f"{root}/pyddmq/index.json")
 
     def load(self) -> SavedIndex | None:
-        """Return what was saved; None when the file is missing or damaged. Raises OSError."""
+        """Return what was saved; None when the file is missing, damaged, or says something else. Raises OSError."""
         try:
             data: dict[str, Any] | None = self._file.load()
-        except StoreUnreadable:
+            if data is None:
+                return None
+            files = {
+                name: None if sums is None else Sums(sums[0], sums[1], IndexFileHeader(*sums[2]))
+                for name, sums in data["files"].items()
+            }
+            return SavedIndex(int(data["position"]), files, frozenset(data["missing"]))
+        except (StoreUnreadable, AttributeError, IndexError, *NOT_PARSED):
             return None
-        if data is None:
-            return None
-        files = {
-            name: None if sums is None else Sums(sums[0], sums[1], IndexFileHeader(*sums[2]))
-            for name, sums in data["files"].items()
-        }
-        return SavedIndex(data["position"], files, frozenset(data["missing"]))
 
     def writing(self, position: int, files: Mapping[str, Sums | None], missing: Iterable[str]) -> FileWrite:
         """Write the state, durably, in steps; `files` are those that were made durable, by name. Raises OSError."""

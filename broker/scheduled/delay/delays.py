@@ -29,7 +29,7 @@ from broker.opening.checkpointer import LOG_BYTES_MAX
 from broker.runtime.bundle import Runtime, runtime_of
 from broker.runtime.file_writes import FileWrite, StateWriter, can_wait
 from broker.runtime.later import Earliest, Repeated
-from broker.runtime.sealed_file import SealedFile
+from broker.runtime.sealed_file import NOT_PARSED, SealedFile
 from broker.runtime.state_file import StateFile, data_version, next_version
 from broker.runtime.steps import run_now
 from broker.runtime.store_metrics import FILES_DAMAGED
@@ -84,8 +84,11 @@ class DelayState:
             self._damaged(path.removeprefix(f"{self._root}/"))
         checkpoint: dict[str, Any] | None = None
         try:
-            checkpoint = self._checkpoint.load()
-        except StoreUnreadable:
+            found = self._checkpoint.load()
+            if found is not None:
+                levels = {level: _ranges(saved) for level, saved in found["levels"].items()}
+                checkpoint = {"log_end": int(found["log_end"]), "levels": levels}
+        except (StoreUnreadable, AttributeError, *NOT_PARSED):
             self._damaged("pyddmq/delays.json")
         return positions, checkpoint
 
@@ -111,6 +114,12 @@ class DelayState:
         yield from self._offsets.writing({"dataVersion": version, "offsetTable": table})
         yield from self._checkpoint.writing({"log_end": log_end, "levels": state})
         self._version, self._saved, self._log_end = version, state, log_end
+
+
+def _ranges(saved: Any) -> list[Any]:
+    """Return what the checkpoint says of a level; a right sum does not say who wrote it. Raises as `NOT_PARSED`."""
+    position, *ranges = saved
+    return [int(position), *([int(start), int(end)] for start, end in ranges)]
 
 
 def restore(level: DelayLevel, saved: list[Any]) -> None:

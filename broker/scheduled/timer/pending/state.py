@@ -22,7 +22,7 @@ import structlog
 from broker.errors import StoreUnreadable
 from broker.runtime.file_writes import FileWrite
 from broker.runtime.metrics import Metrics
-from broker.runtime.sealed_file import SealedFile, read_whole, sealed, writing_whole
+from broker.runtime.sealed_file import NOT_PARSED, SealedFile, read_whole, sealed, writing_whole
 from broker.runtime.seams import Clock, Disk
 from broker.runtime.store_metrics import FILES_DAMAGED
 
@@ -88,25 +88,13 @@ class TimerStateFiles:
         Raises:
             OSError: One cannot be read.
         """
-        found = self._load_check()
-        own = self._load_own()
-        if own is not None and "anew" in own:
-            # A stop came while everything was made again.
-            return Saved(None, floor=tuple(own["anew"]))
-        if own is not None and own["decided_from"] > log_end:
-            # The log was cut below what the file follows from.
-            own = None
-        if found is not None and not found[1]:
-            check = found[0]
-            floor = (check.offset, check.read_ms)
-            if own is None:
-                return Saved(check, floor=floor)
-            return Saved(check, own["decided_from"], tuple(map(tuple, own["aside"])), floor=floor)
-        if own is None:
-            return Saved(None)
-        pending = {int(topic): count for topic, count in own["pending"].items()} if own["clean"] else None
-        check = TimerCheck(own["read_ms"], own["log_end"], own["offset"])
-        return Saved(check, own["decided_from"], tuple(map(tuple, own["aside"])), pending, tuple(own["floor"]))
+        found, own = self._load_check(), self._load_own()
+        try:
+            return _saved(found, own, log_end)
+        except (AttributeError, *NOT_PARSED):
+            # A right sum does not say who wrote it.
+            self._damaged("pyddmq/timers.json")
+            return _saved(found, None, log_end)
 
     def _load_check(self) -> tuple[TimerCheck, bool] | None:
         raw = read_whole(self._disk, self.check_path)
@@ -182,6 +170,27 @@ class TimerStateFiles:
         # In one step: half of it would be taken for RocketMQ's, whose positions go before what the log says.
         yield from writing_whole(self._disk, self.check_path, data.ljust(CHECK_BYTES, b"\x00"))
         self._saved = own
+
+
+def _saved(found: tuple[TimerCheck, bool] | None, own: Any, log_end: int) -> Saved:
+    """Return what both files say: `timercheck` and whether it is our own, and `timers.json`. Raises as `NOT_PARSED`."""
+    if own is not None and "anew" in own:
+        # A stop came while everything was made again.
+        return Saved(None, floor=tuple(own["anew"]))
+    if own is not None and own["decided_from"] > log_end:
+        # The log was cut below what the file follows from.
+        own = None
+    if found is not None and not found[1]:
+        check = found[0]
+        floor = (check.offset, check.read_ms)
+        if own is None:
+            return Saved(check, floor=floor)
+        return Saved(check, own["decided_from"], tuple(map(tuple, own["aside"])), floor=floor)
+    if own is None:
+        return Saved(None)
+    pending = {int(topic): count for topic, count in own["pending"].items()} if own["clean"] else None
+    check = TimerCheck(own["read_ms"], own["log_end"], own["offset"])
+    return Saved(check, own["decided_from"], tuple(map(tuple, own["aside"])), pending, tuple(own["floor"]))
 
 
 def without_files(root: str, *, disk: Disk, clock: Clock) -> bytes | None:

@@ -13,6 +13,7 @@ from broker.log.shared_walk import DecisionsRequest, Reading, alone, decided, to
 from broker.queues.offsets import ConsumerOffsets
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
+from broker.runtime.sealed_file import SealedFile
 from broker.runtime.steps import run_now
 from broker.scheduled.delay.delays import Delays
 from broker.scheduled.timer.timers import Timers
@@ -144,8 +145,12 @@ def opened(log: Any, store: Store, seams: dict[str, Any]) -> tuple[Delays, Timer
     return delays, timers, transactions
 
 
-def test_without_any_checkpoint_the_log_is_read_once() -> None:
-    """What was delivered and decided stays so, what is pending is pending, after one walk."""
+@pytest.mark.parametrize("content", [None, {"x": 1}, [1, 2], 7, {"log_end": 1, "levels": {"1": 2}, "decided_from": 1}])
+def test_without_any_checkpoint_the_log_is_read_once(content: object) -> None:
+    """What was delivered and decided stays so, what is pending is pending, after one walk.
+
+    So it is where each has a right sum, and says something that no checkpoint says.
+    """
     disk, clock = SimDisk(), ManualClock(START_MS)
     store, seams = parts(disk, clock)
     topic = store.create_topic("t", 1)
@@ -173,6 +178,8 @@ def test_without_any_checkpoint_the_log_is_read_once() -> None:
     for name in ("config/timercheck", "config/delayOffset.json", *(f"pyddmq/{each}" for each in CHECKPOINTS)):
         if disk.exists(f"{ROOT}/{name}"):
             disk.remove(f"{ROOT}/{name}")
+    for name in () if content is None else (*CHECKPOINTS, "index.json"):
+        SealedFile(disk, f"{ROOT}/pyddmq/{name}").save(content)
 
     store, seams = parts(disk, clock)
     walks = Walks(store)
