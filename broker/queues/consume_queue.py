@@ -445,7 +445,11 @@ class ConsumeQueue:
             yield self._folder
 
     def removing_files(self) -> FileWrite:
-        """Close and remove all files: the topic is deleted. Raises OSError."""
+        """Close and remove all files: the topic is deleted. Raises OSError.
+
+        Who still reads is told that the messages are gone: missing files would be damage, and be made again.
+        """
+        self.start_at(self.max_offset, self.max_offset)
         self.close()
         self._unsynced.clear()
         self._unsynced_folders.clear()

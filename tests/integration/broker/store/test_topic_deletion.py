@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.errors import DiskFull, StoreFailed
+from broker.query import Listing
 from broker.runtime.metrics import Metrics
+from broker.runtime.store_metrics import UNITS_LOST, UNITS_REPAIRED
 from broker.store import Store
 from broker.tools.readonly import ReadOnlyStore
 from pyddmq.testing import ManualClock, ManualScheduler, PowerCut, SimDisk, SimSyncs
@@ -48,6 +50,24 @@ def beside(store: Store, disk: SimDisk, random: Random) -> ManualScheduler:
 def files(disk: SimDisk, topic: str = "t", queue_id: int = 0) -> list[str]:
     """Names of a queue's files."""
     return disk.list(f"{ROOT}/consumequeue/{topic}/{queue_id}")
+
+
+def test_listing_of_a_topic_that_is_deleted_meanwhile_ends() -> None:
+    """Its units are no damage that is looked for in all of the log, and mended in files of the queue."""
+    disk = SimDisk()
+    filled(disk, queues=1, count=100).close()
+    metrics = Metrics()
+    store = open_store(disk, metrics=metrics, **SIZES)
+    listing = Listing(store, "t", limit=1000)
+    steps = listing.steps()
+    for _ in range(2):
+        next(steps)
+    store.topic_changes.delete("t")
+    assert list(steps) == []
+    assert listing.cursor is None
+    assert len(listing.found) == 64
+    assert [metrics.value(name) for name in (UNITS_REPAIRED, UNITS_LOST)] == [0, 0]
+    assert files(disk) == []
 
 
 @pytest.mark.parametrize("how", ["running", "close", "kill", "no checkpoint"])
