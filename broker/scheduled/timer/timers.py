@@ -352,12 +352,15 @@ class Timers:
             if error.errno not in NO_SPACE:
                 store.writes.fail("writing the timers", error)
                 return
-            self.metrics.counter(counted.WAITS).add()
-            self._limited_log.note("timers_wait", error=str(error))
+            self._wait(error)
             taken = False
         if store.pending and not store.is_driven:
             store.flush()
         self._arm(None if taken else DISK_FULL_SECONDS)
+
+    def _wait(self, error: OSError) -> None:
+        self.metrics.counter(counted.WAITS).add()
+        self._limited_log.note("timers_wait", error=str(error))
 
     def _enqueue(self) -> None:
         entering, stages = self.entering, self.stages
@@ -371,8 +374,15 @@ class Timers:
                 read = entering.read(count)
             stages.passed(TimerPipelineStage.ENQUEUE_GET, read)
         if stages.runs(TimerPipelineStage.ENQUEUE_PUT):
-            with stages.timed(TimerPipelineStage.ENQUEUE_PUT):
-                entered = entering.enter(count)
+            try:
+                with stages.timed(TimerPipelineStage.ENQUEUE_PUT):
+                    entered = entering.enter(count)
+            except OSError as error:
+                if error.errno not in NO_SPACE:
+                    raise
+                # What is due goes into the log, which may have room, and this is tried again with the next look.
+                self._wait(error)
+                read = 0
             stages.passed(TimerPipelineStage.ENQUEUE_PUT, entered)
         entering.step_size.end(max(read, entered))
         # The wheel has no room until slots are completed. (What needs a slot to be opened gets it in this step.)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 
 import pytest
 
@@ -146,6 +147,24 @@ def test_full_disk_makes_timers_wait() -> None:
     disk.capacity_bytes = 1 << 30
     made.scheduler.advance(5)
     assert (len(made.delivered()), made.pending) == (before + 1, 0)
+
+
+def test_full_disk_that_takes_no_timer_into_the_timer_log_holds_up_none_that_is_due() -> None:
+    """The log may have room all the same, and what is due goes into that, on time."""
+    made = broker(segment_bytes=1 << 20)
+    for number in range(31):
+        made.send(b"%d" % number, 5000 + number * 100)
+    made.scheduler.advance(1)
+    for _ in range(10):
+        made.disk.fail("write", path_part="timerlog", error=errno.ENOSPC)
+    made.send(b"another", 60_000)
+    made.scheduler.advance(6)
+    assert made.metrics.value(counted.WAITS) > 1
+    assert made.delivered() == [b"%d" % number for number in range(21)]
+    assert made.metrics.value(counted.LATE_MAX) == 0
+    made.disk.heal()
+    made.scheduler.advance(60)
+    assert made.delivered() == [*[b"%d" % number for number in range(31)], b"another"]
 
 
 def test_full_disk_keeps_what_is_to_roll_beside_what_is_due() -> None:
