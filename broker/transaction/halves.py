@@ -365,6 +365,8 @@ class Halves:
             line.decided(self.states.is_undecided)
         self.ages.older.pop(offset, None)
         if half is not None:
+            if known is not HalfState.ELSEWHERE:
+                self.checks.leases.pop(half.transaction_id, None)
             if self.moved.get(half.transaction_id) == offset:
                 del self.moved[half.transaction_id]
             if offset < self.seen:

@@ -63,6 +63,19 @@ def test_undecided_half_is_put_again_and_its_handle_stays_valid() -> None:
     assert (outcome.end, outcome.decided) == (End.ALREADY_OTHER, State.COMMIT)
 
 
+def test_nothing_is_kept_of_a_half_that_was_put_again_and_is_decided() -> None:
+    """Its producer had a check of it, and answered before the copy came into line."""
+    made = broker()
+    made.half(b"x")
+    made.scheduler.advance(7)
+    [check] = made.transactions.fetch_checks(GROUP, 1)
+    let_files_go(made)
+    assert made.transactions.halves.checks.leases
+    assert made.end(check.handle, State.COMMIT, from_check=True).end is End.OK
+    made.scheduler.advance(60)
+    assert (made.undecided, made.transactions.halves.checks.leases) == (0, {})
+
+
 def test_half_that_was_put_again_outlives_a_power_loss() -> None:
     """Under `flush: async`, too: it is durable before the file with its first record goes."""
     made = broker(flush="async")
