@@ -36,17 +36,24 @@ class AckSyncs:
             self._scheduler.call_later(0.0, self._begin)
 
     def _begin(self) -> None:
-        self._file_writes.add(self._sync())
+        self._file_writes.add(self._sync(), self._dropped)
+
+    def _dropped(self) -> None:
+        """The store has failed, which drops all file writes; acks go on, and who waited may ack again."""
+        self._scheduler.call_later(0.0, self._ended, len(self._waiting), False)
 
     def _sync(self) -> FileWrite:
-        waiting, self._waiting = self._waiting, []
-        durable = False
+        count, durable = len(self._waiting), False
         try:
             yield from self._progress.syncing()
             durable = True
         except ProgressFailed:
             # The journal has its line in the log.
             pass
+        self._ended(count, durable)
+
+    def _ended(self, count: int, durable: bool) -> None:
+        waiting, self._waiting = self._waiting[:count], self._waiting[count:]
         self._is_under_way = bool(self._waiting)
         if self._waiting:
             self._scheduler.call_later(0.0, self._begin)

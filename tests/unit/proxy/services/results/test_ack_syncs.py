@@ -81,3 +81,22 @@ def test_acks_share_syncs() -> None:
     add("e")
     scheduler.advance(0)
     assert journal.begun == 3
+
+
+def test_acks_go_on_when_the_store_fails() -> None:
+    """Its file writes are dropped, a sync of acks among them, begun or not: that is answered, and others follow."""
+    scheduler, journal, syncs = ManualScheduler(ManualClock()), Journal(), Syncs()
+    file_writes = FileWrites(SimDisk(), cast("Any", syncs))
+    acks = AckSyncs(cast("Progress", journal), file_writes, scheduler)
+    for begun in (True, False):
+        reported: list[bool] = []
+        if not begun:
+            file_writes.add(journal.syncing())
+        acks.add(reported.append)
+        scheduler.advance(0)
+        file_writes.abandon()
+        acks.add(reported.append)
+        scheduler.advance(0)
+        assert reported == [False]
+        syncs.under_way[-1].wait()
+        assert reported == [False, True]
