@@ -72,7 +72,11 @@ class OffsetCommits:
         """
         if not self._is_under_way:
             self._is_under_way = True
-            self._file_writes.add(self._committing_some_time(done))
+            self._file_writes.add(self._committing_some_time(done), self._dropped)
+
+    def _dropped(self) -> None:
+        """The store has failed, which drops all file writes; the next commit is made all the same."""
+        self._is_under_way = False
 
     def _committing_some_time(self, done: Callable[[], None]) -> FileWrite:
         try:

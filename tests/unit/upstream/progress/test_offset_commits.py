@@ -7,6 +7,8 @@ import json
 import pytest
 from structlog.testing import capture_logs
 
+from broker.runtime.file_writes import FileWrite
+from broker.runtime.seams import DiskFile
 from pyddmq.testing import PowerCut, SimDisk
 from tests.unit.progress_world import GROUP, OFFSETS, TOPIC, Node, cut, finished, killed
 from upstream.progress import offset_commits, reconcile
@@ -127,6 +129,26 @@ def test_commit_that_failed_is_made_again_without_any_progress() -> None:
     node.progress.commit()
     file = disk.open(OFFSETS)
     assert json.loads(file.read(0, file.size()))["offsetTable"] == {f"{TOPIC}@{GROUP}": {"0": 1}}
+
+
+def test_commits_go_on_when_the_store_fails_while_one_waits() -> None:
+    """Its file writes are dropped, that one among them; acks are still recorded, and how far they are."""
+    node = Node(SimDisk(), beside=True)
+    node.publish(50)
+    node.ack(0)
+    node.store.file_writes.add(one_sync(node.disk.open(f"{node.store.root}/lock")))
+    node.progress.begin_commit()
+    node.store.writes.fail("something else", OSError(5, "broken"))
+    node.ack(1)
+    node.progress.begin_commit()
+    node.scheduler.advance(1)
+    file = node.disk.open(OFFSETS)
+    assert json.loads(file.read(0, file.size()))["offsetTable"] == {f"{TOPIC}@{GROUP}": {"0": 2}}
+
+
+def one_sync(file: DiskFile) -> FileWrite:
+    """A file write of one sync."""
+    yield file
 
 
 def test_begun_commit_that_cannot_be_made_is_seen_by_the_next_flush() -> None:
