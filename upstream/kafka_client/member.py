@@ -152,7 +152,7 @@ class LibrdkafkaMember:
             )
             return lambda: None if self._over else reported(ends, failures)
 
-        self._queries.submit(query)
+        self._queries.submit(query, instead_of=(self, "ends", *wanted))
 
     def topics(self, names: Sequence[str], reported: Topics) -> None:
         """Ask which topics of these names, or of these expressions, are there."""
@@ -162,7 +162,7 @@ class LibrdkafkaMember:
             found, failures = topics_of(self._query_consumers.committed(), wanted, whole=self._whole)
             return lambda: None if self._over else reported(found, failures)
 
-        self._queries.submit(query)
+        self._queries.submit(query, instead_of=(self, "topics"))
 
     def topic_ids(self, names: Sequence[str], reported: TopicIds) -> None:
         """Ask for the ids of topics."""
