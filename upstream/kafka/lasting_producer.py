@@ -72,7 +72,8 @@ class LastingProducer:
         """Append one record."""
         if self._producer is None:
             assert self.trouble is not None, "it ended for a reason"
-            raise self.trouble
+            # Else it would keep the frames of all sends that it was raised for, with their messages.
+            raise self.trouble.with_traceback(None)
         published = None if self._tracing is None else self._tracing.produced(topic, headers)
         if published is None:
             self._producer.produce(topic, partition, key, value, headers, done)

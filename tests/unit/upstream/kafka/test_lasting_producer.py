@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -73,3 +75,25 @@ def test_late_word_of_a_former_producer_and_one_that_cannot_be_made() -> None:
     world.send()
     world.scheduler.advance(1)
     assert world.ended == [None]
+
+
+class Message(list[tuple[str, bytes | None]]):
+    """Headers of a record, whose end can be seen."""
+
+
+def test_refused_messages_are_not_kept() -> None:
+    """The reason is the same for all sends until there is another producer, which may take for ever."""
+    world = World()
+    world.made[-1](DENIED)
+    kept: list[weakref.ref[Message]] = []
+
+    def send() -> None:
+        message = Message([("h", b"x")])
+        kept.append(weakref.ref(message))
+        world.lasting.produce("t", 0, None, b"x", message, lambda *_: None)
+
+    for _ in range(10):
+        with pytest.raises(KafkaFailure, match="not authorized"):
+            send()
+    gc.collect()
+    assert sum(each() is not None for each in kept) <= 1
