@@ -269,7 +269,8 @@ class PartitionReader(Protocol):
             place: Their partition.
             offsets: Ascending.
             there: Called once or, where the cluster cannot be reached, later than any bound. Each gap begins at an
-                offset that was asked for, and reaches to the next record or to the end.
+                offset that was asked for, and reaches to the next record or to the end. Neither records nor gaps: the
+                cluster says at present that it does not have the partition.
         """
 
     def close(self) -> None:

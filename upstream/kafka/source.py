@@ -328,10 +328,16 @@ class KafkaSource:
             # A backlog that drains reads nothing new, and what has ended since would stay.
             self._sweep_if_due()
             self._keep(group_queue, records)
-            if gaps:
+            if not records and not gaps:
+                self._after_bounds(queue, again)
+            elif gaps:
                 self._after_bounds(queue, partial(ended, gaps))
             else:
                 go_on()
+
+        def again() -> None:
+            self._held_up.append((jobs, there))
+            self.go_on()
 
         def ended(gaps: Sequence[Gap]) -> None:
             if not self.closed and not group_queue.withheld:

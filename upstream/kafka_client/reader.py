@@ -36,6 +36,8 @@ class _Work:
     def __init__(self, place: KafkaPartition, now: float) -> None:
         self.place = place
         self.heard_at = now
+        self.given_up_at: float | None = None
+        """The cluster says that it does not have the partition: until then it may say otherwise."""
         self.asked: list[_Asked] = []
         self.wanted: list[int] = []
         self.found: dict[int, KafkaRecord] = {}
@@ -51,6 +53,10 @@ class _Work:
         if self.wanted and self.wanted[0] < offset:
             self.gaps.append((self.wanted[0], offset))
             self.wanted = [each for each in self.wanted if each >= offset]
+
+    def gone(self) -> None:
+        """Note that the cluster does not have the partition: what its log had is not known."""
+        self.wanted, self.found, self.gaps = [], {}, []
 
     def passed(self, offset: int) -> bool:
         """Note that all before an offset was seen; whether the next one that is wanted is far ahead."""
@@ -145,6 +151,7 @@ class LibrdkafkaReader:
         if work is None:
             return False
         work.heard_at = self._clock.monotonic()
+        before, work.given_up_at = work.given_up_at, None
         if error is not None:
             if error.code() == self._end_code:
                 # What was read once is below the end: the rest is not there any more.
@@ -154,7 +161,8 @@ class LibrdkafkaReader:
                 self._package.KafkaError._UNKNOWN_PARTITION,
                 self._package.KafkaError._UNKNOWN_TOPIC,
             ):
-                work.reached(work.wanted[-1] + 1 if work.wanted else 0)
+                # Not the end of its log: a broker that was restarted does not know its topics for a moment.
+                work.given_up_at = before or work.heard_at + _AGAIN_SECONDS
             return False
         offset = message.offset()
         work.reached(offset)
@@ -163,6 +171,10 @@ class LibrdkafkaReader:
         return work.passed(offset + 1)
 
     def _report_finished(self) -> bool:
+        now = self._clock.monotonic()
+        for work in self._work.values():
+            if work.given_up_at is not None and now >= work.given_up_at:
+                work.gone()
         finished = [each for each in self._work.values() if not each.wanted]
         for work in finished:
             del self._work[work.place]

@@ -197,8 +197,10 @@ class SimReader:
 
         def request(answer: Answer) -> None:
             partition = self._cluster.found(place)
-            records = {} if partition is None else partition.records
-            end = max(offsets) + 1 if partition is None else max(partition.high, max(offsets) + 1)
+            if partition is None:
+                answer(there, [], [])
+                return
+            records, end = partition.records, max(partition.high, max(offsets) + 1)
             gaps: list[Gap] = []
             for each in offsets:
                 if each not in records and not (gaps and each < gaps[-1][1]):

@@ -19,8 +19,8 @@ STUCK, READ = KafkaPartition("t", 0), KafkaPartition("t", 1)
 class Message:
     """A record."""
 
-    def __init__(self, place: KafkaPartition, offset: int) -> None:
-        self.place, self._offset = place, offset
+    def __init__(self, place: KafkaPartition, offset: int, error: Any = None) -> None:
+        self.place, self._offset, self._error = place, offset, error
 
     def topic(self) -> str:
         """Of it."""
@@ -34,8 +34,9 @@ class Message:
         """Of it."""
         return self._offset
 
-    def error(self) -> None:
-        """It is a record."""
+    def error(self) -> Any:
+        """Of one that is no record."""
+        return self._error
 
     def key(self) -> None:
         """It has none."""
@@ -138,3 +139,26 @@ def test_partition_of_which_nothing_comes_is_read_by_another_consumer(
     assert found == {STUCK: [b"5"], READ: [b"199"]}
     assert settings.made[0].closed
     assert len(settings.made) == 2
+
+
+@pytest.mark.parametrize("known_again", [True, False])
+def test_partition_that_a_broker_does_not_know_has_no_gap(settings: Settings, *, known_again: bool) -> None:
+    """Its records come where it is known again soon; else it is said that neither they nor gaps were found."""
+    package = need_module("confluent_kafka")
+
+    class Restarted(Consumer):
+        def poll(self, seconds: float) -> Message | None:
+            self.clock.advance(0.4)
+            if self.positions and (not known_again or self.clock.monotonic() < 0.5):
+                return Message(READ, -1, package.KafkaError(package.KafkaError.UNKNOWN_TOPIC_OR_PART))
+            return super().poll(seconds)
+
+    settings.made.append(Restarted(settings.clock, frozenset()))
+    settings.reader = lambda _: settings.made[0]  # type: ignore[method-assign]
+    loop, found = Loop(), list[tuple[list[int], list[Any]]]()
+    made: Any = settings
+    reader = LibrdkafkaReader("c", settings=made, loop=loop, clock=settings.clock)
+    reader.fetch(READ, [5], lambda records, gaps: found.append(([each.offset for each in records], list(gaps))))
+    loop.until(lambda: found, "the answer")
+    reader.close()
+    assert found == [([5] if known_again else [], [])]
