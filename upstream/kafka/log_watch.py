@@ -330,11 +330,15 @@ class LogWatch:
         for place, failure in failures.items():
             queue = self._owned.get(place)
             if queue is not None and is_missing(failure):
-                queue.missing = True
+                queue.missing, queue.is_back = True, False
         self.troubles.open_transactions(ends)
         for place, low, high, stable in ends:
             queue = self._owned.get(place)
             if queue is None or queue not in known:
+                continue
+            if queue.missing and queue.topic_id and not queue.is_other:
+                # A broker that was restarted does not know its topics for a moment: the id says which one it is.
+                queue.is_back = True
                 continue
             is_short = high < self._standing(queue, known[queue])
             queue.short_looks = queue.short_looks + 1 if is_short else 0

@@ -7,7 +7,8 @@ offsets look as before, and mean other records. So the id of its topic goes with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from broker.runtime.seams import Clock
 from upstream.kafka.commits.metadata import is_topic_id
@@ -53,11 +54,12 @@ class TopicIdWatch:
         """Ask at once."""
         self._asked = self._clock.monotonic()
         self._due = self._asked + AGAIN_SECONDS
-        member.topic_ids(sorted({queue.topic for queue in self._queues()}), self._heard)
+        back = [queue for queue in self._queues() if queue.is_back]
+        member.topic_ids(sorted({queue.topic for queue in self._queues()}), partial(self._heard, back))
 
     def look(self, member: GroupMember) -> None:
-        """Ask where that is due."""
-        if self._clock.monotonic() >= self._due:
+        """Ask where that is due, or a topic is there again that was missing."""
+        if self._clock.monotonic() >= self._due or any(queue.is_back for queue in self._queues()):
             self.ask(member)
 
     def ends_heard(self) -> None:
@@ -68,7 +70,7 @@ class TopicIdWatch:
             self._due = self._asked + AGAIN_SECONDS
         self._seen = now
 
-    def _heard(self, ids: Mapping[str, str]) -> None:
+    def _heard(self, back: Sequence[KafkaQueue], ids: Mapping[str, str]) -> None:
         if self._unseen_at < self._asked:
             self._due = (self._asked // SELDOM_SECONDS + 1) * SELDOM_SECONDS
         known = {topic: topic_id for topic, topic_id in ids.items() if is_topic_id(topic_id)}
@@ -78,7 +80,11 @@ class TopicIdWatch:
             if topic_id and self._ids.get(queue.topic, topic_id) != topic_id:
                 self._changed(queue.place)
             if queue.topic_id and topic_id and topic_id != queue.topic_id:
-                queue.missing = gone = True
+                queue.missing = queue.is_other = gone = True
+            elif queue.is_back and queue in back:
+                queue.is_back = False
+                queue.missing = queue.is_other = not topic_id
+                gone = gone or queue.is_other
             elif not queue.topic_id:
                 queue.topic_id = topic_id
         self._ids.update(known)

@@ -24,6 +24,8 @@ class KafkaQueue:
         gone: It is the member's no more.
         expired: Messages that retention took before the partition was given.
         missing: The cluster does not have it at present, or has another topic of its name.
+        is_back: It was missing, and there is one of its name again; whether it is the same is not known yet.
+        is_other: Its topic is another one, or nobody can say that it is the same.
         doubted: Something of it came that is below what came before.
         diverged: Since where it is another log than was read; None: it is not known to be.
         short_looks: How often, one after the other, it was found to end before what was read.
@@ -48,6 +50,8 @@ class KafkaQueue:
         self.gone = False
         self.expired = 0
         self.missing = False
+        self.is_back = False
+        self.is_other = False
         self.doubted = False
         self.diverged: int | None = None
         self.short_looks = 0

@@ -38,6 +38,7 @@ class SimKafka:
         limits: Bytes of a record that a topic takes at most.
         metadata_max: Characters of a commit's text that the brokers take.
         refusals: What is said of topics that are denied, or without a leader.
+        unseen: Topics that are there, and that brokers do not know for a moment, as after their restart.
         deleted: Topics that were deleted, with their partitions.
         settings: Of topics, as Kafka names them.
         coordinator: Of transactions (`tests.fakes.kafka.transactions`), once somebody needs it.
@@ -76,6 +77,7 @@ class SimKafka:
         self.limits: dict[str, int] = {}
         self.metadata_max = 4095
         self.refusals: dict[str, KafkaFailure] = {}
+        self.unseen: set[str] = set()
         self.links: list[SimLink] = []
         self.topics: dict[str, list[SimPartition]] = {}
         self.groups: dict[str, SimGroup] = {}
@@ -113,7 +115,7 @@ class SimKafka:
 
     def found(self, place: KafkaPartition) -> SimPartition | None:
         """Return a partition, if it is there."""
-        partitions = self.topics.get(place.topic, ())
+        partitions = () if place.topic in self.unseen else self.topics.get(place.topic, ())
         return partitions[place.partition] if place.partition < len(partitions) else None
 
     def places(self) -> Iterable[KafkaPartition]:

@@ -129,7 +129,7 @@ MUTANTS = (
     Mutant(
         "a topic that is created again is taken for the one before",
         "upstream/kafka/topic_ids.py",
-        old="                queue.missing = gone = True\n",
+        old="                queue.missing = queue.is_other = gone = True\n",
         new="                pass\n",
         caught_by=(
             "tests/unit/upstream/kafka/test_logs_that_go_back.py::test_topic_that_is_created_again_unseen_and_grows_beyond",

@@ -7,7 +7,7 @@ import pytest
 from tests.contract.grounds import ClassicKafkaGround, KafkaGround
 from tests.unit.upstream_world import Client
 from upstream.kafka.link import KafkaPartition
-from upstream.kafka.log_watch import UNREAD_SECONDS, Unread
+from upstream.kafka.log_watch import ANEW_SECONDS, UNREAD_SECONDS, Unread
 from upstream.kafka.partitions import MemberSettings
 
 T = KafkaPartition("t", 0)
@@ -43,7 +43,7 @@ def test_topic_that_is_created_again_after_a_restart_of_its_broker_is_read(groun
     _create_again(ground)
     for number in range(20):
         ground.put(f"new {number}")
-    assert ground.drain(client, UNREAD_SECONDS - 10) == {}
+    assert ground.drain(client, ANEW_SECONDS - 2) == {}
     taken = ground.drain(client, 40)
     assert [taken[each].decode() for each in sorted(taken)] == [f"new {number}" for number in range(20)]
     assert len(ground.client.members) == 2

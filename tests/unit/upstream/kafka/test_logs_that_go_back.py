@@ -210,6 +210,26 @@ def test_topic_that_is_created_again_unseen_and_grows_beyond(over: str, where: s
     assert "created again" in ground.member.partitions.topic_troubles.texts()["t"]
 
 
+def test_topic_that_brokers_do_not_know_for_a_moment_is_the_same() -> None:
+    """As those do that were restarted: nothing comes again, what is out is answered, and what waits is not lost."""
+    ground, client, out = _dropped_bodies(300)
+    ground.advance(2)
+    ground.cluster().unseen.add("t")
+    ground.advance(1.5)
+    ground.ack(client, *out)
+    ground.advance(1.5)
+    ground.cluster().unseen.clear()
+    seen: list[int] = []
+    for _ in range(400):
+        taken = ground.take(client)
+        seen += [int(body.rstrip(b"\0")) for body in taken.values()]
+        ground.ack(client, *taken)
+        ground.advance(0.1)
+    assert seen == list(range(len(out), 300))
+    assert ground.committed() == 300
+    assert ground.count("pyddmq_kafka_logs_went_back_total", "g") == 0
+
+
 def test_ids_that_the_cluster_does_not_have_are_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers before Kafka 2.8, and a topic that may not be described: what is known stays."""
     ground = KafkaGround({"topic": "t"}, queues=1)
