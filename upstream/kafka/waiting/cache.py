@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
@@ -35,6 +35,7 @@ _CACHE_KBYTES = 8_000
 _NAMES_MAX = 1000
 READ_BYTES = 4 << 20
 """Once rows for a batch have this number of bytes, no more are read; a batch takes fewer."""
+_ALWAYS = 1 << 62
 _BOOT_SECONDS = 5
 """By so much may the wall clock have been set since."""
 TABLES = """
@@ -134,6 +135,8 @@ class PartitionCache:
         self.undecided: Counter[str] = Counter()
         self._own: set[int] = set()
         self._rare: Counter[int] = Counter()
+        self._passed: tuple[frozenset[str], int] = frozenset(), -_ALWAYS
+        """Topics, and before which moment nothing but theirs is due: one that takes nothing may have most of it."""
         self._database = self._connect()
 
     def resume(self, checkpoint: Checkpoint) -> bool:
@@ -321,9 +324,18 @@ class PartitionCache:
         marks = ",".join("?" * len(without))
         if only:
             return self._some("state = 0 AND at <= ? AND topic = ? ORDER BY at LIMIT ?", now_ms, only, limit)
-        return self._some(
-            f"state = 0 AND at <= ? AND topic NOT IN ({marks}) ORDER BY at LIMIT ?", now_ms, *without, limit
+        begin_ms = self._begin_without(without)
+        found = self._some(
+            f"state = 0 AND at BETWEEN ? AND ? AND topic NOT IN ({marks}) ORDER BY at LIMIT ?",
+            *(begin_ms, now_ms, *without, limit),
         )
+        self._passed = frozenset(without), max(begin_ms, found[0].at if found else now_ms + 1)
+        return found
+
+    def _begin_without(self, without: Collection[str]) -> int:
+        """Return before which moment there is nothing that is due to others than these topics."""
+        names, begin_ms = self._passed
+        return begin_ms if names.issubset(without) else -_ALWAYS
 
     def due_check(
         self, now_ms: int, group: str, principal: str, *, checks_max: int, but: Collection[bytes]
@@ -411,13 +423,13 @@ class PartitionCache:
         ).fetchall()
         return found
 
-    def next_due(self, without: Iterable[str] = ()) -> int | None:
-        """Return when the first message is due; None: none waits."""
-        names = list(without)
-        marks = ",".join("?" * len(names))
+    def next_due(self, without: Collection[str] = (), until_ms: int = _ALWAYS) -> int | None:
+        """Return when the first message is due, but for those of some topics; None: none is until then."""
+        marks = ",".join("?" * len(without))
         found: int | None
         [(found,)] = self._database.execute(
-            f"SELECT MIN(at) FROM records WHERE state = 0 AND topic NOT IN ({marks})", names
+            f"SELECT MIN(at) FROM records WHERE state = 0 AND at BETWEEN ? AND ? AND topic NOT IN ({marks})",
+            (self._begin_without(without), until_ms, *without),
         ).fetchall()
         return found
 
@@ -481,6 +493,7 @@ class PartitionCache:
         self.counts.clear()
         self.undecided.clear()
         self._rare.clear()
+        self._passed = frozenset(), -_ALWAYS
         for state, topic, principal, count in self._database.execute(
             "SELECT state, topic, principal, COUNT(*) FROM records WHERE state IN (0, 2, 3, 4, 5) "
             "GROUP BY state, topic, principal"
@@ -530,6 +543,9 @@ class PartitionCache:
         self._add(row, -1)
 
     def _add(self, row: CachedRecord, count: int) -> None:
+        names, begin_ms = self._passed
+        if row.at < begin_ms and row.state == KeyState.WAITING and row.topic not in names:
+            self._passed = names, row.at
         if row.state in _PENDING:
             self.counts[row.topic, row.principal] += count
         if row.state in _RARE:

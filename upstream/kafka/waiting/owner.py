@@ -418,7 +418,7 @@ class PartitionOwner:
         """Return the seconds until something may be due; the end of a transaction wakes the owner too."""
         seconds = _WAKE_SECONDS_MAX
         if idle:
-            due = self.cache.next_due(self._targets.names)
+            due = self.cache.next_due(self._targets.names, now_ms + round(seconds * 1000))
             seconds = seconds if due is None else max(0.0, (due - now_ms) / 1000)
         if (check := self.cache.next_check(now_ms)) is not None:
             seconds = min(seconds, max(_CALL_SECONDS, (check - now_ms) / 1000))
@@ -576,7 +576,7 @@ class PartitionOwner:
         """Return what is to be known of it."""
         now_ms = self._clock.wall_ms()
         due = self.cache.next_due() if self.state != "closed" else None
-        well = self.cache.next_due(self._targets.names) if self.state != "closed" else None
+        well = self.cache.next_due(self._targets.names, now_ms) if self.state != "closed" else None
         oldest = self.cache.oldest_half() if self.state != "closed" else None
         troubles = [self._trouble] if self._trouble else []
         troubles += self._unanswered(now_ms)

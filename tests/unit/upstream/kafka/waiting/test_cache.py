@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -255,3 +256,60 @@ def test_record_of_a_newer_version_stops_the_reading_also_where_a_later_one_repl
         LogLoad(str(tmp_path / "0.db"), RealDisk(), NOW).append(log, print)
     damaged = [each._replace(value=b"\x01") for each in log[:1]]
     assert read(cache_of(), damaged) == [0]
+
+
+def _steps(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Have hundreds of steps of the caches' databases counted from now on."""
+    steps, connect = Counter[str](), sqlite3.connect
+
+    def connected(path: str) -> sqlite3.Connection:
+        database = connect(path)
+        database.set_progress_handler(lambda: steps.update(["all"]), 100)
+        return database
+
+    monkeypatch.setattr("upstream.kafka.waiting.cache.sqlite3.connect", connected)
+    return steps
+
+
+def _put(cache: PartitionCache, offset: int, topic: str, due_ms: int) -> bytes:
+    key = Identity(topic, "", str(offset)).key("1")
+    cache.read([KafkaRecord("w", 0, offset, 0, key, message(due_ms), ())], lambda *_: None)
+    return key
+
+
+def test_backlog_of_a_target_that_takes_nothing_is_passed_over_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is due to others is found behind it at each turn of an owner, twenty times a second and more."""
+    steps = _steps(monkeypatch)
+    cache = cache_of()
+    for offset in range(5_000):
+        _put(cache, offset, "dead", offset)
+        _put(cache, 5_000 + offset, "dead", 10_000 + offset)
+    _put(cache, 10_000, "well", 5_000)
+    without = {"dead"}
+    assert [each.topic for each in cache.due(5_000, 500, without=without)] == ["well"]
+    steps.clear()
+    for now_ms in range(5_000, 5_100):
+        assert [each.topic for each in cache.due(now_ms, 500, without=without)] == ["well"]
+        assert cache.next_due(without, now_ms + 1_000) == 5_000
+    assert steps["all"] < 300
+
+
+def test_due_without_some_topics_is_what_is_left_of_all() -> None:
+    """However messages come, move and end, and whichever topics are left out, with the clock stepping back too."""
+    random, cache, all_of = Random(7), cache_of(), dict[bytes, tuple[int, str]]()
+    for offset in range(3_000):
+        now_ms, without = random.randrange(100), {each for each in "abc" if random.random() < 0.4}
+        if all_of and random.random() < 0.5:
+            key = random.choice(list(all_of))
+            moved = random.random() < 0.5
+            due_ms, topic = random.randrange(100), all_of.pop(key)[1]
+            cache.change(key, message(due_ms, owned=True) if moved else None, offset)
+            if moved:
+                all_of[key] = due_ms, topic
+        else:
+            due_ms, topic = random.randrange(100), random.choice("abcd")
+            all_of[_put(cache, offset, topic, due_ms)] = due_ms, topic
+        for names in (without, without | {"d"}, set[str]()):
+            left = sorted(due_ms for due_ms, topic in all_of.values() if due_ms <= now_ms and topic not in names)
+            assert [each.at for each in cache.due(now_ms, 3, without=names)] == left[:3]
+            assert cache.next_due(names, now_ms) == next(iter(left), None)
