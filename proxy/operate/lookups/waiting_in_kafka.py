@@ -313,7 +313,7 @@ def _delayed(row: CachedRecord) -> DelayedMessage:
         key="" if message.key is None else message.key.decode("utf-8", "replace"),
         stored_ms=message.at_ms,
         due_ms=row.at,
-        level=row.level,
+        level=message.level,
         offset=row.position,
     )
 

@@ -19,6 +19,7 @@ from zlib import crc32
 from broker.runtime.seams import Disk
 from upstream.kafka.link import Checkpoint, KafkaRecord
 from upstream.kafka.waiting.records import (
+    HEAD_START,
     VERSION,
     ChecksHead,
     Damaged,
@@ -26,6 +27,7 @@ from upstream.kafka.waiting.records import (
     KeyState,
     WaitingHead,
     head_of,
+    head_size,
     identity_text,
     parse_key,
 )
@@ -434,7 +436,7 @@ class PartitionCache:
         return found
 
     def page(self, after: tuple[int, bytes], limit: int, topic: str = "", level: int = -1) -> list[CachedRecord]:
-        """Waiting messages by due time, from behind one, its due time and key; for listings.
+        """Waiting messages by due time, from behind one, its due time and key, without their bodies; for listings.
 
         Args:
             after: That one.
@@ -443,7 +445,18 @@ class PartitionCache:
             level: Only of this delay level; 0: of any; -1: all messages.
         """
         chosen, values = _chosen(topic, level)
-        return self._rows(f"state = 0 AND (at, key) > (?, ?) {chosen} ORDER BY at, key LIMIT ?", *after, *values, limit)
+        found = self._database.execute(
+            # What is stored behind the value is read through all of it.
+            "SELECT key, state, at, topic, principal, owned, position, '', '', 0, 0, 0, id FROM records "
+            f"WHERE state = 0 AND (at, key) > (?, ?) {chosen} ORDER BY at, key LIMIT ?",
+            (*after, *values, limit),
+        )
+        return [CachedRecord._make(each)._replace(value=self._head(each[-1])) for each in found.fetchall()]
+
+    def _head(self, row: int) -> bytes:
+        with self._database.blobopen("records", "value", row, readonly=True) as value:
+            start = value.read(HEAD_START)
+            return start + value.read(head_size(start))
 
     def levels(self, topic: str = "") -> list[tuple[int, int, int]]:
         """Return each delay level in which messages wait: its number, how many, and when the first one is due."""

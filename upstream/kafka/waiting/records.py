@@ -18,6 +18,8 @@ from upstream.kafka.link import Headers
 
 VERSION = 1
 _SIZE = struct.Struct(">BI")
+HEAD_START = _SIZE.size
+"""Bytes of a value that say how long its head is (`head_size`)."""
 _HANDLE_CHARS_MAX = 1024
 _DECODE_KEY = msgspec.json.Decoder(list[str]).decode
 Facts = TypeVar("Facts")
@@ -280,6 +282,12 @@ class DecisionHead(msgspec.Struct, tag_field="what", tag="decision"):
 Head = WaitingHead | EndedHead | ChecksHead | RequestHead | DecisionHead
 _DECODE_HEAD: Callable[[bytes], Head] = msgspec.json.Decoder(Head).decode
 _DECODE_FACTS = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def head_size(start: bytes) -> int:
+    """Return how many bytes of a value are its head, behind those at its start."""
+    size: int = _SIZE.unpack(start)[1]
+    return size
 
 
 def head_of(value: bytes) -> Head:

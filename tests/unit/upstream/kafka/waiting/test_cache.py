@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from upstream.kafka.waiting.records import (
     WaitingHalf,
     WaitingRecord,
     WaitingRequest,
+    decode,
     encode,
 )
 
@@ -98,6 +100,23 @@ def test_due_messages_are_those_of_chosen_targets() -> None:
     assert [each.topic for each in cache.due(10, 1, only="events")] == ["events"]
     assert [each.at for each in cache.of(KeyState.REQUEST, 1 << 60, 5)] == [9]
     assert [each.at for each in cache.page((8, b"\xff"), 5)] == [9, 10]
+
+
+@pytest.mark.parametrize("level", [-1, 2])
+def test_listing_reads_no_bodies(level: int) -> None:
+    """A page may have thousands of messages, each of megabytes."""
+    cache = cache_of()
+    for number in range(20):
+        large = WaitingRecord(number, None, b"k", bytes(1 << 20), (("h", b"x"),), level=2)
+        cache.change(Identity("orders", "", str(number)).key("1"), encode(large), number)
+    tracemalloc.start()
+    rows = cache.page((0, b""), 1_000, "orders", level)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [decode(each.value) for each in rows] == [
+        WaitingRecord(number, None, b"k", b"", (("h", b"x"),), level=2) for number in range(20)
+    ]
+    assert most < 1 << 20
 
 
 def test_questions_for_a_batch_read_few_bytes_of_many_large_messages() -> None:
