@@ -257,7 +257,7 @@ class LibrdkafkaProducer:
         def again() -> None:
             known.alone = True
             try:
-                self._send(topic, partition, key, value, headers, done)
+                self.produce(topic, partition, key, value, headers, done)
             except KafkaFailure as failure:
                 done(failure, -1, -1)
 
@@ -331,7 +331,7 @@ class LibrdkafkaProducer:
                 each.done(found, -1, -1)
                 continue
             try:
-                self._send(*each[:-1])
+                self.produce(*each[:-1])
             except KafkaFailure as failure:
                 each.done(failure, -1, -1)
 

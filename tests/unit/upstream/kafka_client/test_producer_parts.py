@@ -123,10 +123,11 @@ class Settings:
 
 
 class Queries:
-    """Answers at once how many partitions a topic has; without an answer it keeps what to call instead."""
+    """Answers at once how many partitions a topic has; without an answer it keeps question and what to call instead."""
 
     def __init__(self) -> None:
         self.found: int | KafkaFailure | None = 1
+        self.question: Callable[[], Callable[[], None]] | None = None
         self.unanswered: Callable[[], None] | None = None
         self.asked = 0
 
@@ -134,7 +135,7 @@ class Queries:
         """Ask."""
         self.asked += 1
         if self.found is None:
-            self.unanswered = unanswered
+            self.question, self.unanswered = question, unanswered
         else:
             question()()
 
@@ -201,6 +202,25 @@ def test_error_that_comes_as_another_exception_ends_the_producer(kind: str, monk
     assert world.broken[0].code == ("INVALID_PRODUCER_EPOCH" if kind == "cause" else "FAIL")
     with pytest.raises(KafkaFailure, match=world.broken[0].code):
         world.send(b"x")
+
+
+@pytest.mark.parametrize("ends", ["closed", "broken"])
+def test_record_that_waits_for_its_topic_when_the_producer_ends_is_reported(
+    ends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cluster's answer comes afterwards, and nothing sends it any more."""
+    world = World(monkeypatch)
+    world.queries.found = None
+    world.send(b"x")
+    if ends == "closed":
+        world.producer.close(0)
+    else:
+        world.settings.made[0].raises = SystemError("a callback returned a result with an exception set")
+        world.until(lambda: world.broken, "the word that it ended")
+    world.queries.found = 1
+    assert world.queries.question is not None
+    world.queries.question()()
+    assert world.ended == ["DESTROY" if ends == "closed" else "FAIL unknown"]
 
 
 def test_exception_of_an_error_that_is_not_fatal_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
