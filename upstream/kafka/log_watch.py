@@ -116,6 +116,7 @@ class TopicTroubles:
         """Forget partitions that this member does not have any more."""
         for place in places:
             self._open.pop(place, None)
+            self._places.pop(place, None)
 
     def forget(self) -> None:
         """The member has left: what the cluster said of topics is unknown."""
@@ -326,11 +327,12 @@ class LogWatch:
         failures: Mapping[KafkaPartition, KafkaFailure],
     ) -> None:
         """Note ends, and which logs became shorter since these were asked for, when they ended as `known` says."""
+        # Of those that went meanwhile nothing is heard any more that would end a trouble.
+        failures = {place: failure for place, failure in failures.items() if place in self._owned}
         self.log(self.troubles.heard(failures))
         for place, failure in failures.items():
-            queue = self._owned.get(place)
-            if queue is not None and is_missing(failure):
-                queue.missing, queue.is_back = True, False
+            if is_missing(failure):
+                self._owned[place].missing, self._owned[place].is_back = True, False
         self.troubles.open_transactions(ends)
         for place, low, high, stable in ends:
             queue = self._owned.get(place)

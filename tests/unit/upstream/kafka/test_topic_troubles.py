@@ -63,3 +63,18 @@ def test_partition_that_vanishes_and_comes_back_is_another_log() -> None:
     for number in range(9):
         ground.cluster().append(KafkaPartition("t", 0), None, b"new %d" % number)
     assert len(ground.drain(client, 3)) == 9
+
+
+def test_topic_of_an_expression_that_was_deleted_is_no_trouble_for_ever() -> None:
+    """It is one until the partitions are given up: the group reads what fits, and nobody is to create it again."""
+    ground = KafkaGround({"topic": "^t.*"}, queues=1)
+    ground.cluster().partitions("t", 1)
+    ground.advance(30)
+    assert len(ground.member.partitions.owned) == 1
+    ground.cluster().delete("t")
+    ground.advance(2)
+    assert "t" in ground.member.partitions.topic_troubles.texts()
+    ground.cluster().group("g").changed()
+    ground.advance(30)
+    assert len(ground.member.partitions.owned) == 0
+    assert ground.member.partitions.topic_troubles.texts() == {}
