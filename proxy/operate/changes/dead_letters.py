@@ -21,7 +21,7 @@ from broker.store import Store
 from conf.moments import check_moment
 from proxy.access.rules import Permission
 from proxy.node.node import Node
-from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused
+from proxy.operate.changes.desk import Change, ChangeBody, ChangeRefused, others_first
 from proxy.operate.changes.groups import need_ready
 from proxy.operate.changes.steps import durable, run_steps
 from proxy.operate.lookups.dead_letters import LetterPage
@@ -119,7 +119,8 @@ def dead_letter_changes(node: Node) -> list[Change]:
 
 async def _redriven_in_kafka(redrive: KafkaRedrive, body: RedriveBody) -> RedriveResult:
     try:
-        return await redrive.run(body.wanted, body.cursor, body.limit)
+        async with others_first():
+            return await redrive.run(body.wanted, body.cursor, body.limit)
     except NotFound as error:
         raise ChangeRefused(404, f"{error}.") from error
     except QueryRefused as error:

@@ -16,8 +16,10 @@ from broker.runtime.steps import run_now
 from broker.transaction.settings import CheckSettings
 from conf import loads
 from proxy.access.audit import Who
+from proxy.node.kafka_letters import KafkaLetters
 from proxy.node.reload import Reloader
 from proxy.operate.attention.findings import judged
+from proxy.operate.changes.dead_letters import RedriveBody
 from proxy.operate.changes.delays import DelayCancelBody, delay_changes
 from proxy.operate.changes.desk import Asker, Change, ChangeBody, ChangeDesk, ChangeRefused
 from proxy.operate.changes.groups import PauseBody
@@ -188,6 +190,7 @@ def test_change_that_waits_for_an_owner_lets_others_go_first(monkeypatch: pytest
         return ground.loop.create_task(desk.run(cast(Any, _Request(body)), made[name]))
 
     monkeypatch.setattr(OwnerRequests, "_request", lambda *_: None)
+    monkeypatch.setattr(KafkaLetters, "open", lambda _: ground.loop.create_future())
     group = next(iter(node.in_force.groups))
     for name, body in (
         ("cancel_timers", TimerCancelBody(timers=names)),
@@ -196,6 +199,7 @@ def test_change_that_waits_for_an_owner_lets_others_go_first(monkeypatch: pytest
         ("decide_transaction", DecisionBody(id=half, state="commit")),
         ("resume_transaction", TransactionBody(id=half)),
         ("publish_message", PublishBody(topic="orders", body="x")),
+        ("redrive_dead_letters", RedriveBody(group=group)),
     ):
         ground.kafka.down = name == "publish_message"
         waits = begin(name, body)
