@@ -27,6 +27,8 @@ import binascii
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
+from operator import mul
 from typing import NamedTuple
 
 from upstream.kafka.commits.blobs import BLOB_MAX, NAME_MAX, Named
@@ -109,7 +111,8 @@ def encode(
     text = _ranges(offset, ranges[:kept])
     whole = count == len(failed) and kept == len(ranges) and len(text) <= left
     while len(text) > left - (0 if whole else len(";x")):
-        kept = kept * 7 // 8
+        # By how much it is too long, since each attempt costs milliseconds.
+        kept = min(kept * 7 // 8, kept * left // len(text))
         text = _ranges(offset, ranges[:kept])
     result = head + text + tail + ("" if whole else ";x")
     assert len(result) <= room, "what is written is taken"
@@ -214,7 +217,7 @@ def _ranges(offset: int, ranges: Ranges) -> str:
     best = ";R" + base64.b64encode(runs).decode()
     if len(best) > 64 and before - offset <= _BITMAP_MAX:
         # Highest first, as a number is written: made in one go, since there may be 100,000 of them ten times a second.
-        marks = "".join(["01"[place & 1] * lengths[place] for place in range(len(lengths) - 1, -1, -1)])
+        marks = "".join(map(mul, cycle("10"), reversed(lengths)))
         assert len(marks) == before - offset, "one bit for each offset from the committed one on"
         packed = zlib.compress(int(marks, 2).to_bytes((before - offset + 7) // 8, "little"), 1)
         best = min(best, ";B" + base64.b64encode(packed).decode(), key=len)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from random import Random
 
 import pytest
@@ -121,3 +122,25 @@ def test_no_text_does_harm(tail: str, offset: int) -> None:
 def test_no_text_says_nothing() -> None:
     """As a plain consumer commits: neither clean nor foreign."""
     assert decode("", 7) == CommitMetadata()
+
+
+def test_text_that_has_no_room_is_made_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time takes milliseconds of the loop, for each commit of a partition with a key that is stuck for long."""
+    made, compress = list[int](), zlib.compress
+
+    def counted(data: bytes, level: int) -> bytes:
+        made.append(len(data))
+        return compress(data, level)
+
+    monkeypatch.setattr("upstream.kafka.commits.metadata.zlib.compress", counted)
+    random, ranges, end = Random(3), list[tuple[int, int]](), 100
+    for _ in range(50_000):
+        start = end + random.randrange(1, 4)
+        end = start + random.randrange(1, 4)
+        ranges.append((start, end))
+    text, whole = encode(100, ranges, {}, clean=False)
+    assert not whole
+    assert TEXT_MAX * 4 // 5 < len(text) <= TEXT_MAX
+    assert len(made) <= 5
+    kept = decode(text, 100).ranges
+    assert list(kept) == ranges[: len(kept)]
