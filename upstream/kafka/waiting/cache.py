@@ -51,7 +51,8 @@ CREATE INDEX IF NOT EXISTS by_name ON records (name);
 CREATE INDEX IF NOT EXISTS by_checks ON records (checks, at) WHERE state = 4;
 CREATE INDEX IF NOT EXISTS by_group ON records (producer_group, at) WHERE state = 4;
 CREATE INDEX IF NOT EXISTS by_age ON records (made, key) WHERE state IN (4, 5);
-CREATE INDEX IF NOT EXISTS by_level ON records (level, at) WHERE level > 0;
+DROP INDEX IF EXISTS by_level;
+CREATE INDEX IF NOT EXISTS by_levels ON records (level, state, at, topic) WHERE level > 0;
 """
 """`name` is a checksum of the identity, for a small index; rows with the same checksum differ in their key."""
 _COLUMNS = "key, state, at, topic, principal, owned, position, value, producer_group, made, checks, level, id"
@@ -139,6 +140,8 @@ class PartitionCache:
         self._rare: Counter[int] = Counter()
         self._passed: tuple[frozenset[str], int] = frozenset(), -_ALWAYS
         """Topics, and before which moment nothing but theirs is due: one that takes nothing may have most of it."""
+        self._overdue = -_ALWAYS, 0
+        """Until which moment overdue messages were counted, and how many there are."""
         self._database = self._connect()
 
     def resume(self, checkpoint: Checkpoint) -> bool:
@@ -386,17 +389,11 @@ class PartitionCache:
         """Return when the next half is to be checked, after a moment; None: none is."""
         if not self._rare[KeyState.HALF]:
             return None
-        found: int | None
-        [(found,)] = self._database.execute(
-            "SELECT MIN(at) FROM records WHERE state = 4 AND at > ?", (after_ms,)
-        ).fetchall()
-        return found
+        return self._number("SELECT MIN(at) FROM records WHERE state = 4 AND at > ?", after_ms)
 
     def oldest_half(self) -> int | None:
         """Return when the oldest half was made that is not decided."""
-        found: int | None
-        [(found,)] = self._database.execute("SELECT MIN(made) FROM records WHERE state IN (4, 5)").fetchall()
-        return found
+        return self._number("SELECT MIN(made) FROM records WHERE state IN (4, 5)")
 
     def halves(
         self, state: KeyState, begin_ms: int, limit: int, topic: str, group: str = ""
@@ -418,22 +415,20 @@ class PartitionCache:
         ).fetchall()
 
     def overdue(self, now_ms: int) -> int:
-        """Return how many messages are due and not delivered."""
-        found: int
-        [(found,)] = self._database.execute(
-            "SELECT COUNT(*) FROM records WHERE state = 0 AND at <= ?", (now_ms,)
-        ).fetchall()
-        return found
+        """Return how many messages are due and not delivered; it costs what became due since it was asked before."""
+        before_ms, count = self._overdue
+        began_ms, ended_ms = sorted((before_ms, now_ms))
+        found = self._number("SELECT COUNT(*) FROM records WHERE state = 0 AND at > ? AND at <= ?", began_ms, ended_ms)
+        self._overdue = now_ms, count + (found or 0) * (1 if now_ms > before_ms else -1)
+        return self._overdue[1]
 
     def next_due(self, without: Collection[str] = (), until_ms: int = _ALWAYS) -> int | None:
         """Return when the first message is due, but for those of some topics; None: none is until then."""
         marks = ",".join("?" * len(without))
-        found: int | None
-        [(found,)] = self._database.execute(
+        return self._number(
             f"SELECT MIN(at) FROM records WHERE state = 0 AND at BETWEEN ? AND ? AND topic NOT IN ({marks})",
-            (self._begin_without(without), until_ms, *without),
-        ).fetchall()
-        return found
+            *(self._begin_without(without), until_ms, *without),
+        )
 
     def page(self, after: tuple[int, bytes], limit: int, topic: str = "", level: int = -1) -> list[CachedRecord]:
         """Waiting messages by due time, from behind one, its due time and key, without their bodies; for listings.
@@ -462,7 +457,8 @@ class PartitionCache:
         """Return each delay level in which messages wait: its number, how many, and when the first one is due."""
         chosen, values = ("AND topic = ?", [topic]) if topic else ("", [])
         return self._database.execute(
-            f"SELECT level, COUNT(*), MIN(at) FROM records WHERE level > 0 AND state = 0 {chosen} GROUP BY level",
+            "SELECT level, COUNT(*), MIN(at) FROM records INDEXED BY by_levels "
+            f"WHERE level > 0 AND state = 0 {chosen} GROUP BY level",
             values,
         ).fetchall()
 
@@ -470,12 +466,12 @@ class PartitionCache:
         """Return how many messages are due within [begin_ms, end_ms), or halves to be checked; as `page`."""
         chosen, values = _chosen(topic, level)
         state = KeyState.HALF if halves else KeyState.WAITING
-        found: int
-        [(found,)] = self._database.execute(
-            f"SELECT COUNT(*) FROM records WHERE state = ? AND at >= ? AND at < ? {chosen}",
-            (state, begin_ms, end_ms, *values),
-        ).fetchall()
-        return found
+        found = self._number(
+            f"SELECT COUNT(*) FROM records {'' if level < 0 else 'INDEXED BY by_levels'} "
+            f"WHERE state = ? AND at >= ? AND at < ? {chosen}",
+            *(state, begin_ms, end_ms, *values),
+        )
+        return found or 0
 
     # Parts
 
@@ -506,7 +502,7 @@ class PartitionCache:
         self.counts.clear()
         self.undecided.clear()
         self._rare.clear()
-        self._passed = frozenset(), -_ALWAYS
+        self._passed, self._overdue = (frozenset(), -_ALWAYS), (-_ALWAYS, 0)
         for state, topic, principal, count in self._database.execute(
             "SELECT state, topic, principal, COUNT(*) FROM records WHERE state IN (0, 2, 3, 4, 5) "
             "GROUP BY state, topic, principal"
@@ -517,6 +513,11 @@ class PartitionCache:
                 self._rare[state] += count
             if state in _UNDECIDED:
                 self.undecided[principal] += count
+
+    def _number(self, query: str, *values: object) -> int | None:
+        found: int | None
+        [(found,)] = self._database.execute(query, values).fetchall()
+        return found
 
     def _rows(self, where: str, *values: object) -> list[CachedRecord]:
         found = self._database.execute(f"SELECT {_COLUMNS} FROM records WHERE {where}", values)
@@ -556,9 +557,12 @@ class PartitionCache:
         self._add(row, -1)
 
     def _add(self, row: CachedRecord, count: int) -> None:
-        names, begin_ms = self._passed
-        if row.at < begin_ms and row.state == KeyState.WAITING and row.topic not in names:
-            self._passed = names, row.at
+        if row.state == KeyState.WAITING:
+            (names, begin_ms), (asked_ms, overdue) = self._passed, self._overdue
+            if row.at < begin_ms and row.topic not in names:
+                self._passed = names, row.at
+            if row.at <= asked_ms:
+                self._overdue = asked_ms, overdue + count
         if row.state in _PENDING:
             self.counts[row.topic, row.principal] += count
         if row.state in _RARE:

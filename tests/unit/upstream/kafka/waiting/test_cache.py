@@ -313,6 +313,21 @@ def test_backlog_of_a_target_that_takes_nothing_is_passed_over_once(monkeypatch:
     assert steps["all"] < 300
 
 
+def test_what_an_owner_says_each_second_costs_little_however_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does a look at delay levels where timers wait."""
+    steps = _steps(monkeypatch)
+    cache = cache_of()
+    for offset in range(5_000):
+        _put(cache, offset, "late", offset)
+    assert cache.overdue(4_000) == 4_001
+    steps.clear()
+    for now_ms in range(4_000, 4_100):
+        assert cache.overdue(now_ms) == now_ms + 1
+        assert cache.levels("late") == []
+        assert cache.count_due(0, 1 << 62, halves=False, topic="late", level=0) == 0
+    assert steps["all"] < 300
+
+
 def test_due_without_some_topics_is_what_is_left_of_all() -> None:
     """However messages come, move and end, and whichever topics are left out, with the clock stepping back too."""
     random, cache, all_of = Random(7), cache_of(), dict[bytes, tuple[int, str]]()
@@ -332,3 +347,4 @@ def test_due_without_some_topics_is_what_is_left_of_all() -> None:
             left = sorted(due_ms for due_ms, topic in all_of.values() if due_ms <= now_ms and topic not in names)
             assert [each.at for each in cache.due(now_ms, 3, without=names)] == left[:3]
             assert cache.next_due(names, now_ms) == next(iter(left), None)
+        assert cache.overdue(now_ms) == sum(due_ms <= now_ms for due_ms, _ in all_of.values())
