@@ -23,6 +23,9 @@ DEAD = declare(
 )
 _TARGET_SECONDS = (0.25, 1.0, 5.0, 30.0)
 """Pauses of a target that takes nothing."""
+_MISSING = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC", "UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID"})
+_MISSING_SECONDS = 30.0
+"""A topic may be missing for a moment: it is created again, or a broker that was restarted does not know it yet."""
 _IDLE_SECONDS, _IDLE_ELSEWHERE_SECONDS = 1.0, 30.0
 _TRANSIENT = frozenset({
     "ALL_BROKERS_DOWN", "KAFKA_STORAGE_ERROR", "LEADER_NOT_AVAILABLE", "MSG_TIMED_OUT", "NETWORK_EXCEPTION",
@@ -148,7 +151,8 @@ class SuspectTargets:
         target = self._targets[batch.only]
         target.is_tried = False
         target.trouble, target.elsewhere = str(why), False
-        if not batch.to_dead_letters and why.code not in _TRANSIENT:
+        is_missing = why.code in _MISSING and self._clock.monotonic() - target.since < _MISSING_SECONDS
+        if not (batch.to_dead_letters or is_missing or why.code in _TRANSIENT):
             # Of several the one that it is has to be found.
             if batch.fired == 1:
                 target.reason = str(why)

@@ -168,6 +168,25 @@ def test_refused_message_is_a_dead_letter_and_others_go_on() -> None:
     assert [len(each) for each in world.delivered("events").values()] == [1, 1]
 
 
+def test_target_that_is_missing_for_a_moment_gets_its_messages() -> None:
+    """As after the restart of a broker that does not know its topics yet; one that stays so is given up."""
+    world = WaitingWorld(partitions=1)
+    world.kafka.partitions("events.WAITING.DLQ", 1)
+    world.settle()
+    for name in ("a", "b", "c"):
+        world.nodes[0].add(name, world.now_ms + 1_000, topic="events")
+    world.kafka.missing.add("events")
+    world.run(3)
+    world.kafka.missing.discard("events")
+    world.run(10)
+    assert sorted(world.delivered("events")) == ["a", "b", "c"]
+    assert world.delivered("events.WAITING.DLQ") == {}
+    world.nodes[0].add("late", world.now_ms + 1_000, topic="events")
+    world.kafka.missing.add("events")
+    world.run(60)
+    assert list(world.delivered("events.WAITING.DLQ")) == ["late"]
+
+
 def test_target_without_dead_letter_topic_waits_alone() -> None:
     """Its messages wait with a finding, others are delivered; both go on once it is there."""
     world = WaitingWorld(partitions=1)
