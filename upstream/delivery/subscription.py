@@ -257,10 +257,7 @@ class Subscription:
             # What was handed out before may be answered after its job is gone: such an answer must count.
             group_queue.uncertain_until = max(group_queue.uncertain_until, group_queue.queue.max_offset)
             group_queue.delivered_until = max(group_queue.delivered_until, group_queue.next)
-            for job in list(group_queue.live.values()):
-                if job.state not in _KEPT_BY_DRAIN:
-                    del group_queue.live[job.offset]
-                    move(job, JobEvent.ABANDON)
+            self.outcomes.abandon([job for job in group_queue.live.values() if job.state not in _KEPT_BY_DRAIN])
 
     @property
     def drained(self) -> bool:
@@ -435,6 +432,10 @@ class Subscription:
         if self._pipeline.reads_data:
             for job in jobs:
                 job.drop_data()
+        if self.draining:
+            # A call has ended meanwhile: the next generation reads them, and in the buffer they would stay for ever.
+            self.outcomes.abandon(jobs)
+            return
         if self._adopting:
             jobs = self._readopt(jobs)
         if jobs:
@@ -488,8 +489,7 @@ class Subscription:
             self.outcomes.let_go(job)
         elif not self.outcomes.was_finished(job):
             if self.draining:
-                del job.group_queue.live[job.offset]
-                move(job, JobEvent.ABANDON)
+                self.outcomes.abandon([job])
             elif not self.outcomes.postponed(job):
                 move(job, JobEvent.RETRY)
                 self.outcomes.retry_now(job)

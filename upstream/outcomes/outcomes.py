@@ -135,6 +135,13 @@ class Outcomes:
         self.stops.clear()
         self.order.clear()
 
+    @staticmethod
+    def abandon(jobs: Sequence[UpstreamJob]) -> None:
+        """Leave jobs of a generation that ends, which nobody has, to the next one."""
+        for job in jobs:
+            del job.group_queue.live[job.offset]
+            move(job, JobEvent.ABANDON)
+
     def stop(self) -> None:
         """Nothing happens any more."""
         self.stopped = self.leaving.stopped = True
@@ -487,9 +494,7 @@ class Outcomes:
                 self.let_go(job)
         self.counters.given_back.value += len(back)
         if self.draining:
-            for job in back:
-                del job.group_queue.live[job.offset]
-                move(job, JobEvent.ABANDON)
+            self.abandon(back)
         else:
             self._put_back(back)
         self._pump()

@@ -402,3 +402,25 @@ def test_poison_key_raises_nobody_elses_wait(blocking: bool) -> None:
         return float(world.clock.monotonic()) - start
 
     assert took(True) <= took(False) * 1.1
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+def test_calls_that_end_while_their_generation_drains_leave_the_next_one_its_room(blocking: bool) -> None:
+    """What a call of a draining generation lets pass to PullServer is read again, and holds no place in the buffer."""
+    subscription = {"timeout": 100_000, "concurrency": 300}
+
+    async def slowly(job: Job) -> Status:
+        await asyncio.sleep(5)
+        return Status.CONTINUE
+
+    def act(job: Job) -> Any:
+        return Status.CONTINUE if blocking else slowly(job)
+
+    world = world_of(act, blocking=blocking, last=False, order_key=None, subscription=subscription, calls_max=1000)
+    world.thread_seconds = 5.0
+    world.publish(*[None] * 300)
+    world.advance(1)
+    world.group.reconfigure(world.config({**world.subscriptions[0], "tags": ["*"]}))
+    world.advance(20)
+    client = Client()
+    assert len(world.pull_all(client)) == 300
