@@ -9,7 +9,8 @@ The nearer the ceiling, the more measures are in force, each together with those
 ========  ==========================================================================================
 level     measure, from this share of the ceiling on
 ========  ==========================================================================================
-EASED     1/2: nothing is read ahead from the log but one batch per topic
+EASED     1/2: nothing is read ahead from the log but one batch per topic, where jobs alone take that but for those
+          topics that have none
 SLOWED    5/8: unfinished frames of peers without rights are given up, then idle connections above their address' share;
           connections with much unfinished input are not read, but for a few at a time
 REFUSING  6/8: unfinished frames above their address' share are given up; publishes and pulls are refused as overloaded;
@@ -94,6 +95,11 @@ class Budget:
         """Change the ceiling."""
         self.limit = limit
         self.recount()
+
+    @property
+    def jobs_take_half(self) -> bool:
+        """Whether jobs alone hold so much that nothing is read ahead."""
+        return self.job_bytes >= self.begins(Pressure.EASED)
 
     def add(self, count: int) -> None:
         """Take `count` bytes more (below 0: less) into account."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import struct
 
+from broker.log.put import Put
 from proxy.port.connection import CONNECTION_BYTES
 from proxy.port.memory import MEASURES
 from proxy.port.reply_slot import SLOT_BYTES
 from proxy.port.server import CONNECTIONS_REFUSED
 from pyddmq.codes import PullCode, ResultCode
-from tests.hostile.sim import MIB, HostileWorld, Raw
+from tests.hostile.sim import MIB, YAML, HostileWorld, Raw
 from tests.insides import opened_of
 from tests.simulation.wire import producer_idl
 from upstream.budget import JOB_BYTES, Pressure
@@ -207,3 +208,20 @@ def test_reading_ahead_stops_at_half_and_goes_on_after() -> None:
     world.run(3.0)
     assert node.parts.memory.budget.level is Pressure.NONE
     assert node.in_force.groups["billing"].live_jobs == 200
+
+
+def test_backlogs_behind_keys_of_many_groups_are_delivered_all_the_same() -> None:
+    """What was read ahead never has pulls refused: nothing but pulls can free that."""
+    groups = "".join(
+        f"  - group: ordered-{number}\n    topics: [{{topic: orders, orderKey: QID, actions: [Async, PullServer]}}]\n"
+        for number in range(12)
+    )
+    world = HostileWorld(YAML + groups)
+    node = world.node
+    store = opened_of(node).store
+    for _ in range(8):
+        store.append([Put(store.topics["orders"], 0, b"x", b"")] * 1000, born_ms=0, born_host=bytes(8))
+        world.run(1.0)
+    world.run(5.0)
+    assert node.parts.memory.budget.level < Pressure.REFUSING
+    assert len(world.pull(world.connect("consumer")).value.messages) == 32

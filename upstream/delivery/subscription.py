@@ -119,9 +119,10 @@ class Subscription:
         self.waiting_max = waiting_max
         self.buffer = buffer
         self.counters = SubscriptionCounters(runtime.metrics, parts.group, config.topic)
-        self.outcomes = Outcomes(
-            parts, config, self.counters, rerun=self._run, delay_gate=self._delay_gate, pump=self.pump
-        )
+        self._gate_wait = Later(runtime.scheduler, self.reopen_gate)
+        # Of a job that failed before the gate: what was read with and after it waits so long.
+        delay_gate = self._gate_wait.after
+        self.outcomes = Outcomes(parts, config, self.counters, rerun=self._run, delay_gate=delay_gate, pump=self.pump)
         self.order = self.outcomes.order
         self.permits = self.outcomes.permits
         self.deadlines = self.outcomes.deadlines
@@ -163,7 +164,6 @@ class Subscription:
         self._adopting = False
         # Nothing is read before the actions are open.
         self._pumping = True
-        self._gate_wait = Later(runtime.scheduler, self.reopen_gate)
         self._again = Later(runtime.scheduler, self.pump)
         self.made_bodies: MadeBodies | None = None
         most = BODIES_AT_ONCE if getattr(actions[-1], "keeps_bodies", False) else sys.maxsize
@@ -331,7 +331,11 @@ class Subscription:
                     return
             if (source.caught_up and not self.reading_stopped) or not self._may_read():
                 return
-            jobs = source.read(READ_JOBS if self._gate is None else min(READ_JOBS, max(self.permits.free, GATED_JOBS)))
+            count = READ_JOBS if self._gate is None else min(READ_JOBS, max(self.permits.free, GATED_JOBS))
+            if not (count := self.buffer.read_max(self.group_queues, count)):
+                self._again.unless_due(PAUSED_LOOK_SECONDS)
+                return
+            jobs = source.read(count)
             if jobs:
                 self.buffer.budget.add_jobs(len(jobs), self.live_jobs)
                 self._take_in(jobs)
@@ -355,10 +359,6 @@ class Subscription:
                     job.drop_data()
                     job.step = -1
 
-    def _delay_gate(self, seconds: float) -> None:
-        """Hold the gate for a job that failed before it: what was read with and after it waits so long."""
-        self._gate_wait.after(seconds)
-
     @property
     def gate_holder(self) -> UpstreamJob | None:
         """The job that holds the order gate closed until its retry, if there is one."""
@@ -371,7 +371,7 @@ class Subscription:
         if self._gate is None or self.draining:
             return
         if self.outcomes.paused:
-            self._delay_gate(PAUSED_LOOK_SECONDS)
+            self._gate_wait.after(PAUSED_LOOK_SECONDS)
             return
         self._take_in(self._gate.reopen())
         self.pump()
