@@ -199,6 +199,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "messages_near_deletion": "Retention is about to delete messages that a group still needs.",
         "queue_locks_lost": "The node paused so long that another consumer locked the queues of a group.",
         "queues_owned": "Another consumer has the queues of a group.",
+        "reading_failed": "The file of a queue cannot be opened; its topic is read again a second later.",
         "reading_stopped_by_keys": "Reading has stopped: too many messages wait for earlier ones of their keys.",
         "retry_in_place": "A failed message could not be moved to the retry topic, so it is retried in its place.",
         "subscription_start_failed": "A subscription does not start; it is retried every few seconds.",

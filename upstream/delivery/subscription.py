@@ -28,7 +28,7 @@ from upstream.delivery.transformed_bodies import MadeBodies, with_body
 from upstream.figures.counters import SubscriptionCounters
 from upstream.group_parts import FetchedSource, GroupParts
 from upstream.job import DeliveredBatch, GroupQueue, PartialBatch, Slices, Unit, UpstreamJob
-from upstream.outcomes.outcomes import PAUSED_LOOK_SECONDS, Outcomes
+from upstream.outcomes.outcomes import Outcomes
 from upstream.running.action_context import WaitsForServers, give_contexts, waits_for_servers
 from upstream.running.admission import Admission, OrderKeyGate
 from upstream.running.calling import Calling
@@ -39,7 +39,6 @@ from upstream.state import JobEvent, JobState, move, next_state
 if TYPE_CHECKING:
     from upstream.queues import NodeTopic
     from upstream.source import Source
-
 
 READ_JOBS = 256
 """Jobs read at once."""
@@ -55,6 +54,8 @@ BODIES_AT_ONCE = 16
 """Jobs that are run at once where their bodies are kept: by so many the share of memory may be passed."""
 BODIES_LOOK_SECONDS = 0.1
 """How often it is looked whether bodies have gone, while those that are kept leave no room for more."""
+LOOK_SECONDS = 1.0
+"""How often it is looked whether other things that keep it from reading have gone."""
 READS_PER_PUMP = 8
 """Reads before other work of the loop gets its turn: about 10 ms when nothing is handed out."""
 
@@ -160,7 +161,6 @@ class Subscription:
         else:
             keeps = self._gate is not None
             self._source = parts.node.broker.open(self, self.group_queues, counters=self.counters, keeps_bodies=keeps)
-        self._fetches = self._source.bodies_come_later
         self._adopting = False
         # Nothing is read before the actions are open.
         self._pumping = True
@@ -317,6 +317,10 @@ class Subscription:
             if self._source.lag_max is not None:
                 self._source.arrived()
             self._pump()
+        except OSError as error:
+            # The file of a queue cannot be opened, as without a descriptor: nothing may arrive that would look again.
+            self._limited_log.note("reading_failed", self.group, topic=self.config.topic, error=str(error))
+            self._again.unless_due(LOOK_SECONDS)
         finally:
             self._pumping = False
 
@@ -333,7 +337,7 @@ class Subscription:
                 return
             count = READ_JOBS if self._gate is None else min(READ_JOBS, max(self.permits.free, GATED_JOBS))
             if not (count := self.buffer.read_max(self.group_queues, count)):
-                self._again.unless_due(PAUSED_LOOK_SECONDS)
+                self._again.unless_due(LOOK_SECONDS)
                 return
             jobs = source.read(count)
             if jobs:
@@ -371,7 +375,7 @@ class Subscription:
         if self._gate is None or self.draining:
             return
         if self.outcomes.paused:
-            self._gate_wait.after(PAUSED_LOOK_SECONDS)
+            self._gate_wait.after(LOOK_SECONDS)
             return
         self._take_in(self._gate.reopen())
         self.pump()
@@ -411,7 +415,7 @@ class Subscription:
             if self._adopting:
                 # What clients have of a generation that was pulled is theirs until its timeout.
                 jobs = self._readopt(jobs)
-        if self._fetches:
+        if self._source.bodies_come_later:
             jobs = self._source.fetch(jobs, self._fetched)
         if jobs:
             self._running.run(jobs)
@@ -529,8 +533,7 @@ class Subscription:
     def throttled(self) -> list[str]:
         """The limits that hold messages back now, each by its setting and value."""
         met = list(self._admission.limits_met(self.group_queues, more=not self._source.caught_up))
-        push = None if self.pusher is None else self.pusher.view()
-        if push is not None and push.held:
+        if self.pusher is not None and (push := self.pusher.view()).held:
             met.append(f"httpMaxTps {push.rate or 0:,g}")
         return met
 
@@ -588,10 +591,8 @@ class Subscription:
         """Return why a message of `PartialBatch.unreadable` cannot be read."""
         try:
             self._source.located(job)
-        except MessageUnreadable as error:
-            return error
-        except BodyUnprocessable:
-            pass
+        except (MessageUnreadable, BodyUnprocessable) as error:
+            return error if isinstance(error, MessageUnreadable) else MessageUnreadable("damaged")
         return MessageUnreadable("damaged")
 
     def message_id(self, job: UpstreamJob) -> str | None:

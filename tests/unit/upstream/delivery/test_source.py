@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import zlib
 
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 
 from broker.format.java import string_hash
 from broker.format.record import split, strip_own
+from pyddmq.testing import SimDisk
+from pyddmq.testing.sim_disk import SimFile
 from tests.unit.upstream_world import QID, ROOT, Client, World
 from upstream.job import PartialBatch
 
@@ -166,3 +169,48 @@ def test_records_located_in_a_batch_agree_with_split() -> None:
         body, block = split(world.store.read(*place))
         assert view[body_at:body_end] == body
         assert strip_own(view[block_at:end].tobytes()) == block
+
+
+class NoDescriptors(SimDisk):
+    """Opens no file of a topic's queues while `none` is set."""
+
+    none = False
+
+    def open(self, path: str, *, create: bool = False) -> SimFile:
+        """Open it, or fail as the system does."""
+        if self.none and "consumequeue/t/" in path:
+            raise OSError(errno.EMFILE, "no descriptor", path)
+        return super().open(path, create=create)
+
+
+def test_queues_that_cannot_be_opened_at_the_start_are_read_soon_and_once() -> None:
+    """A node without descriptors goes on by itself when there are some, and never has two of a key out."""
+
+    class Node(World):
+        def store_opened(self) -> None:
+            disk.none = is_restarted
+
+    disk, is_restarted = NoDescriptors(), False
+    # More than are open at once, so that the first ones are not when the group begins.
+    world = Node({"topic": "t", "orderKey": "KEY"}, queues=520, disk=disk)
+    world.sim = disk
+    world.publish(*["a"] * 520)
+    world.settle()
+    is_restarted = True
+    world.kill()
+    client = Client()
+    world.advance(2)
+    assert world.pull_all(client) == []
+    disk.none = False
+    world.advance(10)
+    seen = []
+    for _ in range(540):
+        jobs = world.pull_all(client)
+        assert len(jobs) <= 1
+        for job in jobs:
+            seen.append(job.physical)
+            world.answer(client, job)
+        if len(seen) == 10:
+            world.publish("a")
+    assert len(seen) == 521
+    assert seen == sorted(seen)
