@@ -84,7 +84,7 @@ class Apart:
         """Make a delivery of an earlier generation one of this."""
         job.deliveries = 1
         job.delivery = delivery.moved_on([job])
-        self._deadlines.add_in_order(job.delivery)
+        self._deadlines.add(job.delivery)
 
     def leave(self, job: UpstreamJob, *, held_permit: bool) -> None:
         """Leave a job alone until a restart: the disk failed after the record that takes its place was appended.

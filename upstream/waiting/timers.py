@@ -54,7 +54,10 @@ class DueJobs:
 
 
 class Deadlines:
-    """Deliveries that are out, in the order of their deadlines: one timeout for all keeps that the order of entry."""
+    """Deliveries that are out, in the order of their deadlines: one timeout for all keeps that the order of entry.
+
+    Those of an earlier generation may have another timeout: while such are out, all are sorted when the first is due.
+    """
 
     def __init__(self, runtime: Runtime, *, expired: Callable[[list[DeliveredBatch]], None]) -> None:
         self.open: dict[DeliveredBatch, None] = {}
@@ -63,19 +66,24 @@ class Deadlines:
         self._clock = runtime.clock
         self._call = Earliest(runtime.clock, runtime.scheduler, self._run)
         self._armed = False
+        self._latest = 0.0
+        self._in_order = True
 
     def add(self, delivery: DeliveredBatch) -> None:
         """Watch a delivery until `close`."""
         self.open[delivery] = None
-        if not self._armed:
+        if delivery.deadline < self._latest:
+            self._in_order = False
+        else:
+            self._latest = delivery.deadline
+        if not (self._armed and self._in_order):
             self._armed = True
             self._call.at(delivery.deadline)
 
-    def add_in_order(self, delivery: DeliveredBatch) -> None:
-        """Watch a delivery that began before others did: of an earlier generation."""
-        self.open = dict.fromkeys(sorted((*self.open, delivery), key=lambda each: each.deadline))
-        self._armed = True
-        self._call.at(delivery.deadline)
+    def _sort(self) -> None:
+        self.open = dict.fromkeys(sorted(self.open, key=lambda each: each.deadline))
+        self._latest = max((delivery.deadline for delivery in self.open), default=0.0)
+        self._in_order = True
 
     def close(self, delivery: DeliveredBatch) -> None:
         """Every job of it is answered: forget them."""
@@ -86,17 +94,19 @@ class Deadlines:
         """Give every open delivery a new deadline, counted from when it was handed out (D22)."""
         for delivery in self.open:
             delivery.deadline = delivery.since + seconds
-        self._armed = bool(self.open)
-        if self.open:
-            self._call.at(min(delivery.deadline for delivery in self.open))
+        self._sort()
+        self._arm()
 
     def clear(self) -> None:
         """Forget all deliveries."""
         self.open.clear()
+        self._sort()
         self._armed = False
         self._call.end()
 
     def _run(self) -> None:
+        if not self._in_order:
+            self._sort()
         now = self._clock.monotonic() + _EARLY_SECONDS
         expired = []
         for delivery in self.open:
@@ -105,9 +115,12 @@ class Deadlines:
             expired.append(delivery)
         for delivery in expired:
             del self.open[delivery]
+        self._arm()
+        if expired:
+            self._expired(expired)
+
+    def _arm(self) -> None:
         first = next(iter(self.open), None)
         self._armed = first is not None
         if first is not None:
             self._call.at(first.deadline)
-        if expired:
-            self._expired(expired)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from time import process_time
 from typing import Any
 
 import pytest
@@ -364,3 +365,50 @@ def test_message_that_a_client_has_is_not_pushed_by_the_next_generation() -> Non
     assert pushed == [3]
     world.advance(20)
     assert pushed == [3, 0, 1]
+
+
+def test_shorter_timeout_holds_beside_what_an_earlier_generation_has_out() -> None:
+    """A delivery that has minutes left keeps none of the next generation out for longer than its own timeout."""
+    world = World({"topic": "t", "timeout": 600_000}, queues=1)
+    client, other = Client(), Client("10.0.0.7:1")
+    world.publish("a", "b", "c")
+    assert world.pull(client, count=1) is not None
+    world.group.reconfigure(world.config({"topic": "t", "orderKey": "KEY", "timeout": 2000, "concurrency": 9}))
+    world.advance(31)
+    assert [world.body(job) for job in world.pull_all(other)] == [2, 3]
+    world.advance(1)
+    world.publish("d")
+    assert [world.body(job) for job in world.pull_all(other)] == [4]
+    world.advance(2.1)
+    assert [world.body(job) for job in world.pull_all(other)] == [2, 3, 4]
+
+
+def test_timeout_that_changes_while_adopted_deliveries_are_out_ends_them_in_time() -> None:
+    """Each delivery ends when its timeout has passed since it was handed out, whichever generation did that."""
+    world = World({"topic": "t", "timeout": 600_000}, queues=1)
+    client, other = Client(), Client("10.0.0.7:1")
+    world.publish("k", "k", "b")
+    batch = world.pull(client, count=2)
+    assert batch is not None
+    ordered = {"topic": "t", "orderKey": "KEY"}
+    world.group.reconfigure(world.config({**ordered, "timeout": 100_000}))
+    world.advance(31)
+    assert [world.body(job) for job in world.pull_all(other)] == [3]
+    world.answer(client, batch.jobs[0])
+    world.group.reconfigure(world.config({**ordered, "timeout": 40_000}))
+    world.advance(10)
+    assert [world.body(job) for job in world.pull_all(other)] == [2]
+
+
+def test_many_deliveries_are_taken_over_in_short_steps() -> None:
+    """What an earlier generation has out costs the next one a step for each, not one for each other."""
+    count = 20_000
+    settings = {"topic": "t", "timeout": 600_000, "concurrency": count, "maxPullBatchSize": 1000}
+    world = World(settings, queues=1)
+    world.publish(*[None] * count)
+    assert len(world.pull_all(Client())) == count
+    world.group.reconfigure(world.config({**settings, "tags": ["*"]}))
+    began = process_time()
+    world.advance(32)
+    assert process_time() - began < 5
+    assert world.group.out_count == count
