@@ -137,7 +137,7 @@ def retry_now(head: Head, *, force: bool, progress: Progress, clock: Clock) -> H
     if job.state is JobState.OUT:
         holder = _insist(job, force)
         job.group_queue.note_unanswered(job.offset, outcomes.leave_delivery(job))
-        subscription.buffer.put_back([job])
+        outcomes.put_back([job])
         return Handled(
             True, f"It was taken back from {holder}: the next pull receives it. A success from there still counts."
         )

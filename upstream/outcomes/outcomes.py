@@ -333,7 +333,7 @@ class Outcomes:
         rerun: list[UpstreamJob] = []
         back: list[UpstreamJob] = []
         for job in jobs:
-            if job.deliveries and not self._pushes:
+            if job.deliveries:
                 back.append(job)
                 continue
             if self.paused or job.group_queue.stopped:
@@ -341,7 +341,7 @@ class Outcomes:
                 continue
             move(job, JobEvent.RERUN)
             rerun.append(job)
-        self._put_back(back)
+        self.put_back(back)
         if rerun:
             self._rerun(rerun)
         self._pump()
@@ -436,10 +436,10 @@ class Outcomes:
                     self.over(job)
                 elif job.state is JobState.OUT:
                     self._time_out(job, delivery, back)
-        self._put_back(back)
+        self.put_back(back)
         self._pump()
 
-    def _put_back(self, jobs: list[UpstreamJob]) -> None:
+    def put_back(self, jobs: list[UpstreamJob]) -> None:
         """Put jobs that came back into the pull buffer; those of stopped queues come out of it again."""
         if jobs and self._pushes:
             # Clients had them of an earlier generation; no pull takes them any more.
@@ -496,7 +496,7 @@ class Outcomes:
         if self.draining:
             self.abandon(back)
         else:
-            self._put_back(back)
+            self.put_back(back)
         self._pump()
 
     def readopt(self, jobs: Sequence[UpstreamJob]) -> list[UpstreamJob]:
@@ -512,4 +512,7 @@ class Outcomes:
                 continue
             move(job, JobEvent.TAKE)
             self.apart.adopt(job, delivery)
+            if self._pushes:
+                # It never comes back for pulls.
+                job.deliveries = 0
         return left

@@ -14,6 +14,7 @@ from tests.unit.upstream_world import QID, Client, World
 from upstream.delivery.generations import TOPICS_AT_ONCE
 from upstream.group_parts import GroupLimits
 from upstream.job import UpstreamJob
+from upstream.operate.heads import find_head, retry_now
 from upstream.state import JobState
 from upstream.waiting.buffer import PulledBatch
 
@@ -412,3 +413,31 @@ def test_many_deliveries_are_taken_over_in_short_steps() -> None:
     world.advance(32)
     assert process_time() - began < 5
     assert world.group.out_count == count
+
+
+@pytest.mark.parametrize("forced", [True, False])
+def test_message_that_an_operator_retries_is_pushed_by_a_group_that_was_pulled(forced: bool) -> None:
+    """What a client had, or failed for good, does not come back for pulls that will never be."""
+    pushed: list[int] = []
+
+    class Push(Action):
+        may_be_last = True
+
+        def act(self, job: Job) -> Status:
+            pushed.append(job.offset)
+            return Status.FINISH
+
+    settings = {"topic": "t", "orderKey": "KEY", "timeout": 100_000, "onExhausted": "stopKey", "retryIntervals": []}
+    registry = Registry({**BUILT_IN, "Push": Push})
+    world = World({**settings, "actions": ["Async", "PullServer"]}, queues=1, registry=registry)
+    world.publish("k", "k")
+    client = Client()
+    [job] = world.pull_all(client)
+    world.group.reconfigure(world.config({**settings, "actions": ["Async", "Push"]}))
+    world.advance(31)
+    if not forced:
+        world.answer(client, job, fail=True)
+    head = find_head(world.group, world.group_queue(), 0)
+    retry_now(head, force=forced, progress=world.progress, clock=world.clock)
+    world.settle()
+    assert pushed == [0, 1]
