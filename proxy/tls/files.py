@@ -192,12 +192,14 @@ def _take_crls(context: ssl.SSLContext, path: str) -> dict[str, Any]:
         raise TlsFileBad("crl", path, reason) from error
     context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
+    serials: dict[x509.Name, set[int]] = {}
+    """By issuer; made when the first is asked for, as a list's own look goes through all of it."""
+
     def is_revoked(der: bytes) -> bool:
         leaf = x509.load_der_x509_certificate(der)
-        return any(
-            each.issuer == leaf.issuer and each.get_revoked_certificate_by_serial_number(leaf.serial_number) is not None
-            for each in lists
-        )
+        for each in () if serials else lists:
+            serials.setdefault(each.issuer, set()).update(entry.serial_number for entry in each)
+        return leaf.serial_number in serials.get(leaf.issuer, ())
 
     expire = [_epoch_ms(each.next_update_utc) for each in lists if each.next_update_utc is not None]
     return {"crls_expire_ms": min(expire, default=None), "is_revoked": is_revoked}

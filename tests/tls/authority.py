@@ -75,20 +75,17 @@ class Authority:
         """Issue a certificate; `usage`: "server" or "client" alone, both when empty."""
         return _issue(name, self.own, begins=begins, ends=ends, names=names, usage=usage)
 
-    def revoke(self, *revoked: Issued, ends: timedelta = 24 * HOUR) -> bytes:
-        """Return a revocation list in PEM."""
+    def revoke(self, *revoked: Issued, ends: timedelta = 24 * HOUR, others: int = 0) -> bytes:
+        """Return a revocation list in PEM; with so many serial numbers of others."""
         builder = (
             x509.CertificateRevocationListBuilder()
             .issuer_name(self.own.certificate.subject)
             .last_update(now() - 2 * HOUR)
             .next_update(now() + ends)
         )
-        for each in revoked:
+        for serial in (*range(1, others + 1), *(each.certificate.serial_number for each in revoked)):
             builder = builder.add_revoked_certificate(
-                x509.RevokedCertificateBuilder()
-                .serial_number(each.certificate.serial_number)
-                .revocation_date(now() - HOUR)
-                .build()
+                x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now() - HOUR).build()
             )
         return builder.sign(self.own.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 

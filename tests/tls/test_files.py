@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -56,6 +57,20 @@ def test_certificate_beside_a_revocation_list_makes_no_ca(certificates: Certific
     with pytest.raises(TlsFileBad, match="contains certificates, whose clients would be let in") as refused:
         RealTlsFiles().build(files(certificates, crl=str(path)))
     assert refused.value.field == "crl"
+
+
+def test_many_clients_are_looked_for_in_a_long_revocation_list(certificates: Certificates, tmp_path: Path) -> None:
+    """A new list is compared with all who are connected: no look goes through all of it."""
+    path = tmp_path / "crl"
+    authority = certificates.authority
+    clients = [authority.issue("client").certificate.public_bytes(serialization.Encoding.DER) for _ in range(20)]
+    revoked = authority.issue("revoked")
+    path.write_bytes(authority.revoke(revoked, others=10_000))
+    context = RealTlsFiles().build(files(certificates, crl=str(path)))
+    assert context.is_revoked(revoked.certificate.public_bytes(serialization.Encoding.DER))
+    began = process_time()
+    assert not any(context.is_revoked(each) for each in clients * 100)
+    assert process_time() - began < 0.4
 
 
 def test_key_of_another_certificate(certificates: Certificates) -> None:
