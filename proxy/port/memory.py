@@ -64,8 +64,8 @@ class MemoryWatch:
             runtime: Monotonic time, for how long something has been held; counts; log lines.
         """
         self._servers = servers
-        self._sheds_at = 0
-        """The use in bytes from which on it is worthwhile to look again for what can be released."""
+        self._sheds_at = self._closes_at = 0
+        """The use in bytes from which on it is worthwhile to look again for what can be released, and who is closed."""
         self.budget = Budget(memory_max, changed=self._changed)
         self.budget.count_jobs = self.budget.live_jobs
         self._groups = groups
@@ -77,7 +77,7 @@ class MemoryWatch:
     def sweep(self) -> None:
         """Count what is held, and let some of the slowed connections continue. Called every second or so."""
         budget, metrics = self.budget, self._metrics
-        self._sheds_at = 0
+        self._sheds_at = self._closes_at = 0
         budget.look()
         self.relieve()
         if budget.level >= Pressure.SLOWED:
@@ -101,7 +101,7 @@ class MemoryWatch:
         budget = self.budget
         if budget.level >= Pressure.SLOWED and budget.used >= self._sheds_at:
             self._shed()
-        if budget.level < Pressure.CLOSING:
+        if budget.level < Pressure.CLOSING or budget.used < self._closes_at:
             return
         enough = budget.begins(Pressure.SLOWED)
         now = self._clock.monotonic()
@@ -116,6 +116,7 @@ class MemoryWatch:
             if connection.held_bytes >= HELD_BYTES_CLOSED:
                 self._close(server, connection)
         budget.recount()
+        self._closes_at = budget.used + budget.limit // 64
 
     def _shed(self) -> None:
         """Close connections whose memory others need more, until the pressure ends (D73).

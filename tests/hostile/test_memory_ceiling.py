@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from time import process_time
 
 from broker.log.put import Put
 from proxy.port.connection import CONNECTION_BYTES
@@ -225,3 +226,20 @@ def test_backlogs_behind_keys_of_many_groups_are_delivered_all_the_same() -> Non
     world.run(5.0)
     assert node.parts.memory.budget.level < Pressure.REFUSING
     assert len(world.pull(world.connect("consumer")).value.messages) == 32
+
+
+def test_memory_that_nothing_can_free_is_looked_at_once_not_for_each_call() -> None:
+    """Near the ceiling clients that hold little are served and refused as ever, however many are connected."""
+    world = HostileWorld()
+    clients = [world.connect("consumer") for _ in range(1000)]
+    node = world.node
+    node.parts.memory.budget.add(node.parts.memory.budget.begins(Pressure.CLOSING))
+    world.run(2.0)
+    began = process_time()
+    for client in clients:
+        for _ in range(5):
+            client.transport.write(world.pull_frame(client))
+    world.run(0.5)
+    assert process_time() - began < 3
+    assert {reply.error for client in clients for reply in client.replies} != {None}
+    assert not any(client.lost for client in clients)
