@@ -179,7 +179,11 @@ class Access:
                 self.policy = found
                 changed(policy)
 
-        run(read, take)
+        try:
+            run(read, take)
+        except RuntimeError as error:
+            # The system has no more threads: the next look may have one.
+            take(error)
 
     # Who it is
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import pytest
@@ -137,6 +138,22 @@ def test_files_are_read_beside_the_loop_one_at_a_time() -> None:
     done(work())
     assert reported == [reloaded]
     assert found.proven(TEXT) is not None
+
+
+def test_files_are_read_by_the_next_look_where_there_is_no_thread_for_one() -> None:
+    """A revoked token counts a second longer, and not until the next start."""
+    files = Files()
+    found = access(files)
+    files.tokens, files.state = {}, 1
+
+    def refused(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with contextlib.suppress(RuntimeError):
+        found.look(refused, lambda _: None)
+    assert found.proven(TEXT) is not None
+    found.look(lambda work, done: done(work()), lambda _: None)
+    assert found.proven(TEXT) is None
 
 
 def test_reload_that_changes_rules_alone_reads_no_files() -> None:
