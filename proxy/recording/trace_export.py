@@ -55,7 +55,11 @@ class TraceExport:
             return
         batch = self._tracing.take(BATCH_SPANS)
         self._is_sending = True
-        self._threads.run(partial(self._attempt, batch), partial(self._sent, len(batch)))
+        try:
+            self._threads.run(partial(self._attempt, batch), partial(self._sent, len(batch)))
+        except RuntimeError as error:
+            # The system has no more threads.
+            self._sent(len(batch), error)
 
     def _attempt(self, batch: Sequence[TraceSpan]) -> object:
         try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from random import Random
 
 from broker.runtime.bundle import runtime_of
@@ -50,3 +51,34 @@ def test_batches_follow_each_other_while_the_collector_takes_them_and_wait_after
     assert len(sent) == 4
     count = runtime.metrics.counter
     assert (count(SPANS, "sent").value, count(SPANS, "lost").value) == (2 * BATCH_SPANS, 2 * BATCH_SPANS)
+
+
+def test_batch_for_which_there_is_no_thread_is_lost_and_the_next_one_sent() -> None:
+    """A moment without threads ends no export."""
+
+    class Threads(VirtualThreads):
+        none = True
+
+        def run(self, work: Callable[[], object], done: Callable[[object], None]) -> None:
+            if self.none:
+                raise RuntimeError("can't start new thread")
+            super().run(work, done)
+
+    def send(spans: Sequence[TraceSpan]) -> bool:
+        sent.append(len(spans))
+        return True
+
+    clock = ManualClock()
+    scheduler = ManualScheduler(clock)
+    runtime = runtime_of(SimDisk(), clock, scheduler=scheduler, random=Random(1))
+    tracing = Tracing(TracingConfig.model_validate({"endpoint": "http://127.0.0.1:4318"}), runtime)
+    sent: list[int] = []
+    threads = Threads(scheduler)
+    export = TraceExport(tracing, send, threads, runtime)
+    for threads.none in (True, False):
+        tracing.add(TraceSpan("x", "internal", TraceContext(1, 0, True), 1, 0, 0, {}))
+        with contextlib.suppress(RuntimeError):
+            export.export()
+        scheduler.advance(1)
+    assert sent == [1]
+    assert runtime.metrics.counter(SPANS, "lost").value == 1
