@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from broker.runtime.later import Later
+from broker.runtime.later import Earliest
 from upstream.calls.answers import Answer
 from upstream.job import ActionCall, UpstreamJob
 
@@ -68,7 +68,7 @@ class Caller:
 
     Attributes:
         action: The action.
-        out: Calls that are out, in the order of their beginnings.
+        out: Calls that are out, in the order of their time limits when these are looked at.
     """
 
     def __init__(
@@ -92,7 +92,9 @@ class Caller:
         self._ended: list[tuple[ActionCall, Sequence[Answer]]] = []
         self._left: list[tuple[UpstreamJob, Answer]] = []
         self._reporting = False
-        self._watch = Later(calls.scheduler, self._look)
+        self._latest = 0.0
+        self._in_order = True
+        self._watch = Earliest(calls.clock, calls.scheduler, self._look)
 
     def call(self, jobs: list[UpstreamJob]) -> None:
         """Take RUNNING jobs over; each is answered once, unless it is never begun before `abandon`."""
@@ -118,8 +120,12 @@ class Caller:
         for job in jobs:
             job.group_queue.calls[job.offset] = call
         self._figures.out.value += 1
-        if not self._watch.is_due:
-            self._watch.after(call.deadline - now)
+        if call.deadline < self._latest:
+            # A reload has shortened the limit.
+            self._in_order = False
+        else:
+            self._latest = call.deadline
+        self._watch.at(call.deadline)
         return call
 
     def _end(self, call: ActionCall, answers: Sequence[Answer]) -> None:
@@ -168,9 +174,13 @@ class Caller:
     def _look(self) -> None:
         """End calls whose time has passed."""
         now = self._clock.monotonic()
+        if not self._in_order:
+            self.out = dict.fromkeys(sorted(self.out, key=lambda each: each.deadline))
+            self._latest = max((call.deadline for call in self.out), default=0.0)
+            self._in_order = True
         for call in list(self.out):
             if call.deadline > now + EARLY_SECONDS:
-                self._watch.after(call.deadline - now)
+                self._watch.at(call.deadline)
                 break
             if not call.late:
                 call.late = True

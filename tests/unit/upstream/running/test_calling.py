@@ -424,3 +424,26 @@ def test_calls_that_end_while_their_generation_drains_leave_the_next_one_its_roo
     world.advance(20)
     client = Client()
     assert len(world.pull_all(client)) == 300
+
+
+def test_shorter_time_limit_holds_beside_calls_that_began_with_a_longer_one() -> None:
+    """Who shortens `timeout` because calls hang is not made to wait for these."""
+    began: list[float] = []
+
+    async def hangs(job: Job) -> Status:
+        began.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(3600)
+        return Status.FINISH
+
+    settings = {"timeout": 600_000, "maxRetry": 0, "concurrency": 2}
+    world = world_of(hangs, order_key=None, subscription=settings)
+    world.publish(None)
+    world.advance(1)
+    world.group.reconfigure(world.config({**world.subscriptions[0], "timeout": 1000}))
+    world.publish(None)
+    world.advance(2)
+    assert len(began) == 2
+    assert world.count("pyddmq_action_time_limits_total") == 1
+    assert len(world.dead_letters()) == 1
+    world.advance(600)
+    assert len(world.dead_letters()) == 2
