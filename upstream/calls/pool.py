@@ -38,13 +38,15 @@ class CallQueue:
     """Those of one subscription, over all of its generations.
 
     Attributes:
+        name: Group and topic.
         running: Threads that it has.
         users: Callers that may ask.
     """
 
-    __slots__ = ("running", "users", "waiting")
+    __slots__ = ("name", "running", "users", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, name: tuple[str, str]) -> None:
+        self.name = name
         self.running = 0
         self.users = 0
         self.waiting: deque[WorkSource] = deque()
@@ -52,6 +54,8 @@ class CallQueue:
 
 class CallPool:
     """The threads of one node.
+
+    What a call's end costs does not grow with the number of lines: of those that wait each has its own part in use.
 
     Attributes:
         calls_max: As in the module; a reload may change it.
@@ -63,57 +67,81 @@ class CallPool:
         self.running = 0
         self._threads = threads
         self._lines: dict[tuple[str, str], CallQueue] = {}
-        self._turns: deque[CallQueue] = deque()
+        self._turns: dict[CallQueue, None] = {}
+        """Lines in which callers wait, the next one for a common thread first."""
+        self._looks: deque[CallQueue] = deque()
+        """Lines that may have a part of their own to use."""
+        self._share = 1
+        self._over = 0
+        """Common threads in use: those that lines have above `_share`."""
         self._serving = False
 
     def line(self, group: str, topic: str) -> CallQueue:
         """Return the line of a subscription, for one more caller of it; `leave` is called with it once."""
-        line = self._lines.setdefault((group, topic), CallQueue())
+        name = group, topic
+        line = self._lines.get(name)
+        if line is None:
+            line = self._lines[name] = CallQueue(name)
         line.users += 1
         return line
 
     def leave(self, line: CallQueue) -> None:
         """End a caller's use of a line: its share goes to the others when nothing of it runs any more."""
         line.users -= 1
-        self._forget_unused()
+        self._forget(line)
         self._serve()
 
     def request(self, line: CallQueue, caller: WorkSource) -> None:
         """Have a caller's calls made as threads are free: its `next_work` is called until it has none."""
         if caller not in line.waiting:
             line.waiting.append(caller)
-        if line not in self._turns:
-            self._turns.append(line)
+        self._turns.setdefault(line)
+        self._looks.append(line)
         self._serve()
 
     def share(self) -> int:
         """Return how many threads each line has for itself."""
-        return max(1, self.calls_max // 2 // max(1, len(self._lines)))
+        share = max(1, self.calls_max // 2 // max(1, len(self._lines)))
+        if share != self._share:
+            self._share = share
+            self._over = sum(max(0, each.running - share) for each in self._lines.values())
+            self._looks.extend(self._turns)
+        return share
 
     def may_run(self, line: CallQueue) -> bool:
         """Whether a line may have one thread more."""
+        return line.running < self.share() or self._has_common()
+
+    def _has_common(self) -> bool:
+        return self._over < self.calls_max - self.share() * len(self._lines)
+
+    def _count(self, line: CallQueue, change: int) -> None:
         share = self.share()
-        if line.running < share:
-            return True
-        common = self.calls_max - share * len(self._lines)
-        return sum(max(0, each.running - share) for each in self._lines.values()) < common
+        self._over -= max(0, line.running - share)
+        line.running += change
+        self.running += change
+        self._over += max(0, line.running - share)
 
     def _serve(self) -> None:
-        """Start calls, of the lines in turn, as far as there are threads."""
+        """Start calls as far as there are threads: of lines with a part of their own, then of the others in turn."""
         if self._serving:
             return
         self._serving = True
         try:
-            refused = 0
-            while refused < len(self._turns):
-                line = self._turns.popleft()
-                if not line.waiting:
-                    continue
-                self._turns.append(line)
-                if not self.may_run(line):
-                    refused += 1
-                elif (work := self._next_of(line)) is not None:
-                    refused = 0
+            while True:
+                share = self.share()
+                if self._looks:
+                    line = self._looks.popleft()
+                    if line not in self._turns or line.running >= share:
+                        continue
+                elif self._turns and self._has_common():
+                    line = next(iter(self._turns))
+                else:
+                    return
+                del self._turns[line]
+                if (work := self._next_of(line)) is not None:
+                    self._turns[line] = None
+                    self._looks.append(line)
                     self._start(line, work)
         finally:
             self._serving = False
@@ -128,14 +156,13 @@ class CallPool:
         return None
 
     def _start(self, line: CallQueue, work: Work) -> None:
-        line.running += 1
-        self.running += 1
+        self._count(line, 1)
 
         def done(result: object) -> None:
-            line.running -= 1
-            self.running -= 1
+            self._count(line, -1)
             work.done(result)
-            self._forget_unused()
+            self._forget(line)
+            self._looks.append(line)
             self._serve()
 
         try:
@@ -144,6 +171,6 @@ class CallPool:
             # The system has no more threads for this process.
             done(error)
 
-    def _forget_unused(self) -> None:
-        for name in [name for name, line in self._lines.items() if not line.users and not line.running]:
-            del self._lines[name]
+    def _forget(self, line: CallQueue) -> None:
+        if not (line.users or line.running) and self._lines.get(line.name) is line:
+            del self._lines[line.name]

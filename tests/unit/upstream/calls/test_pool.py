@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import process_time
 
 from upstream.calls.pool import CallPool, CallQueue, Work
 
@@ -89,3 +90,16 @@ def test_share_of_a_line_that_left_is_free_again() -> None:
     assert asker.begun == 6
     threads.out.pop(0)(None)
     assert asker.begun == 8
+
+
+def test_thousands_of_lines_wait_without_being_looked_at_for_each_call() -> None:
+    """What a call's end costs is the same however many subscriptions have calls to make, and all have their turns."""
+    threads = Threads()
+    pool = CallPool(threads, 64)
+    began = process_time()
+    askers = [asked(pool, pool.line("g", str(number)), 3) for number in range(3000)]
+    while threads.out:
+        threads.out.pop()(None)
+    assert process_time() - began < 3
+    assert {asker.begun for asker in askers} == {3}
+    assert pool.running == 0
