@@ -34,7 +34,13 @@ class AtOnce:
 
     async def check(self, message: TransactionMessage) -> LocalState | None:
         """Say what became of one."""
-        return self._listener.check(message)
+        try:
+            return self._listener.check(message)
+        except BaseException as error:
+            if isinstance(error, Exception):
+                raise
+            # As SystemExit, with which the thread would end, silently, and with it all checks.
+            raise RuntimeError(f"it raised {type(error).__name__}: {error}") from error
 
 
 class CheckThread:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, Self, TypeVar
 
 from pyddmq.client.aio.async_connection import AsyncConnection
@@ -13,9 +13,37 @@ from pyddmq.client.errors import ClientMisuse
 from pyddmq.client.requests import NodeRequest
 from pyddmq.client.sends import OutgoingMessage
 from pyddmq.client.settings import TransactionSending
-from pyddmq.client.transactions import AsyncTransactionListener, TransactionResult
+from pyddmq.client.transactions import AsyncTransactionListener, LocalState, TransactionMessage, TransactionResult
 
 T = TypeVar("T")
+
+
+class _Failing:
+    """A listener as it is awaited: a cancellation of something that it waited for is a failure of its own.
+
+    As one of the task it would end all checks, silently, or the program that sends.
+    """
+
+    def __init__(self, listener: AsyncTransactionListener) -> None:
+        self._listener = listener
+
+    async def execute(self, message: TransactionMessage, arg: Any) -> LocalState | None:
+        """Run a local transaction."""
+        return await _or_failure(self._listener.execute(message, arg))
+
+    async def check(self, message: TransactionMessage) -> LocalState | None:
+        """Say what became of one."""
+        return await _or_failure(self._listener.check(message))
+
+
+async def _or_failure(answer: Awaitable[T]) -> T:
+    try:
+        return await answer
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise RuntimeError("it raised CancelledError") from error
 
 
 class AsyncTransactionProducer(TransactionSending[AsyncTransactionListener], AsyncProducer):
@@ -28,7 +56,7 @@ class AsyncTransactionProducer(TransactionSending[AsyncTransactionListener], Asy
     def _begin_checks(
         self, listener: AsyncTransactionListener, checks: Sequence[tuple[AsyncConnection, ProducerGroupChecks]]
     ) -> None:
-        self._listener = listener
+        self._listener = _Failing(listener)
         self._checks = checks
         self._closing = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []

@@ -107,6 +107,23 @@ def test_checks_go_on_over_a_lost_connection_and_another_process_decides(tmp_pat
         assert pulled(node, 1) == [b"left behind"]
 
 
+def test_listener_whose_own_work_was_cancelled_has_failed_and_nothing_else_has() -> None:
+    """A cancellation of what it waits for is not one of the task that asks it: checks go on, and decide the half."""
+    node = Node(checks=[[check_of("h")]])
+    cancelled = Listener(execute=asyncio.CancelledError(), check=asyncio.CancelledError())
+
+    async def program(address: str) -> None:
+        async with AsyncTransactionProducer(address, "shop", cancelled) as producer:
+            await asyncio.to_thread(node.wait, lambda: len(node.fetches) == 2)
+            result = await producer.send_in_transaction(order("left to its check"))
+            assert (result.state, result.remark) == (LocalState.UNKNOWN, "RuntimeError: it raised CancelledError")
+
+    with ScriptedNode("producer", node) as scripted:
+        run(program(scripted.address))
+    [answer] = node.fetches[1].answers
+    assert (answer.handle, answer.state) == ("h", LocalState.UNKNOWN)
+
+
 def test_what_a_check_answered_is_told_before_the_end_and_it_cannot_close_its_producer() -> None:
     """An answer rides on the next fetch or is told by itself; an exception is not known, with its text."""
     node = Node(checks=[[check_of("h1")], [check_of("h2")]])

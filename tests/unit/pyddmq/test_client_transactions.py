@@ -268,6 +268,21 @@ def test_on_check_error_that_raises_does_not_end_the_checks(
     assert "no such pager" in caplog.text
 
 
+def test_check_that_raises_system_exit_does_not_end_the_checks() -> None:
+    """As the thread of checks would, silently; it is an answer as any other exception is."""
+
+    class Leaving(Listener):
+        def check(self, message: TransactionMessage) -> LocalState | None:
+            raise SystemExit("no database")
+
+    node = Node(checks=[[check_of("h")]])
+    with ScriptedNode("producer", node) as scripted, TransactionProducer(scripted.address, "shop", Leaving()):
+        node.wait(lambda: len(node.fetches) == 2)
+    [answer] = node.fetches[1].answers
+    assert (answer.handle, answer.state) == ("h", LocalState.UNKNOWN)
+    assert answer.remark == "RuntimeError: it raised SystemExit: no database"
+
+
 def test_close_tells_what_was_answered_and_ends_a_fetch_that_waits() -> None:
     """Whatever the listener has answered when the producer closes is told before the end, or had been told before."""
     node = Node(checks=[[check_of("h1"), check_of("h2")]])
