@@ -393,14 +393,15 @@ class OrderedSends:
         if self._resending.on_resend is not None:
             try:
                 self._resending.on_resend(error)
-            except Exception as raised:
+            except BaseException as raised:
+                # SystemExit too: raised here, it would end the thread of `send_soon`, and no future would ever be done.
                 raised.add_note(f"also, {error}")
                 self._end(send, raised)
                 return
         self._is_held = True
         self._pause_ms = max(self._pause_ms, self._resending.wait_ms(send.attempts, error))
 
-    def _end(self, send: Send, error: Exception) -> None:
+    def _end(self, send: Send, error: BaseException) -> None:
         """Give a send up."""
         if send.undecided:
             self._torn = send.numbers

@@ -93,6 +93,23 @@ def test_callback_that_fails_or_calls_its_producer_fails_that_send_alone() -> No
             assert futures[2].result(PATIENCE_SECONDS).numbered
 
 
+def test_callback_that_wants_to_exit_ends_its_send_and_not_the_thread_of_all() -> None:
+    """Who reads the future gets its SystemExit; the message behind is sent."""
+
+    def script(_method: str, arguments: Any) -> Any:
+        if arguments.message.body == b"a":
+            return SENDS.Result(code=15, msg="slowly")
+        return SENDS.Result(code=0, msgId=arguments.message.uniqKey)
+
+    def leave(error: Exception) -> None:
+        raise SystemExit(f"cannot send: {error}")
+
+    with ScriptedNode("producer", script) as node, Producer(node.address, on_resend=leave) as producer:
+        futures = [producer.send_soon(OutgoingMessage(topic="t", body=body)) for body in (b"a", b"b")]
+        assert isinstance(futures[0].exception(PATIENCE_SECONDS), SystemExit)
+        assert futures[1].result(PATIENCE_SECONDS).numbered
+
+
 def test_no_more_than_the_bound_is_under_way_and_nothing_before_numbers_are_known() -> None:
     """Whoever sends more waits; a node that does not know numbers gets one call at a time."""
     go, numbers = threading.Event(), [True]
