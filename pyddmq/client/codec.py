@@ -33,9 +33,17 @@ def parse_address(address: str) -> tuple[str, int]:
             f"{address!r} is not a valid address: the ports speak Thrift, not {scheme}; write host:port, such as "
             "127.0.0.1:9713, or tls://host:port"
         )
-    if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+    if not is_host(host) or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
         raise ClientMisuse(f"{address!r} is not a valid address; write host:port, such as 127.0.0.1:9713")
     return host, int(port)
+
+
+def is_host(name: str) -> bool:
+    """Whether a name can be looked up: one with an empty part, or one that is too long, fails in the middle of that."""
+    try:
+        return bool(name.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 class Codec:

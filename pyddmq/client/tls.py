@@ -9,7 +9,7 @@ import ssl
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pyddmq.client.codec import parse_address
+from pyddmq.client.codec import is_host, parse_address
 from pyddmq.client.errors import ClientMisuse, TlsFailed
 
 SCHEME = "tls://"
@@ -32,12 +32,16 @@ class Tls:
     server_name: str | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Read the files. Raises ClientMisuse: one of them cannot be used."""
+        """Read the files. Raises ClientMisuse: one of them, or the name, cannot be used."""
         try:
             context = ssl.create_default_context(cafile=self.ca)
         except (OSError, ssl.SSLError) as error:
             raise ClientMisuse(_bad_file("CA", str(self.ca), error)) from error
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self.server_name and not is_host(self.server_name):
+            raise ClientMisuse(
+                f"{self.server_name!r} is not a valid server_name; pass a name that a certificate can have"
+            )
         if self.certificate is not None:
             try:
                 context.load_cert_chain(self.certificate, self.key, password=_no_password)

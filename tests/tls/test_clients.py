@@ -201,6 +201,7 @@ def test_connection_that_the_node_closed_is_opened_anew(node: RunningNode, certi
         (Tls(ca=__file__), "cannot be used"),
         (Tls(certificate="/no/such/file"), "the client certificate in /no/such/file cannot be used: no such file"),
         (Tls(key="/no/such/file"), "a TLS key without its certificate"),
+        (Tls(server_name="node..example"), "'node..example' is not a valid server_name"),
     ],
 )
 def test_file_that_cannot_be_used(tls: Tls, said: str) -> None:

@@ -223,7 +223,21 @@ def test_malformed_addresses_are_misuse() -> None:
     """An address is host:port with a port that exists; IPv6 stands in brackets."""
     assert parse_address("[::1]:9613") == ("::1", 9613)
     assert parse_address("node.example:1") == ("node.example", 1)
-    for text in ("", "9613", "host", "host:", ":9613", "host:0", "host:65536", "host:x"):
+    assert parse_address("fe80::1%eth0:1") == ("fe80::1%eth0", 1)
+    assert parse_address("bücher.example.:1") == ("bücher.example.", 1)
+    wrong = (
+        "",
+        "9613",
+        "host",
+        "host:",
+        ":9613",
+        "host:0",
+        "host:65536",
+        "host:x",
+        "node..example:1",
+        f"{'h' * 64}.a:1",
+    )
+    for text in wrong:
         with pytest.raises(ClientMisuse, match="host:port"):
             Producer(text)
     with pytest.raises(ClientMisuse, match="speak Thrift, not http; write host:port"):
