@@ -222,7 +222,13 @@ def send(
                         count += 1
                 lines = ()
             for group in batches_of(lines, batch):
-                _send_group(sender, [make(like, line) for line in group], group, sent_before=count, reported=reported)
+                try:
+                    messages = [make(like, line) for line in group]
+                except CliError as error:
+                    if not count:
+                        raise
+                    raise CliError(f"{error.text}. {_not_stored(count, group)}", error.code) from error
+                _send_group(sender, messages, group, sent_before=count, reported=reported)
                 count += len(group)
                 advance(group[-1].bytes_read)
     except (ClientError, ClientMisuse) as error:
@@ -250,7 +256,9 @@ def exported_message(like: OutgoingMessage, line: InputLine) -> OutgoingMessage:
         }
         problem = value.get("bodyProblem") or ("its body was cut" if value["bodyCut"] else None)
         key, tag = value["key"], value["tag"]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        for each in (*properties.values(), *(given for given in (key, tag) if given is not None)):
+            each.encode()
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         text = f"line {line.number} is not an exported message; `pyddmq messages export` writes such lines"
         raise CliError(text, ExitCode.USAGE) from error
     if problem:
@@ -306,12 +314,20 @@ def verdict(error: ClientError, *, sent_before: int, lines: Sequence[InputLine])
     reported = translate(error, option="--producer")
     if not sent_before and not error.undecided:
         return reported
-    first, last = lines[0].number, lines[-1].number
-    before = f"Stored before: {amount(sent_before, 'message')};"
     if not error.undecided:
-        return CliError(f"{reported.text} {before} those from line {first} on are not stored.", reported.code)
+        return CliError(f"{reported.text} {_not_stored(sent_before, lines)}", reported.code)
+    first, last = lines[0].number, lines[-1].number
     which = f"line {first}" if first == last else f"lines {first} to {last}"
-    return CliError(f"{reported.text} {before} {which} may or may not be stored; later lines are not.", reported.code)
+    text = f"{_before(sent_before)} {which} may or may not be stored; later lines are not."
+    return CliError(f"{reported.text} {text}", reported.code)
+
+
+def _before(count: int) -> str:
+    return f"Stored before: {amount(count, 'message')};"
+
+
+def _not_stored(sent_before: int, lines: Sequence[InputLine]) -> str:
+    return f"{_before(sent_before)} those from line {lines[0].number} on are not stored."
 
 
 def _print_receipt(topic: str, receipt: SendReceipt, *, as_json: bool) -> None:

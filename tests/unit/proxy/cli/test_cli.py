@@ -175,6 +175,26 @@ def test_send_that_stops_halfway_says_how_far_it_came(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(
+    "wrong",
+    ["[" * 100_000, '"key": 5', '"key": "\\ud800"', '"tag": []', '"properties": {"p": null}', '"body": null'],
+    ids=lambda wrong: wrong[:20],
+)
+def test_send_names_the_line_that_is_no_exported_message(
+    wrong: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Whatever is wrong with it, and however many were stored before it."""
+    file = tmp_path / "exported"
+    good = '{"body": "x", "bodyEncoding": "utf-8", "bodyCut": false, "key": null, "tag": "t", "properties": {"p": "v"}'
+    file.write_text(f"{good}}}\n{good}}}\n{good}}}\n{good}, {wrong}}}\n")
+    with ScriptedNode("producer", store_all) as node:
+        arguments = ["send", "orders", "--exported", "--file", str(file), "--batch", "2", "--producer", node.address]
+        assert run(arguments) == ExitCode.USAGE
+    error = capsys.readouterr().err
+    assert "line 4 is not an exported message" in error
+    assert "Stored before: 2 messages; those from line 3 on are not stored" in error
+
+
+@pytest.mark.parametrize(
     ("arguments", "text"),
     [
         (["send", "t", "x", "--property", "novalue"], "NAME=VALUE"),
