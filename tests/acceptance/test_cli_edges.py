@@ -108,6 +108,20 @@ def test_output_that_cannot_be_written_is_named() -> None:
     assert closed.stderr.startswith("pyddmq: stdout is closed")
 
 
+def test_export_that_fills_the_disk_is_a_sentence_and_goes_on_later(node: NodeProcess, tmp_path: Path) -> None:
+    """With the file's name; what was written of it is a begin that `--resume` takes."""
+    file = tmp_path / "exported"
+    export = f"pyddmq messages export orders -O {file}"
+    shell("seq 1 200 | pyddmq send orders -q", node=node)
+    full = shell(f"ulimit -f 32; {export}", node=node)
+    assert (full.returncode, full.stderr) == (
+        ExitCode.CHECK_FAILED,
+        f"pyddmq: cannot write {file}: file too large; pass another file\n",
+    )
+    assert shell(f"{export} --resume", node=node).returncode == ExitCode.OK
+    assert len({json.loads(line)["physical"] for line in file.read_text().splitlines()}) == 200
+
+
 @pytest.mark.parametrize("place", ["/dev/full", ">(head -c 1 >/dev/null)"])
 def test_node_outlives_the_place_of_its_log(tmp_path: Path, place: str) -> None:
     """A log on a full disk, or whose reader has gone, costs lines, which are counted, and nothing else (D5)."""

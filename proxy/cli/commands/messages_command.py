@@ -232,7 +232,9 @@ def export(
                 advance = stack.enter_context(shown)
             for message in messages:
                 # What is larger than a page holds comes whole by itself.
-                _write_line(target, lookup(_alone(message)).messages[0] if message.body_cut else message)
+                whole = lookup(_alone(message)).messages[0] if message.body_cut else message
+                with writing(output or _STDOUT):
+                    target.write(_line(whole))
             count += len(messages)
             if messages and advance is not None:
                 exported += sum(each.bytes for each in messages)
@@ -382,12 +384,22 @@ def _target(output: Path | None, *, resume: bool, stack: contextlib.ExitStack) -
     with writing(output):
         try:
             if not (resume and output.exists()):
-                return stack.enter_context(open(output, "xb", opener=_owners)), ""
-            stream = stack.enter_context(output.open("r+b"))
+                return stack.enter_context(_closing(open(output, "xb", opener=_owners), output)), ""
+            stream = stack.enter_context(_closing(output.open("r+b"), output))
             return stream, _resume(stream, output)
         except FileExistsError as error:
             text = f"{output} already exists; continue it with --resume, or pass another file"
             raise CliError(text, ExitCode.USAGE) from error
+
+
+@contextlib.contextmanager
+def _closing(stream: BinaryIO, output: Path) -> Iterator[BinaryIO]:
+    """Close it at the end, which writes what is left, and fails where the writes before have failed."""
+    try:
+        yield stream
+    finally:
+        with writing(output):
+            stream.close()
 
 
 def _owners(path: str, flags: int) -> int:
@@ -418,6 +430,5 @@ def _resume(stream: BinaryIO, output: Path) -> str:
         raise CliError(text, ExitCode.USAGE) from error
 
 
-def _write_line(target: BinaryIO, message: MessageView) -> None:
-    with writing(_STDOUT):
-        target.write(json.dumps(to_builtins(message), ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
+def _line(message: MessageView) -> bytes:
+    return json.dumps(to_builtins(message), ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
