@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Annotated, Final
@@ -22,7 +21,7 @@ from proxy.cli.lag.lag_export_command import journal_folder
 from proxy.cli.lag.lag_report_command import Rules, Since, Target, TimeZone, Until, limits_given, timezone_of
 from proxy.cli.lag.spark_options import Groups
 from proxy.cli.moments import moment_option
-from proxy.cli.output import print_table, print_text
+from proxy.cli.output import print_line, print_table, print_text
 from proxy.operate.lag_texts import count
 from proxy.process.exit_codes import ExitCode
 
@@ -75,7 +74,7 @@ def incidents_lag(
     if form == "text":
         _print(ledger)
     else:
-        sys.stdout.write(rendered(ledger, form))
+        print_line(rendered(ledger, form).removesuffix("\n"))
     return ExitCode.OK
 
 

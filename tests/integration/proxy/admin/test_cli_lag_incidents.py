@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,17 @@ def test_no_incident_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     for form, said in (("text", "No incidents, "), ("markdown", "No incidents, "), ("json", '"incidents": []')):
         assert run([*command, "--cause", "no_consumer", "--format", form]) == 0
         assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_ledger_that_cannot_be_written_is_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """In each form, with the code of a failure: a script that keeps it must not take a lost one for a short one."""
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert run(["lag", "incidents", "--journal", journal(tmp_path), *HISTORY, "--format", form]) == 1
+    assert capsys.readouterr().err == "pyddmq: cannot write the output: no space left on device; pass another file\n"
 
 
 @pytest.mark.parametrize(
