@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import inspect
+import math
 import os
 import signal
 import sys
@@ -261,7 +262,7 @@ def _ending(command: Callable[..., int]) -> Callable[..., None]:
     @functools.wraps(command)
     def ended(**options: Any) -> None:
         try:
-            _check_texts(options)
+            _check_values(options)
             code = command(**options)
         except CliError as error:
             print_error(error.text, code=error.code, as_json=bool(options.get("as_json")))
@@ -276,8 +277,8 @@ def _ending(command: Callable[..., int]) -> Callable[..., None]:
     return ended
 
 
-def _check_texts(options: Mapping[str, Any]) -> None:
-    """Refuse arguments that are not UTF-8; only paths and a message's body may be any bytes.
+def _check_values(options: Mapping[str, Any]) -> None:
+    """Refuse arguments that are not UTF-8, and `nan` and `inf`; only paths and a message's body may be any bytes.
 
     Raises:
         CliError: Names the argument.
@@ -285,6 +286,8 @@ def _check_texts(options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         if name in _ANY_BYTES:
             continue
+        if isinstance(value, float) and not math.isfinite(value):
+            raise CliError(f"--{name.replace('_', '-')} is {value}; pass a number", ExitCode.USAGE)
         for text in value if isinstance(value, list | tuple) else (value,):
             try:
                 if isinstance(text, str):

@@ -212,6 +212,9 @@ def test_send_names_the_line_that_is_no_exported_message(
         (["delays", "cancel", ""], "an id is empty"),
         (["transactions", "commit", ""], "an id is empty"),
         (["demo", "--break", "nothing"], "nothing"),
+        (["demo", "--patience", "inf"], "--patience is inf; pass a number"),
+        (["dlq", "redrive", "g", "--all", "--rate", "inf"], "--rate is inf; pass a number"),
+        (["lag", "residence", "--journal", "d", "--every", "nan"], "--every is nan; pass a number"),
     ],
 )
 def test_wrong_command_lines_say_what_is_wrong(
