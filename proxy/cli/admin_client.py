@@ -184,11 +184,13 @@ def _another(address: str) -> CliError:
 
 
 def _token() -> str | None:
-    """Return the token to bring; None for none. Raises CliError: its file cannot be read."""
+    """Return the token to bring; None for none. Raises CliError: its file cannot be read, or holds no token."""
     own, file = os.environ.get("PYDDMQ_ADMIN_TOKEN", "").strip(), os.environ.get("PYDDMQ_ADMIN_TOKEN_FILE", "")
     try:
-        if own:
-            return own
-        return token_of(Path(file)) if file else token_of(chosen_token_file())
+        token = own or (token_of(Path(file)) if file else token_of(chosen_token_file()))
     except ClientMisuse as error:
         raise CliError(str(error), ExitCode.USAGE) from error
+    if token is not None and not (token.isascii() and token.isprintable()):
+        text = "the token is not one line of ASCII; its file, or variable, must hold one token and nothing else"
+        raise CliError(text, ExitCode.USAGE)
+    return token

@@ -385,6 +385,26 @@ def test_foreign_admin_port_is_named(
     assert "the node refused: no" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("token", ["old\nnew", "\u20acuro"])
+def test_token_that_no_header_takes_is_a_sentence(
+    token: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    admin_pages: tuple[str, dict[str, tuple[int, bytes]]],
+) -> None:
+    """A file with two lines, say; the token is not shown."""
+    file = tmp_path / "token"
+    file.write_text(token, encoding="utf-8")
+    monkeypatch.setenv("PYDDMQ_ADMIN_TOKEN_FILE", str(file))
+    assert run(["groups", "--admin", admin_pages[0]]) == ExitCode.USAGE
+    error = capsys.readouterr().err
+    assert (
+        error
+        == "pyddmq: the token is not one line of ASCII; its file, or variable, must hold one token and nothing else\n"
+    )
+
+
 def test_topic_in_kafka_is_not_deleted_from_a_terminal(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
