@@ -363,6 +363,6 @@ def _body_conditions(text: str | None, hex_bytes: str | None, pattern: str | Non
     if pattern is not None:
         try:
             compiled = re.compile(pattern.encode("utf-8", "surrogateescape"))
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise CliError(f"--regex {pattern!r} is not a valid regular expression: {error}", ExitCode.USAGE) from error
         yield lambda shown: compiled.search(shown.body) is not None

@@ -215,6 +215,7 @@ def test_send_names_the_line_that_is_no_exported_message(
         (["demo", "--patience", "inf"], "--patience is inf; pass a number"),
         (["dlq", "redrive", "g", "--all", "--rate", "inf"], "--rate is inf; pass a number"),
         (["lag", "residence", "--journal", "d", "--every", "nan"], "--every is nan; pass a number"),
+        (["store", "find", "d", "--regex", "a{99999999999}"], "not a valid regular expression"),
     ],
 )
 def test_wrong_command_lines_say_what_is_wrong(
