@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -30,6 +32,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _CLOSE_STEP_SECONDS = 0.05
+_alive: weakref.WeakSet[Producer] = weakref.WeakSet()
+"""All that a fork copies."""
+
+
+def _begin_in_child() -> None:
+    for each in tuple(_alive):
+        each._begin_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_in_child)
 
 
 class Producer(Sending):
@@ -39,12 +52,14 @@ class Producer(Sending):
     12, 15 and 20. DDMQ's SDK resends twice without a report (S9). Here the default is one resend, the receipt counts
     the attempts, and `on_resend` is called for each. Messages are numbered: if the first attempt was stored, the resend
     is answered with its receipt and stores nothing twice. Only a node without numbers (DDMQ's own) stores a duplicate.
-    Resends never change the order: no other message is sent before, and messages of `send_soon` are numbered.
+    Resends never change the order: no other message is sent before, and messages of `send_soon` are numbered. After a
+    fork, that of the child has a connection and a name of its own; sends under way are the parent's.
     """
 
     _connection_class = Connection
 
     def _begin(self) -> None:
+        _alive.add(self)
         self._connection: Connection = self._new_connection()
         self._soon: SoonSends | None = None
         self._closing = threading.Event()
@@ -53,6 +68,12 @@ class Producer(Sending):
         self._sends = OrderedSends(
             self._connection.conversation, self._resending, self._pause, in_flight_max=1, deduplicate=self._deduplicate
         )
+
+    def _begin_in_child(self) -> None:
+        """Let go what the parent uses: two messages of one number would be stored once, and both reported as stored."""
+        if not self._closing.is_set():
+            self._connection.close()
+            Producer._begin(self)
 
     def connect(self) -> None:
         """Open the connection now. Raises CannotConnect, or ClientMisuse: the producer is closed."""

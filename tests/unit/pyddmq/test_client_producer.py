@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -151,6 +153,29 @@ def test_connection_closed_while_idle_is_replaced_before_sending() -> None:
         until(stream_of(producer).has_ended, "the end to arrive")
         assert producer.send("orders", b"2").attempts == 1
     assert len(node.calls) == 2
+
+
+def test_producer_of_a_forked_process_is_another_one() -> None:
+    """With a connection and numbers of its own: a node would take its messages for those that the parent stored."""
+
+    def script(_method: str, arguments: Any) -> Any:
+        return stored(msgId=arguments.message.uniqKey)
+
+    with ScriptedNode("producer", script) as node, Producer(node.address, timeout_ms=10_000) as producer:
+        producer.send_soon(OutgoingMessage(topic="orders", body=b"before")).result()
+        producer.send("orders", b"before, too")
+        child = os.fork()
+        if not child:
+            with contextlib.suppress(BaseException):
+                producer.send("orders", b"of the child")
+                producer.send_soon(OutgoingMessage(topic="orders", body=b"of the child, too")).result(10)
+                os._exit(0)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        producer.send("orders", b"of the parent")
+        producer.send_soon(OutgoingMessage(topic="orders", body=b"of the parent, too")).result()
+        assert len({arguments.message.uniqKey for _, arguments in node.calls}) == len(node.calls) == 6
+        assert node.connections == 4
 
 
 def test_absent_node_is_reported_with_its_address() -> None:
