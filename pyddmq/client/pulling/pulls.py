@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -381,17 +382,20 @@ async def patiently(
     pull: Callable[[], Awaitable[list[M]]], patience_ms: int, is_stopped_within: Callable[[float], Awaitable[bool]]
 ) -> list[M]:
     """Go on after failures that another try may cure, no sooner than a refusal says; empty when it is stopped."""
-    waited_ms, pause_ms = 0, PAUSE_MS_FIRST
+    first_failed: float | None = None
+    pause_ms = PAUSE_MS_FIRST
     while True:
         try:
             return await pull()
         except (Unreachable, Refused) as error:
-            if not error.retriable or waited_ms >= patience_ms:
+            now = time.monotonic()
+            first_failed = now if first_failed is None else first_failed
+            # Calls count too: each may take as long as its time limit.
+            if not error.retriable or (now - first_failed) * 1000 >= patience_ms:
                 raise
             reported_ms = error.retry_after_ms if isinstance(error, Refused) else 0
         if await is_stopped_within(max(pause_ms, reported_ms) / 1000):
             return []
-        waited_ms += max(pause_ms, reported_ms)
         pause_ms = min(pause_ms * 2, PAUSE_MS_MAX)
 
 

@@ -7,9 +7,19 @@ from typing import Any
 
 import pytest
 
-from pyddmq import CannotConnect, ClientMisuse, ConnectionLost, Consumer, PulledMessage, PullRefused, WireProtocol, idl
+from pyddmq import (
+    CallTimedOut,
+    CannotConnect,
+    ClientMisuse,
+    ConnectionLost,
+    Consumer,
+    PulledMessage,
+    PullRefused,
+    WireProtocol,
+    idl,
+)
 from pyddmq.client.pulling.pulls import CHAIN_LENGTH_MAX, PendingResults
-from pyddmq.testing.client import HANG_UP, ScriptedNode
+from pyddmq.testing.client import HANG_UP, SILENCE, ScriptedNode
 from tests.patient import nobody_there
 
 WIRE: Any = idl.load("consumer")
@@ -217,6 +227,15 @@ def test_iteration_gives_up_after_its_patience() -> None:
         pytest.raises(CannotConnect),
     ):
         next(iter(consumer))
+
+
+def test_patience_counts_the_calls_too() -> None:
+    """A node that is silent costs each call its time limit: pauses alone would make minutes of half a minute."""
+    with ScriptedNode("consumer", lambda _method, _arguments: SILENCE) as node:
+        consumer = Consumer(node.address, "g", linger_ms=0, timeout_ms=400, patience_ms=300)
+        with pytest.raises(CallTimedOut):
+            next(iter(consumer))
+        assert len(node.calls) == 2
 
 
 def test_stats_sum_up_the_lag() -> None:
