@@ -238,15 +238,18 @@ class Fetcher(Taking[FetchedMessage]):
 
         Raises:
             ClientError: The report failed: those messages are redelivered.
+            ClientMisuse: Another thread is making a call; `stop` ends its loop.
         """
         self._stopping.set()
         if self._closed:
             return
-        try:
-            self.flush()
-        finally:
-            self._closed = True
-            self._connection.close()
+        with self._in_use():
+            try:
+                if positions := self._hand.due():
+                    self._ack(positions)
+            finally:
+                self._closed = True
+                self._connection.close()
 
     def __enter__(self) -> Self:
         return self

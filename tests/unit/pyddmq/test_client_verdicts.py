@@ -15,6 +15,7 @@ from pyddmq import (
     ClientError,
     ClientMisuse,
     Consumer,
+    Fetcher,
     LocalState,
     NodeShuttingDown,
     OutgoingMessage,
@@ -261,6 +262,28 @@ def test_consumer_in_two_threads_is_misuse_and_costs_nothing() -> None:
         thread.join(timeout=60)
         assert pulled == [[]]
         assert len(node.calls) == 1
+
+
+def test_fetcher_that_is_closed_in_another_thread_keeps_its_connection() -> None:
+    """The thread that closes is told; the fetch of the first goes on and gets its answer."""
+    answer = threading.Event()
+
+    def script(_method: str, _arguments: Any) -> Any:
+        answer.wait(timeout=60)
+        return idl.load("consumer").FetchResponse(results=[])
+
+    with ScriptedNode("consumer", script) as node:
+        fetcher = Fetcher(node.address, "low")
+        fetched: list[object] = []
+        thread = threading.Thread(target=lambda: fetched.append(fetcher.fetch()))
+        thread.start()
+        until(lambda: node.calls, "the fetch to be read")
+        with pytest.raises(ClientMisuse, match="another thread"):
+            fetcher.close()
+        answer.set()
+        thread.join(timeout=60)
+        assert fetched == [[]]
+        fetcher.close()
 
 
 def test_results_noted_by_other_threads_during_a_call_are_kept() -> None:
