@@ -16,6 +16,7 @@ from pyddmq.client.settings import TransactionSending
 from pyddmq.client.transactions import AsyncTransactionListener, LocalState, TransactionMessage, TransactionResult
 
 T = TypeVar("T")
+_CLOSE_STEP_SECONDS = 0.05
 
 
 class _Failing:
@@ -106,13 +107,15 @@ class AsyncTransactionProducer(TransactionSending[AsyncTransactionListener], Asy
         if asyncio.current_task() in self._tasks:
             raise ClientMisuse("a listener cannot close its own producer; close it from another task")
         self._closing.set()
-        if self._tasks:
+        late, ends = set(self._tasks), asyncio.get_running_loop().time() + CLOSE_SECONDS
+        while late and asyncio.get_running_loop().time() < ends:
             for connection, each in self._checks:
                 if each.is_fetching:
+                    # Again and again: it may just be about to connect.
                     connection.close()
-            _, late = await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
-            for task in late:
-                task.cancel()
+            _, late = await asyncio.wait(late, timeout=_CLOSE_STEP_SECONDS)
+        for task in late:
+            task.cancel()
         for connection, _ in self._checks:
             await connection.end()
         await super().close()

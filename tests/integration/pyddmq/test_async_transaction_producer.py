@@ -15,6 +15,7 @@ from pyddmq import (
     LocalState,
     TransactionMessage,
 )
+from pyddmq.client.checks import CLOSE_SECONDS
 from pyddmq.testing.client import ScriptedNode
 from tests.integration.pyddmq.test_transaction_producer import YAML, order, pulled
 from tests.patient import PATIENCE_SECONDS
@@ -122,6 +123,20 @@ def test_listener_whose_own_work_was_cancelled_has_failed_and_nothing_else_has()
         run(program(scripted.address))
     [answer] = node.fetches[1].answers
     assert (answer.handle, answer.state) == ("h", LocalState.UNKNOWN)
+
+
+def test_close_waits_for_no_fetch_that_had_only_begun_to_connect() -> None:
+    """It would be parked at the node, with nothing to bring, for as long as a producer that is closed waits at most."""
+
+    async def program(address: str) -> None:
+        clock = asyncio.get_running_loop()
+        began = clock.time()
+        async with AsyncTransactionProducer(address, "shop", Listener()):
+            await asyncio.sleep(0)
+        assert clock.time() - began < CLOSE_SECONDS / 2
+
+    with ScriptedNode("producer", Node()) as scripted:
+        run(program(scripted.address))
 
 
 def test_what_a_check_answered_is_told_before_the_end_and_it_cannot_close_its_producer() -> None:
