@@ -276,7 +276,7 @@ class _Reader:
             for at, subscription in enumerate(group.topics):
                 origin = subscription.topic.removeprefix(DLQ_PREFIX)
                 if origin != subscription.topic and origin not in groups:
-                    hint = checks.nearest(origin, groups)
+                    hint = checks.nearest(origin, groups) if len(self.warnings) < checks.HINTS_MAX else ""
                     self._warning(
                         ("groups", index), f"reads {subscription.topic}, and group {origin} is not listed; {hint}"
                     )
@@ -306,7 +306,8 @@ class _Reader:
     def _check_subscription(
         self, subscription: SubscriptionConfig, path: Path, node: NodeConfig, topics: dict[str, TopicConfig]
     ) -> SubscriptionConfig:
-        self._problems(path, checks.check_subscription(subscription, topics))
+        hinted = len(self.problems) < checks.HINTS_MAX
+        self._problems(path, checks.check_subscription(subscription, topics, hinted=hinted))
         self._problems(path, kafka_checks.check_subscription(subscription, node, topics))
         if self._actions is not None:
             self._problems(path, checks.check_pipeline(subscription, self._actions))

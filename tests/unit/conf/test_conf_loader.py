@@ -393,3 +393,16 @@ def test_load_any_document_gives_a_configuration_or_problems(value: object) -> N
     text = yaml.safe_dump(value)
     with suppress(ConfigError):
         assert read(text).warnings == read(text).warnings
+
+
+def test_thousand_wrong_names_among_thousands_are_short_sentences() -> None:
+    """The first ten say which was meant, and none lists all that there are: that took an hour, and gigabytes."""
+    topics = "".join(f"  orders-{number}: {{}}\n" for number in range(1_000))
+    subscribed = "".join(f"  - topic: order-{number}\n" for number in range(1_000))
+    with pytest.raises(ConfigError) as found:
+        read(f"topics:\n{topics}groups:\n- group: g\n  topics:\n{subscribed}")
+    problems = [each.text for each in found.value.problems if "is not in topics" in each.text]
+    assert len(problems) == 1_000
+    assert sum("did you mean orders-" in each for each in problems) == 10
+    assert max(map(len, problems)) < 500
+    assert problems[0].endswith(" and 980 more")
