@@ -31,9 +31,9 @@ def broker_conf(
     from broker.tools.interchange import broker_conf as conf_text
     from broker.tools.interchange import broker_settings, names_of, timer_log_bytes_of
 
-    root = str(data.absolute())
+    root, disk = str(data.absolute()), RealDisk(read_only=True)
     with store_errors(data):
-        geometry = geometry_of(root, disk=RealDisk())
+        geometry = geometry_of(root, disk=disk)
         if geometry is None:
             raise CliError(f"{data} has no store; pass the data directory of a node", ExitCode.DATA_UNUSABLE)
         settings = broker_settings(
@@ -41,11 +41,11 @@ def broker_conf(
             geometry,
             message_bytes_max=StoreOptions().message_bytes_max,
             delay_levels=_checked(delay_levels),
-            names=names_of(root, disk=RealDisk()),
-            timer_log_bytes=timer_log_bytes_of(root, disk=RealDisk()),
+            names=names_of(root, disk=disk),
+            timer_log_bytes=timer_log_bytes_of(root, disk=disk),
         )
         text = conf_text(settings)
-        found = in_layout(root, RealDisk())
+        found = in_layout(root, disk)
     # Not on stdout, which is the file.
     for each in found:
         typer.echo(f"note: {each.sentence}", err=True)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -53,6 +56,22 @@ def test_broker_conf_as_json_has_the_same_settings(data: Path, capsys: pytest.Ca
     settings = json.loads(capsys.readouterr().out)["brokerConf"]
     assert run(["store", "broker-conf", str(data)]) == ExitCode.OK
     assert [f"{name} = {value}" for name, value in settings.items()] == capsys.readouterr().out.splitlines()
+
+
+def test_broker_conf_of_a_store_that_may_only_be_read(
+    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy on a file system that is mounted for reading, or of another user: it writes nothing."""
+    opened = os.open
+
+    def read_only(path: str, flags: int, *mode: Any, **more: Any) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        return opened(path, flags, *mode, **more)
+
+    monkeypatch.setattr(os, "open", read_only)
+    assert run(["store", "broker-conf", str(data)]) == ExitCode.OK
+    assert f"storePathRootDir = {data}" in capsys.readouterr().out
 
 
 def test_folder_without_store_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
