@@ -96,7 +96,11 @@ def opening_store(
             log_file_bytes=node.timer_log_file_bytes,
         ),
     )
-    found = geometry_of(node.data, disk=runtime.disk, default=options)
+    try:
+        found = geometry_of(node.data, disk=runtime.disk, default=options)
+    except OSError as error:
+        # Read before the lock is taken: a store of another user, or mounted for reading.
+        raise StoreUnwritable(node.data, error) from error
     if found is not None:
         # Not configured: RocketMQ's index files continue in their size, and are no others for it afterwards.
         options = replace(options, index_slots=found.index_slots, index_entries=found.index_entries)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from broker.errors import StoreUnwritable
 from pyddmq import PulledMessage, PullRefused, SendRefused, Unreachable
 from pyddmq.codes import PullCode, ResultCode
-from pyddmq.testing import SimDisk
+from pyddmq.testing import SimDisk, SimFile
 from tests.integration.proxy.node.test_node import Raw
 from tests.patient import LINGER_MS, Consumer, Producer, until
 from tests.running_node import RunningNode
@@ -110,6 +111,27 @@ def test_ack_that_waited_behind_a_parked_pull_is_not_answered_after_a_failure(tm
             until(lambda: node.node.state == "failed", "the node to fail")
             raw.socket.shutdown(socket.SHUT_WR)
             assert raw.reply() is None
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [(errno.EACCES, "grant this user write permission there"), (errno.EROFS, "mount the file system writable")],
+)
+def test_start_on_a_store_that_may_not_be_opened_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, advice: str
+) -> None:
+    """Restored by another user, say, or mounted for reading."""
+    disk = SimDisk()
+    with RunningNode(YAML, tmp_path, disk=disk):
+        pass
+
+    def denied(path: str, *, create: bool = False) -> SimFile:
+        raise OSError(number, os.strerror(number), path)
+
+    monkeypatch.setattr(disk, "open", denied)
+    with pytest.raises(StoreUnwritable, match=advice) as caught, RunningNode(YAML, tmp_path, disk=disk):
+        pass
+    assert str(tmp_path) in str(caught.value)
 
 
 @pytest.mark.parametrize(
