@@ -8,6 +8,7 @@ import typer
 
 from broker.runtime.disk import RealDisk
 from broker.runtime.seams import SystemClock
+from conf.file_faults import file_fault
 from lag.export.export import ExportReport, compact, date_of, export
 from lag.export.place import ExportFailed, ExportPlace
 from lag.export.tables import ExportUnavailable
@@ -70,11 +71,14 @@ def export_lag(
 
 
 def journal_folder(disk: RealDisk, journal: str) -> str:
-    """Return the folder with a journal's files. Raises CliError: there is none."""
+    """Return the folder with a journal's files. Raises CliError: there is none, or it cannot be read."""
     given = journal.rstrip("/") or "/"
-    for folder in (given, f"{given}/{FOLDER}"):
-        if any(parse(name) is not None for name in disk.list(folder)):
-            return folder
+    try:
+        for folder in (given, f"{given}/{FOLDER}"):
+            if any(parse(name) is not None for name in disk.list(folder)):
+                return folder
+    except OSError as error:
+        raise CliError(f"{journal} cannot be read: {file_fault(error, journal)}", ExitCode.DATA_UNUSABLE) from error
     raise CliError(
         f"{journal} has no lag journal; pass a data directory, or its {FOLDER}, of a node that has run for a while",
         ExitCode.NOT_FOUND,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -74,6 +76,24 @@ def test_no_incident_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     for form, said in (("text", "No incidents, "), ("markdown", "No incidents, "), ("json", '"incidents": []')):
         assert run([*command, "--cause", "no_consumer", "--format", form]) == 0
         assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [(["check"], 3), (["slo"], 6), (["incidents"], 6), (["report"], 6), (["export", "--to", "nowhere"], 6), ([], 6)],
+)
+def test_journal_of_another_user_is_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: list[str], code: int
+) -> None:
+    """With the code of a check whose result is unknown: 1 would be a warning of the group."""
+    folder = journal(tmp_path)
+
+    def denied(path: str) -> list[str]:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr(os, "listdir", denied)
+    assert run(["lag", *command, "--journal", folder]) == code
+    assert f"{folder} cannot be read: Permission denied" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
