@@ -142,7 +142,9 @@ def make_ledger(
     """Return the incidents of a window, of a topic and cause if these are given."""
     found = _Stitched(disk, options, topic)
     gaps: dict[str, None] = {}
-    for piece in pieces_of(disk, options):
+    # Without a file whose times can be read, the last of the window is read for what is wrong with the files.
+    last = replace(options.window, from_ms=max(options.window.from_ms, options.window.to_ms - LEAD_MS))
+    for piece in list(pieces_of(disk, options)) or [replace(last, counted_ms=last.from_ms)]:
         reduced = reduce(disk, replace(options, window=piece, compared=False))
         gaps |= dict.fromkeys(reduced.gaps)
         found.take(piece, reduced)

@@ -78,6 +78,19 @@ def test_no_incident_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         assert said in capsys.readouterr().out
 
 
+def test_journal_that_cannot_be_read_is_missing_and_not_without_incidents(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """None of its files says of which time it is: what there is may be of any day."""
+    folder = journal(tmp_path)
+    for file in Path(folder).iterdir():
+        file.write_bytes(bytes(file.stat().st_size))
+    assert run(["lag", "incidents", "--journal", folder, *HISTORY]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "No incidents, " in printed
+    assert f"missing: {folder}" in printed
+
+
 @pytest.mark.parametrize(
     ("command", "code"),
     [(["check"], 3), (["slo"], 6), (["incidents"], 6), (["report"], 6), (["export", "--to", "nowhere"], 6), ([], 6)],
