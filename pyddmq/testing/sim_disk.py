@@ -551,5 +551,5 @@ def _torn(content: FileBytes, change: tuple[int, bytes | None], random: Random) 
     if data is None:
         return content
     first = SECTOR_BYTES - offset % SECTOR_BYTES
-    piece = data[: first + SECTOR_BYTES * random.randint(-1, len(data) // SECTOR_BYTES)] if first else b""
-    return written(content, offset, piece)
+    size = first + SECTOR_BYTES * random.randint(-1, len(data) // SECTOR_BYTES)
+    return written(content, offset, data[: max(size, 0)])

@@ -260,6 +260,24 @@ def test_simulated_power_cut_keeps_what_was_synced_and_any_part_of_the_rest(seed
     assert set(disk.list("/d")) <= {"f", "new"}
 
 
+@settings(max_examples=100)
+@given(st.integers(0, 2**32))
+def test_write_that_a_power_cut_tears_is_torn_between_sectors(seed: int) -> None:
+    """Also one that does not begin with a sector, behind one that survives."""
+    disk = SimDisk()
+    disk.make_folder("/d")
+    file = disk.open("/d/f", create=True)
+    file.write(0, [b"o" * 4096])
+    file.sync()
+    disk.sync_folder("/d")
+    file.write(0, [b"m" * 100])
+    file.write(100, [b"n" * 3000])
+    disk.crash(Random(seed), modes=["prefix"])
+    content = disk.open("/d/f").read(0, 9999)
+    for start in range(0, 4096, 512):
+        assert len(set(content[max(start, 100) : min(start + 512, 3100)])) <= 1
+
+
 def test_simulated_power_cut_has_every_outcome() -> None:
     """Over seeds: lost, kept, torn and reordered writes, and names lost and kept."""
     outcomes = set()
