@@ -131,6 +131,8 @@ def _connect(kafka: str, config: str | None, cluster: str | None) -> tuple[Surve
         raise CliError(str(error), code) from None
     except SecretUnreadable as error:
         raise CliError(str(error), ExitCode.USAGE) from None
+    except KafkaFailure as error:
+        raise CliError(str(error), ExitCode.CHECK_FAILED) from None
     try:
         return survey, cluster or (kafka if config is not None else survey.cluster_id())
     except KafkaFailure as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from msgspec.structs import replace
 from lag.rules.statuses import Level
 from lag.rules.waiting_rules import judge_waiting
 from lag.samples import ScheduledSample
+from proxy.cli.app import run
 from proxy.cli.commands import node_commands
 from proxy.cli.errors import CliError
 from proxy.cli.lag import lag_commands, lag_objective_command
@@ -40,6 +43,15 @@ def node(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     monkeypatch.setattr(lag_commands, "get", get)
     return given
+
+
+def test_record_whose_process_does_not_start_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a machine that has no memory for it, say."""
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    assert run(["lag", "record", "--kafka", "127.0.0.1:1", "--journal", str(tmp_path), "--once"]) == 1
+    assert "pyddmq: the process that queries the cluster did not start" in capsys.readouterr().err
 
 
 def test_groups_come_first_and_only_queues_that_say_something(
