@@ -74,8 +74,11 @@ class SoonSends:
 
     def submit(self, request: NodeRequest[SendReceipt]) -> SendFuture:
         """Hand a call over, behind those before it; waits for room. Raises ClientMisuse: it is closed."""
-        while not self._room.acquire(timeout=_CLOSE_STEP_SECONDS):
+        # A callback of a future is called in the thread that makes room: there a wait would have no end.
+        has_room = self._room.acquire(blocking=False)
+        while not (has_room or self.is_own_thread):
             self._check_open()
+            has_room = self._room.acquire(timeout=_CLOSE_STEP_SECONDS)
         future = SendFuture()
 
         def done(result: Any, attempts: int, error: BaseException | None) -> None:
@@ -83,7 +86,8 @@ class SoonSends:
                 self._under_way.discard(future)
                 if error is not None:
                     self._note_failure(future)
-            self._room.release()
+            if has_room:
+                self._room.release()
             if error is None:
                 future.set_result(request.made(result, attempts))
             else:

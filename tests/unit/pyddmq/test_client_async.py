@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from typing import Any
 
 import pytest
@@ -91,6 +91,33 @@ def test_callback_that_fails_or_calls_its_producer_fails_that_send_alone() -> No
             assert isinstance(futures[0].exception(PATIENCE_SECONDS), ClientMisuse)
             assert isinstance(futures[1].exception(PATIENCE_SECONDS), CancelledError)
             assert futures[2].result(PATIENCE_SECONDS).numbered
+
+
+def test_callback_of_a_future_may_send_whoever_waits_for_room() -> None:
+    """It runs where room is made: had another thread taken that, all sends would hang."""
+    futures: list[Future[Any]] = []
+
+    def script(_method: str, arguments: Any) -> Any:
+        go.wait(PATIENCE_SECONDS)
+        return SENDS.Result(code=0, msgId=arguments.message.uniqKey)
+
+    def send_next(_ended: Future[Any]) -> None:
+        until(lambda: not waiter.is_alive(), "another thread to take the room")
+        futures.append(producer.send_soon(OutgoingMessage(topic="t", body=b"next")))
+        behind.set()
+
+    go, behind = threading.Event(), threading.Event()
+    with ScriptedNode("producer", script) as node, Producer(node.address, in_flight_max=1) as producer:
+        first = producer.send_soon(OutgoingMessage(topic="t", body=b"first"))
+        waiter = threading.Thread(
+            target=lambda: futures.append(producer.send_soon(OutgoingMessage(topic="t", body=b"waited")))
+        )
+        waiter.start()
+        first.add_done_callback(send_next)
+        go.set()
+        assert behind.wait(PATIENCE_SECONDS)
+        assert all(each.result(PATIENCE_SECONDS).numbered for each in futures)
+        assert len(futures) == 2
 
 
 def test_callback_that_wants_to_exit_ends_its_send_and_not_the_thread_of_all() -> None:
