@@ -156,7 +156,7 @@ def send(
     times: Annotated[int | None, typer.Option(min=1, help="Number of deliveries of a loop.")] = None,
     expire: Annotated[str | None, typer.Option(metavar="TIME", help="Stop the loop at this time.")] = None,
     batch: Annotated[int, typer.Option(min=1, max=10_000, help="Messages per request, stored as one batch.")] = 100,
-    timeout_ms: Annotated[int, typer.Option(min=1, help="Timeout for one request.")] = 5000,
+    timeout_ms: Annotated[int, typer.Option(min=1, max=86_400_000, help="Timeout for one request.")] = 5000,
     patience: Annotated[
         str,
         typer.Option(metavar="SPAN", help="How long to keep retrying if the node becomes unavailable."),

@@ -212,6 +212,7 @@ def test_send_names_the_line_that_is_no_exported_message(
         (["delays", "cancel", ""], "an id is empty"),
         (["transactions", "commit", ""], "an id is empty"),
         (["demo", "--break", "nothing"], "nothing"),
+        (["send", "t", "x", "--timeout-ms", "99999999999999"], "--timeout-ms"),
         (["demo", "--patience", "inf"], "--patience is inf; pass a number"),
         (["dlq", "redrive", "g", "--all", "--rate", "inf"], "--rate is inf; pass a number"),
         (["lag", "residence", "--journal", "d", "--every", "nan"], "--every is nan; pass a number"),
