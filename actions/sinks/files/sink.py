@@ -18,8 +18,8 @@ from upstream.views import SinkView
 
 GROWING_SECONDS = 600
 WHOLE_MESSAGES = 1_000
-END_SECONDS_MAX = 10.0
-"""How long the end of a generation waits for the turn that is on its way."""
+END_SECONDS_MAX = 9.0
+"""How long the end of a generation waits for the turn that is on its way: less than the close of an action may take."""
 LOOK_SECONDS = END_SECONDS_MAX + 5.0
 """When files that an earlier life left open are looked at without a message: the generation before is over then."""
 
@@ -57,9 +57,8 @@ class FilesAction(OutsideAction):
             self._later.cancel()
         if self._writer is not None and self._task is not None:
             self._writer.end()
+            # It is not cancelled: a thread that writes goes on, and until it ends the next generation has to wait.
             await asyncio.wait({self._task}, timeout=END_SECONDS_MAX)
-            if self._task.cancel():
-                await asyncio.wait({self._task})
         if self._folders is not None:
             await self._folders.close()
 

@@ -142,8 +142,7 @@ class WebHdfs:
 
     async def close(self) -> None:
         """End all connections."""
-        if self._session is not None:
-            await self._session.close()
+        await self._renew()
 
     async def _send(self, method: str, path: str, data: bytes, **query: str) -> None:
         async def run() -> bytes:

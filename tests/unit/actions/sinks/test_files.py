@@ -17,6 +17,7 @@ from actions.sinks.files.layout import Layout
 from actions.sinks.files.local import LocalFolders
 from actions.sinks.files.sink import LOOK_SECONDS, FileSink
 from actions.sinks.files.writer import Writer
+from actions.sinks.local_state import Keep
 from pyddmq.actions import RetryLater, Status, Unprocessable
 from pyddmq.testing.loop import VirtualLoop
 from pyddmq.testing.sim_disk import PowerCut, SimDisk
@@ -50,20 +51,19 @@ class Ground:
         return [json.loads(line)["offset"] for each in self.read().values() for line in each.splitlines()]
 
 
-class SlowKeep(InlineKeep):
-    """A `Keep` of which one call takes five seconds."""
+class SlowKeep(Keep):
+    """A `Keep` of which one call takes so many seconds in its thread, and does what it does at their end."""
 
-    def __init__(self, disk: SimDisk, data: str, *, slow: int) -> None:
-        super().__init__(disk, data)
-        self._slow = slow
+    def __init__(self, disk: SimDisk, data: str, *, slow: int, seconds: float) -> None:
         self.calls = 0
+        super().__init__(disk, data, threads=self, tasks=asyncio.get_running_loop())
+        self._slow = slow, seconds
 
-    async def apart(self, run: Callable[[], Any]) -> Any:
+    def run(self, work: Callable[[], object], done: Callable[[object], None]) -> None:
         """Run it, later."""
         self.calls += 1
-        if self.calls == self._slow:
-            await asyncio.sleep(5)
-        return await super().apart(run)
+        slow, seconds = self._slow
+        asyncio.get_running_loop().call_later(seconds * (self.calls == slow), lambda: done(work()))
 
 
 def jobs(*offsets: int, **more: Any) -> list[FakeJob]:
@@ -288,14 +288,15 @@ def test_file_that_a_killed_life_left_open_is_closed_though_no_message_comes() -
 
 
 @pytest.mark.parametrize(("form", "write"), [("json", 3), ("parquet", 4)])
-def test_generation_that_ends_amid_a_write_and_the_next_one_lose_nothing(form: str, write: int) -> None:
+@pytest.mark.parametrize("seconds", [5, 60])
+def test_generation_that_ends_amid_a_write_and_the_next_one_lose_nothing(form: str, write: int, seconds: int) -> None:
     """A position that is moved, or a partition that is, ends a generation at once, and the disk takes its time."""
     ground = Ground(format=form, idleSeconds=1)
-    keep = SlowKeep(ground.disk, DATA, slow=write)
-    first, second = [opened(FileSink, ground.options, Outside(keep=keep)) for _ in range(2)]
     earlier, later = jobs(*range(5)), jobs(*range(10))
 
     async def story() -> None:
+        keep = SlowKeep(ground.disk, DATA, slow=write, seconds=seconds)
+        first, second = [opened(FileSink, ground.options, Outside(keep=keep)) for _ in range(2)]
         first.act_many(earlier)
         while keep.calls < write:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
@@ -303,6 +304,7 @@ def test_generation_that_ends_amid_a_write_and_the_next_one_lose_nothing(form: s
         ended = asyncio.create_task(first.close())
         await written(second, later)
         await ended
+        await asyncio.sleep(seconds)
 
     VirtualLoop().run_task(story())
     assert [job.answered for job in later] == [Status.FINISH] * 10
