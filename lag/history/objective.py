@@ -108,6 +108,7 @@ class _ObjectiveQueue:
     state: bool | None = None
     last: LagFigures | None = None
     expired: int | None = None
+    block: int = 0
 
 
 class Objectives:
@@ -128,12 +129,17 @@ class Objectives:
         self._since_ms = since_ms
         self._until_ms = until_ms
         self._group = group
+        self._blocks = 0
 
     def add(self, block: Block) -> Iterator[None]:
         """Take a block of the journal in, in steps; blocks come in the order of their times."""
         if block.time_ms + max(SLACK_MS, WIDTH_MS[block.tier]) < self._since_ms:
             return
-        gap_ms = max(LagLimits().stale_ms, GAP_INTERVALS * block.head.interval_ms if block.tier is Tier.RAW else 0)
+        interval_ms, self._blocks = block.head.interval_ms, self._blocks + 1
+        if interval_ms == WIDTH_MS[block.tier]:
+            # So of summaries, however near to each other their samples are.
+            interval_ms = 0
+        gap_ms = max(LagLimits().stale_ms, GAP_INTERVALS * interval_ms)
         for event in block.events:
             if event.kind is EventKind.RESET:
                 self._resets.setdefault((event.group, event.topic, event.queue), []).append(event.time_ms)
@@ -149,7 +155,12 @@ class Objectives:
                 queue = self._queues[key] = _ObjectiveQueue(Kept())
             first_ms = max(self._since_ms, found.first_ms)
             if queue.last is not None:
-                linked = 0 < first_ms - queue.time_ms <= gap_ms
+                linked = 0 < first_ms - queue.time_ms <= gap_ms or (
+                    # Within a file of summaries what was not recorded is noted.
+                    not (block.tier is Tier.RAW or block.is_first)
+                    and queue.block == self._blocks - 1
+                    and not _missing_ms(block.missing, queue.time_ms, first_ms)
+                )
                 if linked:
                     queue.kept.pass_ms(first_ms - queue.time_ms, queue.state)
                 of_row = queue.state if block.tier is Tier.RAW else state
@@ -159,7 +170,7 @@ class Objectives:
             if first_ms < time_ms:
                 # A summary covers the time from its first sample to its last, less what was not recorded in it.
                 queue.kept.pass_ms(time_ms - first_ms - _missing_ms(block.missing, first_ms, time_ms), state)
-            queue.time_ms, queue.state, queue.last = time_ms, state, found
+            queue.time_ms, queue.state, queue.last, queue.block = time_ms, state, found, self._blocks
             queue.expired = queue.expired if found.expired is None else found.expired
 
     def _count(

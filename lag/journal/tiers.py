@@ -255,7 +255,7 @@ class Tiers:
             sequence=heads[0].sequence,
             first_ms=first_ms // width_ms * width_ms,
             last_ms=last_ms,
-            interval_ms=width_ms,
+            interval_ms=max(width_ms, *(each.interval_ms for each in heads)),
         )
         spare = BlockWriter(self._disk, target + SPARE_SUFFIX, head)
         try:

@@ -12,12 +12,14 @@ from lag.history.objective import Kept, Objectives
 from lag.history.reading import gather, span_of
 from lag.journal.files import Tier
 from lag.journal.reader import JournalReader
+from lag.journal.tiers import DAY_MS, HOUR_MS
+from lag.journal.writer import WriterLimits
 from lag.samples import EventKind, LagEvent, QueueSample
 from proxy.operate.lookups.lag_history import objectives_steps
 from proxy.operate.views.lag_history import ObjectiveKept
 from pyddmq.testing.sim_disk import SimDisk
 from tests.unit.lag.history.test_trend import BEGIN_MS, EVERY_MS, Rounds, journal
-from tests.unit.lag.journal.grounds import FOLDER
+from tests.unit.lag.journal.grounds import FOLDER, gaps_of, writer
 from tests.unit.lag.journal.test_tiers import run
 
 PLACE = ("g", "t", 0)
@@ -123,6 +125,33 @@ def test_reset_within_a_round_is_of_the_samples_around_it() -> None:
         disk = journal([{PLACE: each} for each in samples], {at: [reset]})
         [found] = gathered(disk, 3).queues().values()
         assert found.messages == messages
+
+
+@pytest.mark.parametrize(
+    ("every_ms", "days"), [(10_000, 0.25), (60_000, 0.25), (120_000, 0.25), (300_000, 0.25), (600_000, 4), (HOUR_MS, 4)]
+)
+@pytest.mark.parametrize("absent", [False, True])
+def test_minutes_and_hours_of_a_node_that_samples_seldom_are_known(every_ms: int, days: float, absent: bool) -> None:
+    """`lag.every` may be up to an hour. A queue that is not there for a while, or a node that is not, is not known."""
+    disk, begin_ms, length_ms = SimDisk(), BEGIN_MS // DAY_MS * DAY_MS, round(days * DAY_MS)
+    made = writer(disk, limits=WriterLimits(interval_ms=every_ms, free_bytes_min=0))
+    for time_ms in range(begin_ms, begin_ms + length_ms, every_ms):
+        passed_ms = time_ms - begin_ms
+        is_away = absent and length_ms // 4 <= passed_ms < length_ms // 2
+        # Half of that the node is down, too.
+        if not is_away or passed_ms < length_ms * 3 // 8:
+            here = QueueSample(time_ms=time_ms, start=0, end=passed_ms, committed=passed_ms)
+            made.write(time_ms, [(("other", "t", 0), here), *([] if is_away else [(PLACE, here)])])
+    made.close(begin_ms + length_ms)
+    run(disk, begin_ms + length_ms + DAY_MS)
+    found = Objectives(TARGET_MS, begin_ms, begin_ms + length_ms)
+    for _ in gather(JournalReader(disk, FOLDER), span_of(begin_ms, begin_ms + length_ms), found):
+        pass
+    known_ms = length_ms - every_ms - (length_ms // 4 + every_ms if absent else 0)
+    # Between two files of hours, each of a day, nothing says how far apart samples should be.
+    tolerance = 0.001 + (every_ms / DAY_MS if days > 3 else 0)
+    assert found.queues()[PLACE].coverage(length_ms) == pytest.approx(known_ms / length_ms, abs=tolerance)
+    assert len(gaps_of(disk)) == absent
 
 
 def test_skipped_messages_are_in_no_share() -> None:
