@@ -7,19 +7,19 @@ from dataclasses import replace
 
 from broker.runtime.seams import Disk, SystemClock
 from broker.runtime.steps import run_now
-from conf import GroupConfig
+from conf import GroupConfig, LagConfig
 from lag.blocks import BlockGap
 from lag.journal.columns import queue_sample
 from lag.journal.files import Tier
 from lag.journal.reader import JournalQuery, JournalReader
 from lag.journal.writer import FILE_MS
-from lag.rules.limits import LagLimits
 from lag.samples import EventKind, LagEvent
 from lag.verdicts.windows import NodeWindows
 from proxy.operate.attention.judgement import LagQueues, judgement
 from proxy.operate.lookups.lag import queue_of
 from proxy.operate.views.lag import LagAnswer
 from proxy.recording.judging import QueueJudge
+from proxy.recording.limits import limits_of_config
 
 
 def lag_of_files(
@@ -44,14 +44,15 @@ def lag_of_files(
         group: Only this one.
         config_of: Configuration of a group, for its thresholds.
     """
-    windows, every_ms = NodeWindows(), 0
-    since_ms = now_ms - LagLimits().window_ms
-    for block in JournalReader(disk, folder).blocks(
-        JournalQuery(since_ms=since_ms // FILE_MS * FILE_MS, until_ms=now_ms + 1)
-    ):
+    reader = JournalReader(disk, folder)
+    every_ms = next((block.head.interval_ms for block in reader.newest() if block is not None), 0)
+    # The limits of a node that samples as often.
+    lag = LagConfig(every=f"{min(max(every_ms, 1_000), FILE_MS)}ms")
+    windows = NodeWindows(limits_of_config(None, "", lag).window_ms)
+    since_ms = now_ms - windows.window_ms
+    for block in reader.blocks(JournalQuery(since_ms=since_ms // FILE_MS * FILE_MS, until_ms=now_ms + 1)):
         if isinstance(block, BlockGap) or block.tier is not Tier.RAW:
             continue
-        every_ms = block.head.interval_ms
         for event in block.events:
             windows.note(event)
             if event.kind is EventKind.LEFT:
@@ -59,7 +60,7 @@ def lag_of_files(
         for place, time_ms, row in block.queues:
             if time_ms >= since_ms:
                 windows.add(place, queue_sample(time_ms, row))
-    found = run_now(QueueJudge(windows, SystemClock(), config_of).judging(now_ms))
+    found = run_now(QueueJudge(windows, SystemClock(), config_of, lambda: lag).judging(now_ms))
     queues = LagQueues(
         now_ms=now_ms,
         every_ms=every_ms,

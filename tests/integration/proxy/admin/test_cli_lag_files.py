@@ -16,14 +16,13 @@ from proxy.cli.app import run
 CONFIG = "node: {}\nkafka:\n  main: {bootstrapServers: 'localhost:1'}\n"
 
 
-def journal(path: Path, *, ago_ms: int = 0, left: bool = False) -> str:
+def journal(path: Path, *, ago_ms: int = 0, left: bool = False, every_ms: int = 10_000) -> str:
     """Two groups over five rounds up to so long ago: one keeps up, one stands still."""
-    writer = JournalWriter(
-        RealDisk(), f"{path}/{FOLDER}", JournalOrigin(cluster="c", node="n", epoch=5), WriterLimits(free_bytes_min=0)
-    )
-    first_ms = SystemClock().wall_ms() - ago_ms - 50_000
+    limits = WriterLimits(interval_ms=every_ms, free_bytes_min=0)
+    writer = JournalWriter(RealDisk(), f"{path}/{FOLDER}", JournalOrigin(cluster="c", node="n", epoch=5), limits)
+    first_ms = SystemClock().wall_ms() - ago_ms - 5 * every_ms
     for number in range(5):
-        at = first_ms + 10_000 * number
+        at = first_ms + every_ms * number
         rows = [
             (("good", "t", 0), QueueSample(time_ms=at, start=0, end=number, committed=number, moved_ms=at)),
             (("late", "t", 0), QueueSample(time_ms=at, start=0, end=100 + number, committed=7, committed_ms=first_ms)),
@@ -47,6 +46,14 @@ def test_last_samples_of_files_are_judged(tmp_path: Path, capsys: pytest.Capture
     assert (answer["everyMs"], len(answer["trend"]["lines"])) == (10_000, 2)
     assert run(["lag", "late", "--journal", f"{data}/{FOLDER}"]) == 0
     assert "97" in capsys.readouterr().out
+    assert run(["lag", "check", "--journal", data, "--group", "good"]) == 0
+    assert run(["lag", "check", "--journal", data, "--max-lag", "50"]) == 2
+
+
+@pytest.mark.parametrize("every_ms", [120_000, 3_600_000])
+def test_last_samples_are_as_good_as_they_are_far_apart(tmp_path: Path, every_ms: int) -> None:
+    """`lag record --every 2m`, or `lag.every` of a node: the journal says it, and nobody else has to."""
+    data = journal(tmp_path, every_ms=every_ms)
     assert run(["lag", "check", "--journal", data, "--group", "good"]) == 0
     assert run(["lag", "check", "--journal", data, "--max-lag", "50"]) == 2
 
