@@ -12,7 +12,8 @@ at any moment a file is one of three:
 
 A file under its final name was closed: then the same is asked of that. Answers that a power loss may take back are no
 older than `RECENT_MS`: offsets of so long stay in the ledger. They are forgotten once they came again, or after
-`FORGET_SECONDS`, since who moves a group back wants its messages again; until then they survive further kills.
+`FORGET_SECONDS`, since who moves a group back wants its messages again; until then they survive further kills. They
+say nothing of messages that were stored later: a topic of Kafka that was made again has other ones at these offsets.
 """
 
 from __future__ import annotations
@@ -42,9 +43,14 @@ class OffsetSet:
 
     Args:
         ranges: Any, in any order.
+        stored_ms: When the last of their messages was stored, Unix ms.
+
+    Attributes:
+        stored_ms: As given.
     """
 
-    def __init__(self, ranges: Iterable[Range]) -> None:
+    def __init__(self, ranges: Iterable[Range], stored_ms: int) -> None:
+        self.stored_ms = stored_ms
         self._ranges: list[Range] = []
         for first, last in sorted(ranges):
             if self._ranges and first <= self._ranges[-1][1] + 1:
@@ -83,11 +89,13 @@ class PendingBytes:
         end: Length of the file with them.
         crc: CRC-32 of the new bytes alone.
         offsets: Of the messages in them.
+        stored_ms: When the last of these was stored, Unix ms.
     """
 
     end: int
     crc: int
     offsets: list[Range]
+    stored_ms: int
 
 
 @dataclass(slots=True)
@@ -120,50 +128,57 @@ class FileLedger:
     """All of it; `as_json` is what is kept."""
 
     files: dict[str, OpenFile] = field(default_factory=dict)
-    recent: list[tuple[int, str, list[Range]]] = field(default_factory=list)
+    recent: list[tuple[int, str, list[Range], int]] = field(default_factory=list)
     done: dict[str, OffsetSet] = field(default_factory=dict)
 
     def committed(self, file: OpenFile, pending: PendingBytes, wall_ms: int) -> None:
         """Note that the pending bytes of a file are in it, and durable."""
         file.length = pending.end
         file.pending = None
-        self.recent.append((wall_ms, file.qid, pending.offsets))
+        self.recent.append((wall_ms, file.qid, pending.offsets, pending.stored_ms))
         # Of a clock that went back the older entries stay until their number is too large.
         while self.recent and (self.recent[0][0] < wall_ms - RECENT_MS or len(self.recent) > RECENT_MAX):
             del self.recent[0]
 
     def found_in(self, file: OpenFile, pending: PendingBytes, wall_ms: int) -> None:
         """Note that the pending bytes of a file turned out to be in it: their messages may come again."""
-        self._remember(file.qid, pending.offsets)
+        self._remember(file.qid, pending.offsets, pending.stored_ms)
         self.committed(file, pending, wall_ms)
 
-    def take_done(self, qid: str, offset: int, wall_ms: int) -> bool:
+    def take_done(self, qid: str, offset: int, stored_ms: int, wall_ms: int) -> bool:
         """Whether a message that comes again is in a file already; then it is as if it were written now."""
         done = self.done.get(qid)
         if done is None or not done.take(offset):
+            return False
+        if stored_ms > done.stored_ms:
+            # Another message has its offset now: what was written is of a topic that is no more.
+            del self.done[qid]
             return False
         # This answer may be lost as the one before was.
         last = self.recent[-1] if self.recent else None
         if last is not None and last[1] == qid and last[2] and last[2][-1][1] + 1 == offset:
             last[2][-1] = (last[2][-1][0], offset)
+            self.recent[-1] = (*last[:3], max(last[3], stored_ms))
         else:
-            self.recent.append((wall_ms, qid, [(offset, offset)]))
+            self.recent.append((wall_ms, qid, [(offset, offset)], stored_ms))
         return True
 
-    def _remember(self, qid: str, offsets: Sequence[Range]) -> None:
-        before = self.done[qid].ranges if qid in self.done else []
-        self.done[qid] = OffsetSet([*before, *offsets])
+    def _remember(self, qid: str, offsets: Sequence[Range], stored_ms: int) -> None:
+        before = self.done.get(qid)
+        if before is not None:
+            offsets, stored_ms = [*before.ranges, *offsets], max(before.stored_ms, stored_ms)
+        self.done[qid] = OffsetSet(offsets, stored_ms)
 
     def as_json(self) -> dict[str, Any]:
         """Return what is kept: plain lists and numbers."""
         files = []
         for file in self.files.values():
             pending = file.pending
-            further = None if pending is None else [pending.end, pending.crc, pending.offsets]
+            further = None if pending is None else [pending.end, pending.crc, pending.offsets, pending.stored_ms]
             known = {"path": file.path, "qid": file.qid, "length": file.length, "whole": file.whole}
             files.append({**known, "pending": further})
         # What may still come again, and would have to be known after another kill.
-        waiting = [(0, qid, done.ranges) for qid, done in self.done.items() if done.ranges]
+        waiting = [(0, qid, done.ranges, done.stored_ms) for qid, done in self.done.items() if done.ranges]
         return {"version": VERSION, "files": files, "recent": [*waiting, *self.recent]}
 
     @classmethod
@@ -182,15 +197,15 @@ class FileLedger:
             for each in value["files"]:
                 pending = None
                 if each["pending"] is not None:
-                    end, crc, offsets = each["pending"]
-                    pending = PendingBytes(_number(end), _number(crc), _ranges(offsets))
+                    end, crc, offsets, *stored = each["pending"]
+                    pending = PendingBytes(_number(end), _number(crc), _ranges(offsets), _stored_ms(stored))
                 path, qid, length = _text(each["path"]), _text(each["qid"]), _number(each["length"])
                 file = OpenFile(path, qid, length, pending, whole=each["whole"] is True)
                 ledger.files[file.path] = file
-            for wall_ms, qid, offsets in value["recent"]:
+            for wall_ms, qid, offsets, *stored in value["recent"]:
                 if _number(wall_ms):
-                    ledger.recent.append((wall_ms, _text(qid), _ranges(offsets)))
-                ledger._remember(_text(qid), _ranges(offsets))
+                    ledger.recent.append((wall_ms, _text(qid), _ranges(offsets), _stored_ms(stored)))
+                ledger._remember(_text(qid), _ranges(offsets), _stored_ms(stored))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"it does not have this form: {error!r}") from error
         return ledger
@@ -200,6 +215,14 @@ def _number(value: object) -> int:
     if type(value) is not int or value < 0:
         raise ValueError(f"{value!r} is not a number of bytes, messages or ms")
     return value
+
+
+def _stored_ms(value: list[object]) -> int:
+    """Return when messages were stored; of a ledger that does not say it, whenever."""
+    [found] = value or [1 << 63]
+    if type(found) is not int:
+        raise ValueError(f"{found!r} is not a time in ms")
+    return found
 
 
 def _text(value: object) -> str:

@@ -358,13 +358,13 @@ class Writer:
             seen += 1
             if seen % MESSAGES_PER_STEP == 0:
                 await asyncio.sleep(0)
-            if ledger.take_done(job.qid, job.offset, self._context.wall_ms()):
-                self._context.count("repeat_left_out")
-                job.answer(Status.FINISH)
-                continue
             try:
-                record = self._form.record(job)
                 stored_ms = job.message.stored_ms
+                if ledger.take_done(job.qid, job.offset, stored_ms, self._context.wall_ms()):
+                    self._context.count("repeat_left_out")
+                    job.answer(Status.FINISH)
+                    continue
+                record = self._form.record(job)
                 members.append(_Member(job, record, stored_ms, self._layout.folder(stored_ms)))
             except Exception as error:
                 job.answer(error)
@@ -410,8 +410,7 @@ class Writer:
             name = file.path.rpartition("/")[2]
             parts = [self._form.mark(name, file.length)] if file.length else [self._form.begin(name)]
             data = b"".join([*parts, *(each.record for each in group)])
-            offsets = ranges_of(each.job.offset for each in group)
-            pending = file.pending = PendingBytes(file.length + len(data), crc32(data), offsets)
+            pending = file.pending = _pending(file.length, data, group)
             written.append((file, group, data, pending))
         try:
             await self._save(ledger)
@@ -503,8 +502,7 @@ class Writer:
             data, members = await self._made(members)
             if not members:
                 return
-            offsets = ranges_of(each.job.offset for each in members)
-            pending = file.pending = PendingBytes(len(data), crc32(data), offsets)
+            pending = file.pending = _pending(0, data, members)
             ledger.files[file.path] = file
             try:
                 await self._save(ledger)
@@ -560,6 +558,12 @@ class Writer:
         waiting, self._waiting = self._waiting, deque()
         for job in waiting:
             job.answer(refusal)
+
+
+def _pending(length: int, data: bytes, members: Sequence[_Member]) -> PendingBytes:
+    """Return what the ledger says of bytes that are to go behind so many others of a file."""
+    offsets = ranges_of(each.job.offset for each in members)
+    return PendingBytes(length + len(data), crc32(data), offsets, max(each.stored_ms for each in members))
 
 
 def _bytes_of(record: Any) -> int:

@@ -177,8 +177,8 @@ MUTANTS = (
     Mutant(
         "the file sink's ledger does not record the sum of a pending write",
         "actions/sinks/files/writer.py",
-        old="            pending = file.pending = PendingBytes(file.length + len(data), crc32(data), offsets)\n",
-        new="            pending = file.pending = PendingBytes(file.length + len(data), 0, offsets)\n",
+        old="    return PendingBytes(length + len(data), crc32(data), offsets, max(each.stored_ms for each in members))\n",
+        new="    return PendingBytes(length + len(data), 0, offsets, max(each.stored_ms for each in members))\n",
         caught_by=(
             "tests/unit/actions/sinks/test_files.py::test_each_message_is_once_in_the_files_whatever_moment_the_node_dies",
         ),

@@ -271,6 +271,23 @@ def test_repeats_are_known_however_long_a_pause_or_an_outage_takes(away: bool) -
     assert ground.offsets() == [0, 1]
 
 
+@pytest.mark.parametrize("kills", [0, 1])
+def test_messages_of_a_topic_that_was_made_again_are_no_repeats(kills: int) -> None:
+    """In Kafka its offsets begin at 0 again; what an idle sink wrote last may be those, however long ago."""
+    ground = Ground()
+    asyncio.run(written(ground.sink(), jobs(*range(5))))
+    for _ in range(kills):
+        asyncio.run(written(ground.sink(), jobs(0, 1), close=False))
+        ground.disk.kill()
+    sink = ground.sink()
+    sink.context.ahead = 86_400.0
+    later = [FakeJob(offset, b"{}", stored_ms=1_700_086_400_000 + offset) for offset in range(5)]
+    asyncio.run(written(sink, later))
+
+    assert [job.answered for job in later] == [Status.FINISH] * 5
+    assert sorted(ground.offsets()) == sorted([*range(5)] * 2)
+
+
 def test_file_that_a_killed_life_left_open_is_closed_though_no_message_comes() -> None:
     """Readers pass over open files: what was answered must not stay in one for ever."""
     ground = Ground(rotateSeconds=60)
