@@ -38,6 +38,10 @@ class Node:
             self._journal.write(now, [(("g", "t", queue), sample) for queue in range(2)])
             self._number += 1
 
+    def killed_amid_a_round(self) -> None:
+        """Begin the next round, and write no more."""
+        self._journal.begin(START_MS + self._number * 10_000)
+
     def close(self) -> None:
         """End its file."""
         self._journal.close(START_MS + self._number * 10_000)
@@ -185,10 +189,18 @@ def test_query_goes_on_by_its_checkpoint(spark: Any, tmp_path: Path) -> None:
     assert (event.kind, event.group, event.time_ms) == ("reset", "g", START_MS + 30_000)
 
 
-def test_silent_node_is_a_row_of_its_own_once(tmp_path: Path) -> None:
-    """When all is read and nothing came for as long; kept in the offset, until the next round."""
+@pytest.mark.parametrize("newest", ["rounds", "head", "nothing"])
+def test_silent_node_is_a_row_of_its_own_once(tmp_path: Path, newest: str) -> None:
+    """When all is read and nothing came for as long; kept in the offset, until the next round.
+
+    A node that is killed in its first round leaves a file without one, and a power loss one without a head.
+    """
     node = Node(tmp_path)
     node.rounds(3)
+    if newest == "head":
+        Node(tmp_path, epoch=8, rounds_before=3).killed_amid_a_round()
+    elif newest == "nothing":
+        (tmp_path / "raw.0000000099.lag").touch()
     now = [START_MS + 20_000]
     import pyarrow as pa
 
@@ -214,7 +226,7 @@ def test_silent_node_is_a_row_of_its_own_once(tmp_path: Path) -> None:
     assert silent(end, quiet) == [("n", True, 80)]
     now[0] += 600_000
     assert again().latestOffset(quiet, limit(reader)) == quiet
-    node.rounds(1)
+    Node(tmp_path, epoch=9, rounds_before=3).rounds(1)
     back = again().latestOffset(quiet, limit(reader))
     assert silent(quiet, back) == [("n", False, 30)]
     assert silent(back, again().latestOffset(back, limit(reader))) == [("n", True, 90)]

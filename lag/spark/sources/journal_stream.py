@@ -12,6 +12,7 @@ node is a batch of its own, once, also over a restart of the query.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,7 +29,7 @@ from broker.runtime.disk import RealDisk
 from lag.blocks import BlockReader
 from lag.journal.files import JournalFile, Tier, parse
 from lag.journal.reader import JournalQuery
-from lag.journal.scan import scan_part
+from lag.journal.scan import Block, scan_part
 from lag.spark.sources import options as read
 from lag.spark.sources.journal_rows import Placed, batches, silent_batch
 
@@ -113,10 +114,9 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield batches of the columns that are asked for."""
         assert isinstance(partition, StreamPart), "partitions are made above"
         if partition.silent_ms is not None:
-            reader = BlockReader(RealDisk(read_only=True), _path(partition.folder, partition.file))
-            reader.close()
-            if reader.head is not None:
-                yield silent_batch(reader.head, partition.file, partition.end, partition.silent_ms, self._columns)
+            last = _last_round(partition.folder, (partition.file, partition.end))
+            if last is not None:
+                yield silent_batch(last.head, partition.file, partition.end, partition.silent_ms, self._columns)
             return
         blocks = _blocks(partition, by_columns=self._rows == "samples")
         yield from batches(blocks, self._rows, self._columns, self._wanted)
@@ -149,7 +149,8 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return {"silent": begin["silent"]}
         known = self._last_rounds.get(folder)
         if known is None or known[0] != at:
-            known = self._last_rounds[folder] = at, _last_round_ms(folder, at)
+            last = _last_round(folder, at)
+            known = self._last_rounds[folder] = at, None if last is None else last.time_ms
         if known[1] is None or self._now_ms() - known[1] < self._silence_ms:
             return {}
         return {"silent": known[1] + self._silence_ms}
@@ -202,12 +203,15 @@ def _end(folder: str, begin: tuple[int, int], bytes_max: int | None, last: tuple
     return at
 
 
-def _last_round_ms(folder: str, at: tuple[int, int]) -> int | None:
-    """Return the time of the last round before an end; null where there is none."""
-    found = None
-    for _, block in scan_part(RealDisk(read_only=True), _path(folder, at[0]), 0, at[1], by_columns=False):
-        found = block.time_ms
-    return found
+def _last_round(folder: str, at: tuple[int, int]) -> Block | None:
+    """Return the last round before an end; null where there is none."""
+    for number in reversed(_raw_files(folder)):
+        end = at[1] if number == at[0] else 1 << 62
+        parts = scan_part(RealDisk(read_only=True), _path(folder, number), 0, end, by_columns=False)
+        # A node that is killed in its first round leaves a file without any.
+        if number <= at[0] and (last := deque(parts, 1)):
+            return last[0][1]
+    return None
 
 
 def _whole_blocks(folder: str, number: int, begin: int, bytes_max: int | None, stop: int | None) -> int:
