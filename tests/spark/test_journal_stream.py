@@ -20,8 +20,16 @@ START_MS = 1_714_950_000_000
 class Node:
     """Writes a journal, some rounds at a time."""
 
-    def __init__(self, folder: Path, *, epoch: int = 7, rounds_before: int = 0, file_bytes: int = 200) -> None:
-        limits = WriterLimits(file_bytes=file_bytes, free_bytes_min=0)
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        epoch: int = 7,
+        rounds_before: int = 0,
+        file_bytes: int = 200,
+        interval_ms: int = 10_000,
+    ) -> None:
+        limits = WriterLimits(file_bytes=file_bytes, free_bytes_min=0, interval_ms=interval_ms)
         self._journal = JournalWriter(
             RealDisk(), str(folder), JournalOrigin(cluster="c", node="n", epoch=epoch), limits
         )
@@ -230,3 +238,21 @@ def test_silent_node_is_a_row_of_its_own_once(tmp_path: Path, newest: str) -> No
     back = again().latestOffset(quiet, limit(reader))
     assert silent(quiet, back) == [("n", False, 30)]
     assert silent(back, again().latestOffset(back, limit(reader))) == [("n", True, 90)]
+
+
+def test_node_that_samples_seldom_is_silent_after_three_rounds_without_one(tmp_path: Path) -> None:
+    """`lag.every` may be up to an hour: it is not silent between two rounds."""
+    import pyarrow as pa
+
+    from lag.spark.sources.journal_rows import ROWS
+    from lag.spark.sources.journal_stream import JournalStream
+
+    Node(tmp_path, interval_ms=120_000).rounds(1)
+    now = START_MS
+    columns = pa.schema(list(ROWS["rounds"].items()))
+    reader = JournalStream({"path": str(tmp_path), "silence": "60"}, "rounds", columns, lambda: now)
+    _, end = all_batches(reader, reader.initialOffset())
+    now += 359_999
+    assert reader.latestOffset(end, limit(reader)) == end
+    now += 1
+    assert reader.latestOffset(end, limit(reader))[str(tmp_path)]["silent"] == now

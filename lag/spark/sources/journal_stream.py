@@ -29,7 +29,7 @@ from broker.runtime.disk import RealDisk
 from lag.blocks import BlockReader
 from lag.journal.files import JournalFile, Tier, parse
 from lag.journal.reader import JournalQuery
-from lag.journal.scan import Block, scan_part
+from lag.journal.scan import SILENT_INTERVALS, Block, scan_part
 from lag.spark.sources import options as read
 from lag.spark.sources.journal_rows import Placed, batches, silent_batch
 
@@ -77,8 +77,8 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         self._silence_ms = read.number(options, "silence", 0, at_least=0) * 1_000 if rows == "rounds" else 0
         self._now_ms = now_ms
-        self._last_rounds: dict[str, tuple[tuple[int, int], int | None]] = {}
-        """By folder an end that was read up to, and the time of the round before it."""
+        self._silent_from: dict[str, tuple[tuple[int, int], int | None]] = {}
+        """By folder an end that was read up to, and when the node is silent without a round behind it."""
         self._last: Offset | None = None
         """Where a query ends that takes what is there now."""
 
@@ -147,13 +147,14 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return since when a folder that has nothing new is silent; empty: it is not."""
         if "silent" in begin:
             return {"silent": begin["silent"]}
-        known = self._last_rounds.get(folder)
+        known = self._silent_from.get(folder)
         if known is None or known[0] != at:
-            last = _last_round(folder, at)
-            known = self._last_rounds[folder] = at, None if last is None else last.time_ms
-        if known[1] is None or self._now_ms() - known[1] < self._silence_ms:
-            return {}
-        return {"silent": known[1] + self._silence_ms}
+            last, silent_ms = _last_round(folder, at), None
+            if last is not None:
+                # One that samples seldom is not silent between two rounds.
+                silent_ms = last.time_ms + max(self._silence_ms, SILENT_INTERVALS * last.head.interval_ms)
+            known = self._silent_from[folder] = at, silent_ms
+        return {} if known[1] is None or self._now_ms() < known[1] else {"silent": known[1]}
 
 
 def _at(offset: Mapping[str, Any], folder: str) -> tuple[int, int]:

@@ -30,7 +30,10 @@ Config = Annotated[
     typer.Option("--config", metavar="FILE", help="Read thresholds, enableAlarm and alarmGroup from this file."),
 ]
 Silence = Annotated[
-    str, typer.Option("--silence", metavar="SPAN", help="A node without a round for this long counts as silent.")
+    str,
+    typer.Option(
+        "--silence", metavar="SPAN", help="A node without a round for this long, and three rounds, is silent."
+    ),
 ]
 Settled = Annotated[
     str, typer.Option("--settled", metavar="SPAN", help="How long a better verdict must last before it is reported.")
