@@ -198,6 +198,10 @@ class JournalReader:
             yield from self._file(file, place, wanted, by_columns)
         yield from place.gaps(None)
 
+    def interval_ms(self) -> int:
+        """Return how far apart samples are meant to be, by the newest raw file; 0: it does not say."""
+        return next((block.head.interval_ms for block in self.newest() if block is not None), 0)
+
     def newest(self) -> Iterator[Block | None]:
         """Yield the blocks of the newest raw file, oldest first, and None after each small piece of work besides."""
         try:

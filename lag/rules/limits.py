@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from math import isfinite
 from typing import Any
 
@@ -126,6 +126,11 @@ def with_target(seconds: float) -> LagLimits:
         raise ValueError(f"the target must be a number of seconds of 0 or more, got {seconds}")
     target_ms = round(seconds * 1000)
     return LagLimits(target_ms=target_ms, floor_ms=min(LagLimits().floor_ms, target_ms))
+
+
+def for_samples(limits: LagLimits, every_ms: int) -> LagLimits:
+    """Return limits that are long enough for samples so far apart: three are not stale, and five make a window."""
+    return replace(limits, stale_ms=max(limits.stale_ms, 3 * every_ms), window_ms=max(limits.window_ms, 5 * every_ms))
 
 
 def values_of(given: Mapping[str, str | float]) -> dict[str, Any]:

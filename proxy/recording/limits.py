@@ -7,10 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from conf import Config, GroupConfig, LagConfig, SubscriptionConfig
-from lag.rules.limits import NO_LIMIT, LagLimits, values_of
-
-_SAMPLES = {"stale_ms": 3, "window_ms": 5}
-"""These times cover at least this number of samples of a queue."""
+from lag.rules.limits import NO_LIMIT, LagLimits, for_samples, values_of
 
 
 def limits_of_config(config: GroupConfig | None, topic: str, lag: LagConfig | None = None) -> LagLimits:
@@ -39,10 +36,7 @@ def limits_of_config(config: GroupConfig | None, topic: str, lag: LagConfig | No
 @lru_cache(maxsize=1024)
 def _limits(given: tuple[tuple[str, Any], ...], every_ms: int) -> LagLimits:
     """Return the limits of all groups that have these values."""
-    values = asdict(LagLimits())
-    for name, samples in _SAMPLES.items():
-        values[name] = max(values[name], samples * every_ms)
-    values |= dict(given)
+    values = asdict(for_samples(LagLimits(), every_ms)) | dict(given)
     # These may come from different sections.
     values["window_ms"] = max(values["window_ms"], values["stop_ms"])
     values["floor_ms"] = min(values["floor_ms"], values["target_ms"])

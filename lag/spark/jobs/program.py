@@ -18,11 +18,12 @@ from typing import Final
 
 from broker.errors import StoreUnreadable
 from broker.runtime.disk import RealDisk
+from lag.journal.reader import JournalReader
 from lag.report.data import LagReportData
 from lag.report.engine.reading import samples_at_most
 from lag.report.options import Input, ReportOptions, ReportWindow
 from lag.report.page.files import FORMATS, rendered, with_ages
-from lag.rules.limits import LagLimits, with_target
+from lag.rules.limits import LagLimits, for_samples, with_target
 from lag.spark.jobs import backlog_program, compact_program, watch
 from lag.spark.jobs.arguments import FAILED, SPARK_ERRORS, WRONG, first_sentence, folders, listed
 from lag.spark.jobs.backlog import BacklogOptions, make_backlog
@@ -104,6 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_text_options(parser, FORMATS, "html")
     given = parser.parse_args(words)
     now_ms = int(time.time() * 1000)
+    every_ms = (JournalReader(RealDisk(read_only=True), each).interval_ms() for each in folders(given.journal))
     try:
         options = ReportOptions(
             given=Input(
@@ -115,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 from_ms=moment_ms({"--from": given.begin}, "--from") or 0,
                 to_ms=now_ms if given.end is None else moment_ms({"--to": given.end}, "--to") or 0,
             ),
-            limits=with_target(given.target),
+            limits=for_samples(with_target(given.target), max(every_ms, default=0)),
             title=given.title,
             compared=not given.no_compare,
             made_ms=now_ms,

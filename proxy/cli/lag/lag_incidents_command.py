@@ -65,7 +65,7 @@ def incidents_lag(
                 from_ms=moment_option(since, option="--since", clock=clock),
                 to_ms=clock.wall_ms() if until is None else moment_option(until, option="--until", clock=clock),
             ),
-            limits=limits_given(target, rules or ()),
+            limits=limits_given(target, rules or (), disk, journals),
             timezone=timezone_of(timezone),
         )
     except ValueError as error:

@@ -14,10 +14,11 @@ import typer
 
 from broker.runtime.disk import RealDisk
 from broker.runtime.seams import SystemClock
+from lag.journal.reader import JournalReader
 from lag.report.data import LagReportData
 from lag.report.options import Input, ReportOptions, ReportWindow
 from lag.report.page.files import FORMATS, rendered
-from lag.rules.limits import LagLimits, limits_from, with_target
+from lag.rules.limits import LagLimits, for_samples, limits_from, with_target
 from lag.rules.statuses import Level
 from proxy.cli.errors import CliError
 from proxy.cli.lag.lag_backlog_command import progress_file
@@ -117,7 +118,7 @@ def report_lag(
                 from_ms=moment_option(since, option="--since", clock=clock),
                 to_ms=now_ms if until is None else moment_option(until, option="--until", clock=clock),
             ),
-            limits=limits_given(target, rules or ()),
+            limits=limits_given(target, rules or (), disk, journals or ()),
             title=title,
             compared=compared,
             made_ms=now_ms,
@@ -166,12 +167,13 @@ def report_lag(
     return Level[report.level]
 
 
-def limits_given(target: float, rules: Sequence[str]) -> LagLimits:
-    """Return the limits of the rules. Raises ValueError: one is wrong."""
+def limits_given(target: float, rules: Sequence[str], disk: RealDisk, journals: Sequence[str]) -> LagLimits:
+    """Return the limits of the rules, for samples as far apart as journals say. Raises ValueError: one is wrong."""
     given = {}
     for each in rules:
         name, _, given[name] = each.partition("=")
-    return limits_from(given, with_target(target))
+    every_ms = (JournalReader(disk, journal_folder(disk, each)).interval_ms() for each in journals)
+    return limits_from(given, for_samples(with_target(target), max(every_ms, default=0)))
 
 
 def _is_local(engine: str, disk: RealDisk, options: ReportOptions, by_spark: Sequence[str]) -> bool:

@@ -45,7 +45,7 @@ def lag_of_files(
         config_of: Configuration of a group, for its thresholds.
     """
     reader = JournalReader(disk, folder)
-    every_ms = next((block.head.interval_ms for block in reader.newest() if block is not None), 0)
+    every_ms = reader.interval_ms()
     # The limits of a node that samples as often.
     lag = LagConfig(every=f"{min(max(every_ms, 1_000), FILE_MS)}ms")
     windows = NodeWindows(limits_of_config(None, "", lag).window_ms)

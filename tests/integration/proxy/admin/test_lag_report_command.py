@@ -30,6 +30,29 @@ def test_small_report_needs_no_spark(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "nothing is known of" in report["summary"]
 
 
+@pytest.mark.parametrize(("every_ms", "rules"), [(10_000, []), (300_000, []), (300_000, ["--rule", "stale=11m"])])
+def test_report_of_a_node_that_samples_seldom_is_as_good_as_its_samples(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], every_ms: int, rules: list[str]
+) -> None:
+    """The journal says how far apart samples are; a group is in time for 20 of them, and late for 10."""
+    limits, rounds = WriterLimits(interval_ms=every_ms, free_bytes_min=0), 30
+    writer = JournalWriter(RealDisk(), f"{tmp_path}/j", JournalOrigin(cluster="c", node="n", epoch=1), limits)
+    for number in range(rounds):
+        at, late = NOW_MS + number * every_ms, max(0, number - 19)
+        row = QueueSample(time_ms=at, start=0, end=900 + 30 * number, committed=900 + 30 * (number - late),
+                          committed_ms=at - late * 120_000 if late else None, moved_ms=at, asked_ms=at)  # fmt: skip
+        assert writer.write(at, [(("g", "t", 0), row)])
+    writer.close(NOW_MS + rounds * every_ms)
+    words = ["--journal", f"{tmp_path}/j", "--since", str(NOW_MS), "--until", str(NOW_MS + rounds * every_ms), *rules]
+    assert run(["lag", "report", *words, "--format", "json", "--no-compare", "--out", "-"]) == 1
+    [group] = json.loads(capsys.readouterr().out)["groups"]
+    assert (group["status"], group["objective"]["coverage"]) == ("WARN", 1.0)
+    assert [each["from_ms"] for each in group["incidents"]] == [NOW_MS + 20 * every_ms]
+    assert run(["lag", "incidents", *words, "--format", "json"]) == 0
+    [incident] = json.loads(capsys.readouterr().out)["incidents"]
+    assert incident["seconds"] == 9 * every_ms / 1000
+
+
 @pytest.mark.parametrize("out", ["nowhere/lag.json", "."])
 def test_file_that_cannot_be_written_is_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], out: str
