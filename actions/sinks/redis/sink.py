@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from actions.client_factories import OutsideAction
@@ -96,6 +96,8 @@ def redirect_of(reason: str, server: str) -> str | None:
     return f"{host or server.rpartition(':')[0]}:{port}"
 
 
+ROUND_TRIP_BYTES = 8 * 1024 * 1024
+"""What messages of one round trip have together, unless one alone has more."""
 _Answer = Status | Exception
 
 
@@ -232,9 +234,12 @@ class RedisSink(OutsideAction):
             except ServerAway as error:
                 answers[each.place] = self._map_away.refusal() or self._map_away.failed(str(error))
         again: list[_MessageCommands] = []
-        await asyncio.gather(
-            *(self._send(server, each, answers, None if is_last else again) for server, each in by_server.items())
-        )
+
+        async def send(server: str, wanted: Sequence[_MessageCommands]) -> None:
+            for part in _parts(wanted):
+                await self._send(server, part, answers, None if is_last else again)
+
+        await asyncio.gather(*(send(*each) for each in by_server.items()))
         return again
 
     async def _server_of(self, key: bytes) -> str:
@@ -374,6 +379,20 @@ class RedisSink(OutsideAction):
             away = Away(f"Redis at {address}", lambda: self.context)
             server = self._servers[address] = _Server(self.outside.redis(self._wish(address)), away)
         return server
+
+
+def _parts(wanted: Iterable[_MessageCommands]) -> Iterator[list[_MessageCommands]]:
+    """Cut messages into round trips for which a server's timeout suffices; one that is larger goes alone."""
+    part: list[_MessageCommands] = []
+    left = ROUND_TRIP_BYTES
+    for each in wanted:
+        size = sum(len(word) for words in each.commands for word in words if isinstance(word, str | bytes))
+        if part and size > left:
+            yield part
+            part, left = [], ROUND_TRIP_BYTES
+        part.append(each)
+        left -= size
+    yield part
 
 
 def _host_of(key: bytes, hosts: int) -> int:

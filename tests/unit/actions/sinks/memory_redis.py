@@ -25,6 +25,7 @@ class MemoryRedis:
         away: It does not answer.
         lose: The next round trip is carried out up to so many commands, and then lost.
         renewed: How often its connections were renewed.
+        bytes_max: What it takes before the time for a round trip is over; None: anything.
     """
 
     def __init__(self) -> None:
@@ -33,12 +34,15 @@ class MemoryRedis:
         self.away = False
         self.lose: int | None = None
         self.closed = self.renewed = 0
+        self.bytes_max: int | None = None
 
     async def round_trip(self, commands: Sequence[Words]) -> list[Any]:
         """As `RedisLink`."""
         self.trips += 1
         if self.away:
             raise ServerAway("connection refused")
+        if self.bytes_max is not None and sum(len(_raw(word)) for words in commands for word in words) > self.bytes_max:
+            raise ServerAway("Timeout writing to socket")
         lose, self.lose = self.lose, None
         answers: list[Any] = []
         queued: list[Words] | None = None

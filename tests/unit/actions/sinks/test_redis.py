@@ -148,6 +148,20 @@ def test_batch_is_one_round_trip_with_an_answer_each(ground: Ground) -> None:
         assert ground.memory.trips == trips + 1
 
 
+@pytest.mark.parametrize("once", [False, True])
+def test_large_messages_go_in_round_trips_that_have_time(once: bool) -> None:
+    """A batch of 256 messages of megabytes is more than any server takes in one timeout, however often it is tried."""
+    ground = Ground("127.0.0.1:1", MemoryRedis())
+    assert ground.memory is not None
+    ground.memory.bytes_max = 10 << 20
+    jobs = [FakeJob(offset, b"x" * (3 << 20 if offset % 3 else 10), key=f"k{offset}") for offset in range(40)]
+    command = ["APPEND", "${key}", "${body}"]
+
+    assert ground.run(jobs, commands=[command], once=once) == [Status.FINISH] * 40
+    assert len(ground.memory.data) == 40 * (1 + once)
+    assert ground.memory.trips < 40
+
+
 def test_templates_make_commands_without_a_script(ground: Ground) -> None:
     """Commands of the options, with key, tag, body and JSON fields."""
     commands = [["SET", "order:${$.id}", "${body}"], ["HSET", "by:${tag}", "${key}", "${$.sum}$$"]]
