@@ -27,6 +27,11 @@ Range = tuple[int, int]
 """First and last offset, both in it."""
 
 
+def text_of(offsets: Iterable[int]) -> str:
+    """Return some offsets as ranges in order, `3-7,9`: made once, since the ledger is written with each turn."""
+    return ",".join(f"{first}-{last}" if first < last else f"{first}" for first, last in ranges_of(offsets))
+
+
 def ranges_of(offsets: Iterable[int]) -> list[Range]:
     """Return the ranges of some offsets, in order."""
     found: list[Range] = []
@@ -78,6 +83,8 @@ class OffsetSet:
 VERSION = 1
 RECENT_MS = 10_000
 RECENT_MAX = 1_000
+TOGETHER_MS = 1_000
+"""Messages that come again within so long are one entry."""
 FORGET_SECONDS = 600.0
 
 
@@ -88,13 +95,13 @@ class PendingBytes:
     Attributes:
         end: Length of the file with them.
         crc: CRC-32 of the new bytes alone.
-        offsets: Of the messages in them.
+        offsets: Of the messages in them (`text_of`).
         stored_ms: When the last of these was stored, Unix ms.
     """
 
     end: int
     crc: int
-    offsets: list[Range]
+    offsets: str
     stored_ms: int
 
 
@@ -128,7 +135,7 @@ class FileLedger:
     """All of it; `as_json` is what is kept."""
 
     files: dict[str, OpenFile] = field(default_factory=dict)
-    recent: list[tuple[int, str, list[Range], int]] = field(default_factory=list)
+    recent: list[tuple[int, str, str, int]] = field(default_factory=list)
     done: dict[str, OffsetSet] = field(default_factory=dict)
 
     def committed(self, file: OpenFile, pending: PendingBytes, wall_ms: int) -> None:
@@ -142,7 +149,7 @@ class FileLedger:
 
     def found_in(self, file: OpenFile, pending: PendingBytes, wall_ms: int) -> None:
         """Note that the pending bytes of a file turned out to be in it: their messages may come again."""
-        self._remember(file.qid, pending.offsets, pending.stored_ms)
+        self._remember(file.qid, _ranges(pending.offsets), pending.stored_ms)
         self.committed(file, pending, wall_ms)
 
     def take_done(self, qid: str, offset: int, stored_ms: int, wall_ms: int) -> bool:
@@ -156,11 +163,10 @@ class FileLedger:
             return False
         # This answer may be lost as the one before was.
         last = self.recent[-1] if self.recent else None
-        if last is not None and last[1] == qid and last[2] and last[2][-1][1] + 1 == offset:
-            last[2][-1] = (last[2][-1][0], offset)
-            self.recent[-1] = (*last[:3], max(last[3], stored_ms))
+        if last is not None and last[1] == qid and 0 <= wall_ms - last[0] < TOGETHER_MS:
+            self.recent[-1] = (last[0], qid, f"{last[2]},{offset}", max(last[3], stored_ms))
         else:
-            self.recent.append((wall_ms, qid, [(offset, offset)], stored_ms))
+            self.recent.append((wall_ms, qid, f"{offset}", stored_ms))
         return True
 
     def _remember(self, qid: str, offsets: Sequence[Range], stored_ms: int) -> None:
@@ -198,13 +204,13 @@ class FileLedger:
                 pending = None
                 if each["pending"] is not None:
                     end, crc, offsets, *stored = each["pending"]
-                    pending = PendingBytes(_number(end), _number(crc), _ranges(offsets), _stored_ms(stored))
+                    pending = PendingBytes(_number(end), _number(crc), _offsets(offsets), _stored_ms(stored))
                 path, qid, length = _text(each["path"]), _text(each["qid"]), _number(each["length"])
                 file = OpenFile(path, qid, length, pending, whole=each["whole"] is True)
                 ledger.files[file.path] = file
             for wall_ms, qid, offsets, *stored in value["recent"]:
                 if _number(wall_ms):
-                    ledger.recent.append((wall_ms, _text(qid), _ranges(offsets), _stored_ms(stored)))
+                    ledger.recent.append((wall_ms, _text(qid), _offsets(offsets), _stored_ms(stored)))
                 ledger._remember(_text(qid), _ranges(offsets), _stored_ms(stored))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"it does not have this form: {error!r}") from error
@@ -231,5 +237,13 @@ def _text(value: object) -> str:
     return value
 
 
+def _offsets(value: Any) -> str:
+    """Return offsets as `text_of` has them."""
+    return ",".join(f"{first}-{last}" for first, last in _ranges(value))
+
+
 def _ranges(value: Any) -> list[Range]:
+    if isinstance(value, str):
+        pairs = (each.partition("-") for each in value.split(","))
+        value = [(int(first), int(last or first)) for first, _, last in pairs]
     return [(_number(first), _number(last)) for first, last in value]

@@ -21,7 +21,7 @@ from actions.sinks.faults import ServerAway, ServerRefusedMessage
 from actions.sinks.files.folders import Folders
 from actions.sinks.files.formats import Format
 from actions.sinks.files.layout import Layout, aside
-from actions.sinks.files.ledger import FORGET_SECONDS, FileLedger, OpenFile, PendingBytes, ranges_of
+from actions.sinks.files.ledger import FORGET_SECONDS, FileLedger, OpenFile, PendingBytes, text_of
 from actions.sinks.local_state import Keep, SealedState
 from actions.sinks.server_outage import Away
 from broker.errors import StoreUnreadable
@@ -562,7 +562,7 @@ class Writer:
 
 def _pending(length: int, data: bytes, members: Sequence[_Member]) -> PendingBytes:
     """Return what the ledger says of bytes that are to go behind so many others of a file."""
-    offsets = ranges_of(each.job.offset for each in members)
+    offsets = text_of(each.job.offset for each in members)
     return PendingBytes(length + len(data), crc32(data), offsets, max(each.stored_ms for each in members))
 
 

@@ -288,6 +288,26 @@ def test_messages_of_a_topic_that_was_made_again_are_no_repeats(kills: int) -> N
     assert sorted(ground.offsets()) == sorted([*range(5)] * 2)
 
 
+def test_ledger_of_many_messages_that_do_not_follow_each_other_is_soon_encoded() -> None:
+    """As a filter of tags leaves them: a thread that encodes a list for each holds up the loop, with every turn."""
+    ground, sizes = Ground(), []
+
+    async def story() -> None:
+        sink = ground.sink()
+        for turn in range(10):
+            await written(sink, jobs(*range(turn * 2_000, (turn + 1) * 2_000, 2)), close=False)
+            [name] = ground.disk.list(f"{DATA}/pyddmq/sinks")
+            file = ground.disk.open(f"{DATA}/pyddmq/sinks/{name}")
+            sizes.append(file.read(0, file.size()).count(b"["))
+
+    asyncio.run(story())
+    assert max(sizes) < 100
+    ground.disk.kill()
+    again = jobs(*range(0, 20_000, 2))
+    asyncio.run(written(ground.sink(), again))
+    assert sorted(ground.offsets()) == [*range(0, 20_000, 2)]
+
+
 def test_file_that_a_killed_life_left_open_is_closed_though_no_message_comes() -> None:
     """Readers pass over open files: what was answered must not stay in one for ever."""
     ground = Ground(rotateSeconds=60)
