@@ -285,6 +285,23 @@ class RowDecoder:
         return self._texts[coded - _KNOWN]
 
 
+def count_rows(data: bytes) -> int:
+    """Return how many rows a section has, by its steps alone. Raises ValueError as `RowDecoder.rows`."""
+    steps = Taker(data)
+    size = steps.varint()
+    steps.end = steps.at + size
+    count = 0
+    while True:
+        step = steps.varint()
+        kind, rest = step & 3, step >> 2
+        if kind == SAME and not rest:
+            return count
+        if kind != OTHER:
+            count += 1 if kind == CHANGED else rest
+        elif rest != NAME:
+            steps.varint()
+
+
 def bits_of(mask: int) -> list[int]:
     """Return the places of a mask's bits, the lowest first."""
     return [index for index in range(mask.bit_length()) if mask >> index & 1]

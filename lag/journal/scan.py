@@ -146,6 +146,19 @@ def scan_part(disk: Disk, path: str, begin: int, end: int, *, by_columns: bool) 
         file.close()
 
 
+def rows_of_file(file: BlockReader) -> int:
+    """Return about how many rows of queues a file has: in each block as many as in the first or the last one."""
+    decoder, first, last, blocks = SnapshotDecoder(), b"", b"", 0
+    for last in file:
+        first, blocks = first or last, blocks + 1
+    try:
+        return (
+            blocks * max(decoder.count(decoder.open(payload)) for payload in (first, last) if payload) if blocks else 0
+        )
+    except ValueError:
+        return 0
+
+
 def _blocks(
     file: BlockReader, head: FileHead, tier: Tier, by_columns: bool | None
 ) -> Iterator[tuple[int, Block | None]]:

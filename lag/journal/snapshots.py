@@ -14,7 +14,7 @@ from typing import Any, Final
 from lag.blocks import BlockGap, GapKind
 from lag.journal.column_rows import Piece, PieceDecoder
 from lag.journal.columns import QUEUES, SCHEDULED, Key, Row, Table
-from lag.journal.rows import RowDecoder, RowEncoder
+from lag.journal.rows import RowDecoder, RowEncoder, count_rows
 from lag.samples import EventKind, LagEvent
 from lag.varints import Taker, put_signed, put_text, put_varint
 
@@ -138,6 +138,12 @@ class SnapshotDecoder:
         if _EPOCH in sections:
             self._epoch = int.from_bytes(sections[_EPOCH], "little")
         return Snapshot(time_ms=self._base_ms, sequence=self._sequence, epoch=self._epoch, sections=sections)
+
+    @staticmethod
+    def count(snapshot: Snapshot) -> int:
+        """Return how many rows of queues a snapshot has. Raises ValueError: damaged behind a right sum."""
+        section = snapshot.sections.get(_QUEUES)
+        return 0 if section is None else count_rows(section)
 
     def queues(self, snapshot: Snapshot) -> Iterator[tuple[Key, int, Row]]:
         """Yield (group, topic, queue), moment and values. Raises ValueError: damaged behind a right sum."""

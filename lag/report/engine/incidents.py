@@ -164,13 +164,14 @@ def make_ledger(
 
 def pieces_of(disk: Disk, options: ReportOptions) -> Iterator[ReportWindow]:
     """Yield the pieces of a window that have samples, a day each, or shorter where a day can have many samples."""
-    window, spans = options.window, file_spans(disk, options.given.journals)
+    window = options.window
+    spans = file_spans(disk, options.given.journals, window.from_ms, window.to_ms)
     begin = max([window.from_ms, *sorted(first_ms for first_ms, _, _ in spans)[:1]])
     for day in range(begin, window.to_ms, PIECE_MS):
         end = min(day + PIECE_MS, window.to_ms)
         # A file counts by its share of the day: most are of an hour, and those of a summary of more than a day.
         samples = sum(
-            count * (min(last_ms, end) - max(first_ms, day)) // (last_ms - first_ms)
+            -(-count * (min(last_ms, end) - max(first_ms, day)) // (last_ms - first_ms))
             for first_ms, last_ms, count in spans
             if last_ms > day and first_ms < end
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -13,16 +13,13 @@ from broker.runtime.seams import Disk
 from lag.blocks import BlockGap, BlockReader
 from lag.journal.files import live_files, parse
 from lag.journal.reader import SLACK_MS, JournalQuery, JournalReader
-from lag.journal.scan import Block
+from lag.journal.scan import Block, rows_of_file
 from lag.report.engine.clock_steps import LOOK_BACK_MS, NodeClockStep, steps_of
 from lag.report.engine.column_rules import ColumnValues, both
 from lag.report.engine.column_samples import Place, SampleColumns, Samples, ordered
 from lag.report.options import AHEAD_MS, MESSAGE_TIMES, TIME_MIN_MS, Figures, ReportOptions, ReportWindow
 from lag.rules.limits import LagLimits
 from lag.samples import EventKind
-
-JOURNAL_BYTES: Final = 4
-"""Bytes of a sample in a journal, at least (docs/performance.md)."""
 
 Columns = Mapping[str, ColumnValues]
 Labels = Mapping[str, Mapping[tuple[str, str], str]]
@@ -57,25 +54,26 @@ def _nodes(disk: Disk, folder: str) -> set[tuple[str, str]]:
     return found
 
 
-def file_spans(disk: Disk, folders: Iterable[str]) -> list[tuple[int, int, int]]:
-    """Return, of each file of journals, its first and last moment, and how many samples it can have, by its size."""
+def file_spans(disk: Disk, folders: Iterable[str], since_ms: int, until_ms: int) -> list[tuple[int, int, int]]:
+    """Return, of each file of journals that may have samples of a window, its first and last moment, and how many."""
     found = []
     for folder in folders:
         for file in live_files(each for name in disk.list(folder) if (each := parse(name)) is not None):
             reader = BlockReader(disk, f"{folder}/{file.name}")
-            reader.close()
-            if reader.head is not None:
-                opened = disk.open(f"{folder}/{file.name}")
-                samples = opened.size() // JOURNAL_BYTES
-                found.append((reader.head.first_ms - SLACK_MS, reader.head.last_ms + SLACK_MS, samples))
-                opened.close()
+            try:
+                if (head := reader.head) is not None:
+                    first_ms, last_ms = head.first_ms - SLACK_MS, head.last_ms + SLACK_MS
+                    if last_ms >= since_ms and first_ms < until_ms:
+                        # Not by its size: rows in which nothing changes have no bytes.
+                        found.append((first_ms, last_ms, rows_of_file(reader)))
+            finally:
+                reader.close()
     return found
 
 
 def samples_at_most(disk: Disk, folders: Iterable[str], since_ms: int, until_ms: int) -> int:
-    """Return how many samples journals can have from one moment to before another, by the sizes of their files."""
-    spans = file_spans(disk, folders)
-    return sum(samples for first_ms, last_ms, samples in spans if last_ms >= since_ms and first_ms < until_ms)
+    """Return about how many samples journals have from one moment to before another, in whole files."""
+    return sum(samples for _, _, samples in file_spans(disk, folders, since_ms, until_ms))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -197,8 +197,7 @@ def _is_local(engine: str, disk: RealDisk, options: ReportOptions, by_spark: Seq
     since_ms = window.from_ms - (window.length_ms if options.compared else 0)
     if given.exported:
         return exported_at_most(given.exported, since_ms, window.to_ms) <= LOCAL_MAX
-    # Most samples take half as many bytes again as the least that one can take.
-    return samples_at_most(disk, given.journals, since_ms, window.to_ms) <= LOCAL_MAX * 3 // 2
+    return samples_at_most(disk, given.journals, since_ms, window.to_ms) <= LOCAL_MAX
 
 
 def _by_spark(options: ReportOptions, data: str | None, master: str | None, log: str | None) -> LagReportData | None:

@@ -112,6 +112,25 @@ def test_large_report_without_spark_says_what_else_can_be_done(
     assert json.loads(Path(out).read_text())["samples"] > 0
 
 
+@pytest.mark.usefixtures("no_spark")
+def test_samples_in_which_nothing_changes_count_as_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a journal they have no bytes; in memory they are as large, and 10,000 idle queues have 86 million a day."""
+    monkeypatch.setattr(lag_report_command, "LOCAL_MAX", 9_000)
+    limits = WriterLimits(free_bytes_min=0)
+    writer = JournalWriter(RealDisk(), f"{tmp_path}/j", JournalOrigin(cluster="c", node="n", epoch=1), limits)
+    for number in range(100):
+        at = NOW_MS + 10_000 * number
+        row = QueueSample(time_ms=at, start=0, end=9, committed=9)
+        assert writer.write(at, [(("g", "t", queue), row) for queue in range(100)])
+    writer.close(NOW_MS + 1_000_000)
+    words = ["--journal", f"{tmp_path}/j", "--no-compare", "--format", "json", "--out", "-", "--until"]
+    assert run(["lag", "report", *words, str(NOW_MS + 1_000_000), "--since", str(NOW_MS)]) == 8
+    assert "--engine local, or a shorter --since" in " ".join(capsys.readouterr().err.split())
+    assert run(["lag", "report", *words, str(NOW_MS - 3_600_000), "--since", str(NOW_MS - 7_200_000)]) == 3
+
+
 @pytest.mark.parametrize(
     ("options", "code", "sentence"),
     [
