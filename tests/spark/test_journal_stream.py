@@ -256,3 +256,29 @@ def test_node_that_samples_seldom_is_silent_after_three_rounds_without_one(tmp_p
     assert reader.latestOffset(end, limit(reader)) == end
     now += 1
     assert reader.latestOffset(end, limit(reader))[str(tmp_path)]["silent"] == now
+
+
+def test_nodes_of_one_name_are_two(tmp_path: Path) -> None:
+    """`brokerName` has a default: rounds of two folders are of one node only where the names differ, as in reports."""
+    import pyarrow as pa
+
+    from lag.spark.sources.journal_rows import ROWS
+    from lag.spark.sources.journal_stream import JournalStream
+
+    folders = [str(tmp_path / name) for name in ("a", "b")]
+    for folder in folders:
+        Node(Path(folder)).rounds(2)
+    now = START_MS
+    options = {"path": ",".join(folders), "silence": "60"}
+    reader = JournalStream(options, "rounds", pa.schema(list(ROWS["rounds"].items())), lambda: now)
+
+    def nodes(start: Any, end: Any) -> list[tuple[str, bool]]:
+        parts = reader.partitions(start, end)
+        rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+        return sorted((row["node"], row["silent"]) for row in rows)
+
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, limit(reader))
+    assert nodes(start, end) == [(f"n ({folder})", False) for folder in folders for _ in range(2)]
+    now += 3_600_000
+    assert nodes(end, reader.latestOffset(end, limit(reader))) == [(f"n ({folder})", True) for folder in folders]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,10 +26,11 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from broker.runtime.disk import RealDisk
-from lag.blocks import BlockReader
+from lag.blocks import BlockReader, FileHead
 from lag.journal.files import JournalFile, Tier, parse
 from lag.journal.reader import JournalQuery
 from lag.journal.scan import SILENT_INTERVALS, Block, scan_part
+from lag.report.engine.reading import labels_of
 from lag.spark.sources import options as read
 from lag.spark.sources.journal_rows import Placed, batches, silent_batch
 
@@ -76,6 +77,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             topics=read.names(options, "topic"),
         )
         self._silence_ms = read.number(options, "silence", 0, at_least=0) * 1_000 if rows == "rounds" else 0
+        self._labels = labels_of(RealDisk(read_only=True), self._folders) if rows == "rounds" else {}
         self._now_ms = now_ms
         self._silent_from: dict[str, tuple[tuple[int, int], int | None]] = {}
         """By folder an end that was read up to, and when the node is silent without a round behind it."""
@@ -116,10 +118,20 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if partition.silent_ms is not None:
             last = _last_round(partition.folder, (partition.file, partition.end))
             if last is not None:
-                yield silent_batch(last.head, partition.file, partition.end, partition.silent_ms, self._columns)
+                head = self._named(partition.folder, last.head)
+                yield silent_batch(head, partition.file, partition.end, partition.silent_ms, self._columns)
             return
-        blocks = _blocks(partition, by_columns=self._rows == "samples")
+        blocks = self._blocks(partition, by_columns=self._rows == "samples")
         yield from batches(blocks, self._rows, self._columns, self._wanted)
+
+    def _blocks(self, part: StreamPart, *, by_columns: bool) -> Iterator[Placed]:
+        path = _path(part.folder, part.file)
+        for position, block in scan_part(RealDisk(read_only=True), path, part.begin, part.end, by_columns=by_columns):
+            yield part.file, position, replace(block, head=self._named(part.folder, block.head))
+
+    def _named(self, folder: str, head: FileHead) -> FileHead:
+        label = self._labels.get(folder, {}).get((head.cluster, head.node))
+        return head if label is None else replace(head, node=label)
 
     def _parts(self, folder: str, start: tuple[int, int], end: tuple[int, int]) -> Iterator[StreamPart]:
         if end < start:
@@ -231,13 +243,6 @@ def _whole_blocks(folder: str, number: int, begin: int, bytes_max: int | None, s
         return end
     finally:
         reader.close()
-
-
-def _blocks(part: StreamPart, *, by_columns: bool) -> Iterator[Placed]:
-    disk = RealDisk(read_only=True)
-    path = _path(part.folder, part.file)
-    for position, block in scan_part(disk, path, part.begin, part.end, by_columns=by_columns):
-        yield part.file, position, block
 
 
 def _path(folder: str, number: int) -> str:
