@@ -83,8 +83,8 @@ TURN_BYTES = 8 * 1024 * 1024
 TURN_MESSAGES = 4_096
 CAREFUL_TURNS = 1_000
 """How many turns after a fault take one message each, so that one that faults alone is found."""
-MESSAGES_PER_STEP = 64
-"""Records made before other work of the loop gets its turn."""
+MESSAGES_PER_STEP, BYTES_PER_STEP = 64, 64 * 1024
+"""Records made before other work of the loop gets its turn: JSON of so many bytes takes some milliseconds."""
 ROW_BYTES = 200
 """What a row takes beside its body, about."""
 
@@ -351,12 +351,13 @@ class Writer:
     async def _members(self, ledger: FileLedger) -> list[_Member]:
         """Make records of messages that wait; what cannot become one is answered."""
         members: list[_Member] = []
-        size = seen = 0
+        size = seen = yielded = 0
         most = 1 if self._careful else TURN_MESSAGES
         while self._waiting and size < TURN_BYTES and len(members) < most:
             job = self._waiting.popleft()
             seen += 1
-            if seen % MESSAGES_PER_STEP == 0:
+            if seen % MESSAGES_PER_STEP == 0 or size - yielded >= BYTES_PER_STEP:
+                yielded = size
                 await asyncio.sleep(0)
             try:
                 stored_ms = job.message.stored_ms
