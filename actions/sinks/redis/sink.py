@@ -98,6 +98,8 @@ def redirect_of(reason: str, server: str) -> str | None:
 
 ROUND_TRIP_BYTES = 8 * 1024 * 1024
 """What messages of one round trip have together, unless one alone has more."""
+BYTES_PER_STEP = 64 * 1024
+"""Bodies whose commands are made before other work of the loop gets its turn: parsing them takes some milliseconds."""
 _Answer = Status | Exception
 
 
@@ -170,6 +172,7 @@ class RedisSink(OutsideAction):
         if deletes is None:
             deletes = [delete for words in options.commands for delete in deletes_of(words)]
         self._deletes = [self._template(words) for words in deletes]
+        self._parses = any(each.needs_json for _, templates in self._templates for each in templates)
         return options
 
     def _template(self, words: Sequence[str]) -> tuple[str, list[Template]]:
@@ -207,8 +210,14 @@ class RedisSink(OutsideAction):
         """Answer FINISH for each message whose commands were carried out."""
         answers: list[_Answer] = [Status.FINISH] * len(jobs)
         wanted: list[_MessageCommands] = []
+        size = 0
         for place, job in enumerate(jobs):
+            if size >= BYTES_PER_STEP:
+                size = 0
+                await asyncio.sleep(0)
             try:
+                # One that an action before has parsed costs no more, however large.
+                size += len(data) if self._parses and isinstance(data := job.data, bytes) else 0
                 commands, idempotent = self._commands(job)
             except Exception as error:
                 answers[place] = error
