@@ -282,3 +282,17 @@ def test_nodes_of_one_name_are_two(tmp_path: Path) -> None:
     assert nodes(start, end) == [(f"n ({folder})", False) for folder in folders for _ in range(2)]
     now += 3_600_000
     assert nodes(end, reader.latestOffset(end, limit(reader))) == [(f"n ({folder})", True) for folder in folders]
+
+
+def test_rounds_in_which_nothing_changes_fill_a_batch_as_others(tmp_path: Path) -> None:
+    """They have hardly a byte in the journal; of 1,000 idle queues two days of it were one batch of gigabytes."""
+    limits = WriterLimits(free_bytes_min=0)
+    journal = JournalWriter(RealDisk(), str(tmp_path), JournalOrigin(cluster="c", node="n", epoch=1), limits)
+    for number in range(40):
+        now = START_MS + 10_000 * number
+        idle = QueueSample(time_ms=now, start=0, end=9, committed=9)
+        assert journal.write(now, [(("g", "t", queue), idle) for queue in range(100)])
+    reader = stream(tmp_path, bytesPerTrigger="16000")
+    found, _ = all_batches(reader, reader.initialOffset())
+    assert [each for batch in found for each in batch] == list(range(40))
+    assert {len(batch) for batch in found} == {10}

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -30,12 +31,15 @@ from lag.blocks import BlockReader, FileHead
 from lag.journal.files import JournalFile, Tier, parse
 from lag.journal.reader import JournalQuery
 from lag.journal.scan import SILENT_INTERVALS, Block, scan_part
+from lag.journal.snapshots import SnapshotDecoder
 from lag.report.engine.reading import labels_of
 from lag.spark.sources import options as read
 from lag.spark.sources.journal_rows import Placed, batches, silent_batch
 
 BYTES_PER_TRIGGER: Final = 8 << 20
 """Of each folder, by default: some hours of a node with hundreds of queues."""
+ROW_BYTES: Final = 16
+"""What a row of a queue counts at least: one in which nothing changes has none, and in Spark as many as others."""
 Offset = dict[str, dict[str, int]]
 """By folder: `file`, and `position` in it; file 0 is before all. `silent`: Unix ms, where the node is silent."""
 
@@ -207,10 +211,10 @@ def _end(folder: str, begin: tuple[int, int], bytes_max: int | None, last: tuple
             continue
         position = begin[1] if number == begin[0] else 0
         stop = last[1] if last is not None and number == last[0] else None
-        end = _whole_blocks(folder, number, position, left, stop)
+        end, taken = _whole_blocks(folder, number, position, left, stop)
         at = (number, max(position, end))
         if left is not None:
-            left -= max(0, end - position)
+            left -= taken
             if left <= 0:
                 break
     return at
@@ -227,20 +231,24 @@ def _last_round(folder: str, at: tuple[int, int]) -> Block | None:
     return None
 
 
-def _whole_blocks(folder: str, number: int, begin: int, bytes_max: int | None, stop: int | None) -> int:
-    """Return where the whole blocks of a file from `begin` on end; one at least is taken."""
-    reader = BlockReader(RealDisk(read_only=True), _path(folder, number))
+def _whole_blocks(folder: str, number: int, begin: int, bytes_max: int | None, stop: int | None) -> tuple[int, int]:
+    """Return where the whole blocks of a file from `begin` on end, and their bytes; one at least is taken."""
+    reader, decoder = BlockReader(RealDisk(read_only=True), _path(folder, number)), SnapshotDecoder()
     try:
         if reader.head is None:
-            return begin
-        end = reader.position = max(reader.position, begin)
-        for _ in reader:
+            return begin, 0
+        end, taken = max(reader.position, begin), 0
+        reader.position = end
+        for payload in reader:
             if stop is not None and reader.position > stop:
                 break
             end = reader.position
-            if bytes_max is not None and end - begin >= bytes_max:
-                break
-        return end
+            if bytes_max is not None:
+                with suppress(ValueError):  # whoever reads the block says so
+                    taken += max(len(payload), ROW_BYTES * decoder.count(decoder.open(payload)))
+                if taken >= bytes_max:
+                    break
+        return end, taken
     finally:
         reader.close()
 
