@@ -53,6 +53,26 @@ def test_all_listed_timers_are_cancelled(browser: Any, node: ServedNode) -> None
     assert node.json("/api/timers")["pendingTotal"] == 0
 
 
+@pytest.mark.parametrize("button", ["Cancel timer", "Cancel these 2 timers", "Move"])
+def test_change_that_comes_too_late_says_so(browser: Any, node: ServedNode, button: str) -> None:
+    """Another operator has had the message delivered since the page was opened."""
+    with Producer(node.ready["producer"]) as producer:
+        producer.send("notices", b"too", key="another", delay_ms=7_200_000)
+    until(lambda: node.json("/api/timers")["pendingTotal"] == 2, "the timers")
+    with Tab(browser, node, timezone_id="UTC") as tab, Tab(browser, node) as other:
+        tab.open("/waiting")
+        other.open("/waiting")
+        other.change("Deliver now")
+        until(lambda: "later" in notices(node), "the message")
+        said = tab.change(button, fill={"deliverAtMs": "2099-01-01T00:00:00"} if button == "Move" else None)
+        assert "rescheduled to a time that has passed, and delivered" in said
+        assert "Done" not in said
+        assert said.startswith("Not changed: 1 of 2.") == ("2" in button)
+        assert tab.page.locator("#ask-result .wrong").count() == 1
+    assert node.json("/api/timers")["pendingTotal"] == (0 if "2" in button else 1)
+    assert tab.faults == []
+
+
 def test_undecided_half_is_rolled_back(browser: Any, node: ServedNode) -> None:
     """Nothing is delivered."""
     with Tab(browser, node) as tab:

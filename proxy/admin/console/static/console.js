@@ -74,6 +74,14 @@
       result.append(make("p", why, "wrong"));
       return;
     }
+    // Of messages that were to be cancelled or moved, some may not have been.
+    const each = answer.results ?? (answer.outcome ? [answer] : []);
+    const failed = each.filter((one) => !["cancelled", "rescheduled"].includes(one.outcome));
+    if (failed.length) {
+      const many = each.length > 1 ? `Not changed: ${failed.length} of ${each.length}. ` : "";
+      result.append(make("p", many + failed.map((one) => one.text).join("; "), "wrong"));
+      return;
+    }
     if (answer.dryRun) result.append(make("p", "Nothing is changed yet. This is what the change would do:"));
     else result.append(make("p", answer.text ?? (answer.changed === false ? "Nothing had to be changed." : "Done."), "good"));
     for (const [name, value] of Object.entries(answer)) {
