@@ -73,6 +73,54 @@ def test_change_that_comes_too_late_says_so(browser: Any, node: ServedNode, butt
     assert tab.faults == []
 
 
+def later(page: Any, pattern: str) -> list[Any]:
+    """Hold requests back; returns where they are gathered."""
+    held: list[Any] = []
+    page.route(pattern, lambda route: held.append(route))  # noqa: PLW0108 - the driver marks the function.
+    return held
+
+
+def test_answer_of_a_closed_dialog_is_not_that_of_the_next_one(browser: Any, node: ServedNode) -> None:
+    """A slow node: what would be changed is shown of the very change that is confirmed."""
+    with Tab(browser, node) as tab:
+        page = tab.open("/group?group=billing")
+        held = later(page, "**/api/offsets/reset")
+        go, field = page.locator("#ask-go"), page.locator("#ask input[name=toOffset]")
+        page.get_by_role("button", name="Reset to an offset").click()
+        field.fill("0")
+        go.click()
+        page.get_by_role("button", name="Close").click()
+        page.get_by_role("button", name="Reset to the end").click()
+        with page.expect_response("**/api/offsets/reset"):
+            held[0].continue_()
+        assert go.inner_text() == "Show the effect"
+        assert page.locator("#ask-result").inner_text() == ""
+        go.click()
+        held[1].continue_()
+        page.get_by_text("Nothing is changed yet").wait_for()
+        assert go.inner_text() == "Reset to the end"
+    assert tab.faults == []
+
+
+def test_change_is_made_once_however_often_enter_is_pressed(browser: Any, node: ServedNode) -> None:
+    """Before the answer, while the fields rest, and after it."""
+    with Tab(browser, node, timezone_id="UTC") as tab:
+        page = tab.open("/waiting")
+        held = later(page, "**/api/timers/reschedule")
+        page.get_by_role("button", name="Move").click()
+        field = page.locator("#ask input[name=deliverAtMs]")
+        field.fill((datetime.now(UTC) + timedelta(hours=2)).isoformat(timespec="seconds").removesuffix("+00:00"))
+        page.locator("#ask form").evaluate("form => { form.requestSubmit(); form.requestSubmit(); }")
+        page.wait_for_timeout(200)
+        assert page.locator("#ask-fields[inert]").count() == 1
+        held[0].continue_()
+        page.locator("#ask-result .good").wait_for()
+        field.press("Enter")
+        page.wait_for_timeout(200)
+        assert len(held) == 1
+    assert tab.faults == []
+
+
 def test_undecided_half_is_rolled_back(browser: Any, node: ServedNode) -> None:
     """Nothing is delivered."""
     with Tab(browser, node) as tab:

@@ -132,16 +132,17 @@
       input.addEventListener("input", () => { shown = false; label(); });
       return [name, input];
     }));
-    byId("ask-go").disabled = false;
+    byId("ask-go").disabled = byId("ask-fields").inert = false;
     label();
     ask.showModal();
   }
 
   async function go() {
-    const body = bodyOf();
+    const act = byId("ask-go"), asked = button;
+    // Enter in a field comes here, too.
+    const body = act.disabled ? null : bodyOf();
     if (body === null) return;
-    const act = byId("ask-go");
-    act.disabled = true;
+    act.disabled = byId("ask-fields").inert = true;
     let status = 0, answer = null;
     try {
       const response = await fetch(button.path, {
@@ -152,6 +153,9 @@
       status = response.status;
       answer = await response.json();
     } catch { /* It is shown as no answer. */ }
+    // The dialog may be that of another button by now.
+    if (asked !== button) return;
+    byId("ask-fields").inert = false;
     report(status, answer);
     const done = status >= 200 && status < 400;
     if (done && button.dryRun && !shown) {
