@@ -192,6 +192,23 @@ def test_tail_goes_on_behind_a_message_of_a_moment_beyond_the_calendar(browser: 
     assert tab.faults == []
 
 
+def test_redrive_that_was_edited_while_its_effect_came_is_not_confirmed(browser: Any, node: ServedNode) -> None:
+    """Its effect is that of what was filled in before, on a slow node."""
+    with Tab(browser, node) as tab:
+        page = tab.open("/dead-letters?group=settlement")
+        held = later(page, "**/api/dead-letters/redrive")
+        page.get_by_role("button", name="Show the effect").click()
+        page.locator("#redrive [name=to]").fill("notices")
+        held[0].continue_()
+        page.get_by_text("5 would be redriven").wait_for()
+        assert page.get_by_role("button", name="Redrive", exact=True).is_disabled()
+        page.unroute("**/api/dead-letters/redrive")
+        page.get_by_role("button", name="Show the effect").click()
+        page.locator("#redrive button[value=go]:enabled").wait_for()
+        assert "to notices" in page.locator(".outcomes").inner_text()
+    assert tab.faults == []
+
+
 @pytest.mark.parametrize("rate", ["0", "-3", "0.01"])
 def test_redrive_with_a_rate_that_is_none_does_nothing(browser: Any, node: ServedNode, rate: str) -> None:
     """It would be one without a limit; the command has what is filled in."""

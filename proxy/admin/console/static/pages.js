@@ -86,7 +86,7 @@
     const status = part("[role=status]"), bar = part("progress"), list = part(".outcomes"), to = part("[name=to]"), rate = part("[name=rate]");
     const boxes = () => [...document.querySelectorAll("#letters tbody input:checked")];
     const total = Number(redrive.dataset.total);
-    let running = null;
+    let running = null, edited = false;
 
     function bodies() {
       const all = { ...JSON.parse(redrive.dataset.body), again: part("[name=again]").checked };
@@ -116,6 +116,8 @@
       if (!rate.reportValidity()) return;
       const { all, chosen } = bodies(), counts = {}, perSecond = Number(rate.value) || 0;
       running = new AbortController();
+      edited = false;
+      status.textContent = "";
       list.replaceChildren();
       dry.disabled = go.disabled = true;
       stop.hidden = status.parentElement.hidden = false;
@@ -143,14 +145,14 @@
         const said = dryRun ? `${counts.wouldRedrive ?? 0} would be redriven` : `${counts.redriven ?? 0} redriven`;
         status.textContent = `${dryRun ? "Nothing is changed yet: " : ""}${said}, ${counts.already ?? 0} already redriven, ${counts.refused ?? 0} refused. ${problem}`;
       }
-      if (problem && !status.textContent.includes(problem)) status.textContent += problem;
+      if (!status.textContent.includes(problem)) status.textContent += problem;
       stop.hidden = true;
       dry.disabled = false;
-      go.disabled = !dryRun || Boolean(problem) || !counts.wouldRedrive;
+      go.disabled = !dryRun || edited || Boolean(problem) || !counts.wouldRedrive;
       running = null;
     }
 
-    const changed = () => { say(); if (!running) go.disabled = true; };
+    const changed = () => { say(); edited = go.disabled = true; };
     redrive.addEventListener("input", changed);
     document.getElementById("letters")?.addEventListener("input", (event) => {
       if (event.target.closest("thead")) document.querySelectorAll("#letters tbody input").forEach((box) => { box.checked = event.target.checked; });
