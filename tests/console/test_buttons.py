@@ -252,6 +252,35 @@ def test_message_with_bad_properties_is_not_published(
     assert notices(node) == []
 
 
+def test_message_is_published_once_however_often_the_button_is_pressed(browser: Any, node: ServedNode) -> None:
+    """While the node has not answered; and with the button again, once it has."""
+    with Tab(browser, node) as tab:
+        page = tab.open("/topic?topic=notices")
+        held = later(page, "**/api/messages/publish")
+        page.locator("#publish [name=body]").fill("{}")
+        page.locator("#publish button").evaluate("button => { button.click(); button.click(); }")
+        page.wait_for_timeout(200)
+        assert len(held) == 1
+        held[0].continue_()
+        page.locator("#publish").get_by_text("Published").wait_for()
+        page.get_by_role("button", name="Publish").click()
+        page.wait_for_timeout(200)
+        assert len(held) == 2
+    assert tab.faults == []
+
+
+def test_property_may_have_any_name(browser: Any, node: ServedNode) -> None:
+    """Those of JavaScript's own, too."""
+    with Tab(browser, node) as tab:
+        page = tab.open("/topic?topic=notices")
+        page.locator("#publish [name=body]").fill("{}")
+        page.locator("#publish [name=properties]").fill("constructor=a\n__proto__=b")
+        page.get_by_role("button", name="Publish").click()
+        page.locator("#publish").get_by_text("Published").wait_for()
+    properties = node.json("/api/messages?topic=notices")["messages"][-1]["properties"]
+    assert (properties["constructor"], properties["__proto__"]) == ("a", "b")
+
+
 def test_matching_letters_are_downloaded(browser: Any, node: ServedNode, tmp_path: Path) -> None:
     """Those of the filter, as lines of JSON, with their bodies on request; without JavaScript, too."""
     with Tab(browser, node, java_script_enabled=False) as tab:

@@ -205,7 +205,7 @@
   document.getElementById("publish")?.addEventListener("submit", async (event) => {
     event.preventDefault();
     const form = event.target, status = form.querySelector("[role=status]"), get = (name) => form.elements[name].value;
-    const properties = {};
+    const button = form.querySelector("button"), properties = Object.create(null);
     for (const line of get("properties").split("\n").filter((each) => each.trim())) {
       const at = line.indexOf("="), name = line.slice(0, at).trim();
       if (at < 0 || name in properties) {
@@ -216,11 +216,14 @@
     }
     const body = { topic: form.dataset.topic, body: get("body"), key: get("key"), tag: get("tag"), properties, delayMs: Math.round(Number(get("delay")) * 1000) };
     let answer = null, code = 0;
+    button.disabled = true;
+    status.textContent = "";
     try {
       const response = await fetch("/api/messages/publish", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
       code = response.status;
       answer = await response.json();
     } catch { /* It is shown as no answer. */ }
+    button.disabled = false;
     if (code !== 200) {
       const why = answer?.error?.message ?? "The node does not respond.";
       status.textContent = why[0].toUpperCase() + why.slice(1);
