@@ -106,6 +106,19 @@ def test_pages_fit_and_refresh_without_a_fault(browser: Any, node: ServedNode, w
     assert tab.faults == []
 
 
+def test_page_of_a_node_that_stands_still_is_not_live(browser: Any, node: ServedNode) -> None:
+    """Its connections are open, and nothing is answered; the next answer is live again."""
+    with Tab(browser, node) as tab:
+        page = tab.open("/groups")
+        held: list[Any] = []
+        page.route("**again=1**", lambda route: held.append(route))  # noqa: PLW0108 - the driver marks it.
+        page.locator("#live", has_text="no answer").wait_for(timeout=15_000)
+        assert len(held) == 1
+        held[0].continue_()
+        page.locator("#live", has_text="live").wait_for()
+    assert tab.faults == []
+
+
 def test_pages_can_be_read_without_scripts(browser: Any, node: ServedNode) -> None:
     """Figures, stuck messages with key and error, links and filters."""
     with Tab(browser, node, java_script_enabled=False) as tab:

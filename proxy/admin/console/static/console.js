@@ -6,7 +6,7 @@
   const live = document.getElementById("live");
   const ask = document.getElementById("ask");
   const byId = (id) => document.getElementById(id);
-  const EVERY_MS = 2000;
+  const EVERY_MS = 2000, SLOW_MS = 5000;
 
   function make(tag, text, kind) {
     const made = document.createElement(tag);
@@ -18,7 +18,7 @@
   // Refresh.
 
   let etag = document.getElementById("etag")?.value;
-  let waits = false;
+  let asked = 0;  // When the answer that is waited for was; 0: none is.
 
   function show(state, text) {
     live.dataset.state = state;
@@ -26,8 +26,9 @@
   }
 
   function refresh() {
-    if (document.visibilityState !== "visible" || ask.open || waits || !page?.hasAttribute("hx-get")) return;
-    waits = true;
+    if (asked && performance.now() - asked > SLOW_MS) show("lost", "no answer");
+    if (document.visibilityState !== "visible" || ask.open || asked || !page?.hasAttribute("hx-get")) return;
+    asked = performance.now();
     htmx.trigger(page, "refresh");
   }
 
@@ -36,14 +37,14 @@
       if (etag) event.detail.ctx.request.headers["If-None-Match"] = etag;
     });
     document.addEventListener("htmx:after:request", (event) => {
-      waits = false;
+      asked = 0;
       const response = event.detail.ctx.response;
       if (response.status === 401 || response.raw?.redirected) location.reload();
       if (response.status === 200) etag = response.headers.get("ETag");
       const good = response.status === 200 || response.status === 304;
       show(good ? "live" : "lost", good ? "live" : `error ${response.status}`);
     });
-    document.addEventListener("htmx:error", () => { waits = false; show("lost", "no answer"); });
+    document.addEventListener("htmx:error", () => { asked = 0; show("lost", "no answer"); });
     document.addEventListener("visibilitychange", refresh);
     setInterval(refresh, EVERY_MS);
     show("live", "live");
