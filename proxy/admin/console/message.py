@@ -111,6 +111,8 @@ async def message(call: PageCall) -> MessagesView:
             assert store is not None, "it is open where the topic is not in Kafka"
             search = MessageSearch(store, asked, now_ms=empty.now_ms, tracing=call.node.tracing, masks=call.node.masks)
             answer = await call.search(search.steps())
+        seen = [_as_allowed(call, each) for each in answer.messages if call.may_view(each.topic)]
+        one = await _detail(call, store, seen[0]) if is_one and len(seen) == 1 else None
     except NotFound as error:
         elsewhere = None if topic else call.node.in_kafka.other_messages()
         return replace(empty, asked=True, problem=elsewhere or f"Not found: {error}.")
@@ -118,11 +120,10 @@ async def message(call: PageCall) -> MessagesView:
         return replace(empty, asked=True, problem=f"The search is not valid: {error}.")
     except ClusterUnavailable as error:
         return replace(empty, asked=True, problem=f"{error}.")
-    seen = [_as_allowed(call, each) for each in answer.messages if call.may_view(each.topic)]
     is_search = "text" in given or (cluster is not None and bool({"id", "key"} & given.keys()))
     view = replace(empty, asked=True, found=seen, damaged=answer.damaged, searching=is_search)
-    if is_one and len(seen) == 1:
-        return replace(view, one=await _detail(call, store, seen[0]), found=())
+    if one is not None:
+        return replace(view, one=one, found=())
     return view if answer.cursor is None else _continued(view, call, answer, answer.cursor)
 
 
@@ -143,6 +144,7 @@ def _continued(view: MessagesView, call: PageCall, answer: MessagesAnswer, curso
 
 
 async def _detail(call: PageCall, store: Searchable | None, found: MessageView) -> MessageDetail:
+    """Return all of a message. Raises NotFound: it was deleted since it was found."""
     topic = found.properties.get("REAL_TOPIC", found.topic)
     groups = call.node.in_groups(topic=found.topic, queue=found.queue, offset=found.offset)
     seen = [each for each in groups if call.may_view(each.group)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Sequence
+from contextlib import suppress
 
 from aiohttp import web
 from msgspec.structs import replace
@@ -134,11 +135,14 @@ async def topic(call: PageCall) -> TopicPageView:
             problem = f"{error}."
         except TimeoutError:
             problem = f"Kafka cluster {cluster} has not responded within {KAFKA_SECONDS:g} s."
-    elif view is None or store is None:
-        raise web.HTTPNotFound(text=f"Topic {name!r} does not exist; /topics lists all topics.")
-    else:
+    elif view is not None and store is not None:
         end = store.index.log.visible_end
-        newest = [] if text else await call.search(_newest(call, store, view, may_read=may_read))
+        with suppress(NotFound):
+            newest = [] if text else await call.search(_newest(call, store, view, may_read=may_read))
+        # It may have been deleted since.
+        view = call.node.topic(name)
+    if view is None or (cluster is None and store is None):
+        raise web.HTTPNotFound(text=f"Topic {name!r} does not exist; /topics lists all topics.")
     is_of_broker = view.system or any(each.topic == name for each in call.node.in_kafka.all_letters())
     return TopicPageView(
         now_ms=call.node.clock.wall_ms(),
