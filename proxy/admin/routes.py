@@ -373,7 +373,7 @@ class Routes:
             except QueryRefused as error:
                 raise web.HTTPBadRequest(text=_sentence(error)) from error
             if found is not None:
-                return _json(found)
+                return _json(await run_async(found))
         search = partial(
             timers.search,
             given=dict(request.query),

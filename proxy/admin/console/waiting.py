@@ -218,9 +218,10 @@ async def _timers(call: PageCall, view: WaitingPageView) -> WaitingPageView:
         one = await call.search(timers.show(store, asked, broker_name=call.node.broker_name, now_ms=view.now_ms))
     given = _asked(call, view, "topic", "from", "to")
     topic = given.get("topic", "")
-    found = call.node.waiting_in_kafka.timers(topic, given, limit=ROWS, now_ms=view.now_ms)
-    if found is None:
-        found = await call.search(timers.search(opened, given, limit=ROWS, now_ms=view.now_ms))
+    steps = call.node.waiting_in_kafka.timers(topic, given, limit=ROWS, now_ms=view.now_ms)
+    if steps is None:
+        steps = timers.search(opened, given, limit=ROWS, now_ms=view.now_ms)
+    found = await call.search(steps)
     rows = [] if one is not None else [_timer(call, each) for each in found.timers]
     return replace(
         view,

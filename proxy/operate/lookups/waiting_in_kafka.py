@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import islice, pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -44,6 +44,8 @@ from upstream.kafka.waiting.records import (
 
 _CURSOR = re.compile(r"(\d{1,18})-((?:[0-9a-f]{2})+)")
 _ANSWER_SECONDS = 10.0
+STEP_ROWS = 200
+"""Messages that one step of a listing reads: some milliseconds."""
 _NEVER_MS = 1 << 62
 _OF_ONE_MS_MAX = 100_000
 """A page begins at a millisecond, after some of the halves that were made in it; fewer than this."""
@@ -58,6 +60,8 @@ _TEXTS = {
     records.TOO_LATE: "too late: it was delivered, or cancelled before",
     records.UNKNOWN_ID: "no such message waits, or its owner has not responded; try again",
 }
+
+Viewed = TypeVar("Viewed")
 
 
 class NamedInKafka(NamedTuple):
@@ -121,8 +125,10 @@ class WaitingInKafka:
             handle=str(RecallHandle(named.topic, cluster, due_ms + 1, named.id)) if moved else None,
         )
 
-    def timers(self, topic: str, given: Mapping[str, str], *, limit: int, now_ms: int) -> TimersAnswer | None:
-        """Return a page of what waits for a topic, of all kinds; None: the topic is not in Kafka.
+    def timers(
+        self, topic: str, given: Mapping[str, str], *, limit: int, now_ms: int
+    ) -> Generator[None, None, TimersAnswer] | None:
+        """Return, in steps, a page of what waits for a topic, of all kinds; None: the topic is not in Kafka.
 
         Raises:
             QueryRefused: A parameter makes no sense.
@@ -134,15 +140,7 @@ class WaitingInKafka:
         check_names(given, ("topic", "from", "to", "limit", "cursor"))
         begin_ms, end_ms = time_span(given, now_ms, span_is_age=False)
         after = (begin_ms - 1, b"\xff") if begin_ms and "cursor" not in given else _cursor(given)
-        rows = [each for each in waiting.page(after, limit, topic) if each.at < end_ms]
-        pending = waiting.statuses.pending(topic)
-        return TimersAnswer(
-            now_ms=now_ms,
-            pending_total=pending,
-            topics=[TopicTimers(topic=topic, pending=pending)],
-            timers=[_view(each) for each in rows],
-            cursor=f"{rows[-1].at}-{rows[-1].key.hex()}" if limit and len(rows) == limit else None,
-        )
+        return _timers(waiting, topic, after, end_ms, limit=limit, now_ms=now_ms)
 
     def delays(
         self, levels: Delays | None, given: Mapping[str, str], *, limit: int, now_ms: int
@@ -168,14 +166,10 @@ class WaitingInKafka:
         found = _with_levels(replace(found, levels=none), waiting.levels(topic))
         if given.get("messages") != "true":
             return found
-        rows = waiting.page(_cursor(given), limit, topic, int(asked.get("level", "0")))
-        more = bool(limit) and len(rows) == limit
-        return replace(
-            found,
-            cut=more,
-            cursor=f"{rows[-1].at}-{rows[-1].key.hex()}" if more else None,
-            messages=[_delayed(each) for each in rows],
-        )
+        page = waiting.page(_cursor(given), limit, topic, int(asked.get("level", "0")))
+        messages = yield from _views(waiting, page, _delayed)
+        cursor = _following(page, limit)
+        return replace(found, cut=cursor is not None, cursor=cursor, messages=messages)
 
     def due_counts(
         self, ends_ms: Sequence[int], *, halves: bool = False, topic: str = "", level: int = -1
@@ -257,6 +251,38 @@ class WaitingInKafka:
             transactions=found,
             next=following,
         )
+
+
+def _timers(
+    waiting: KafkaWaiting, topic: str, after: tuple[int, bytes], end_ms: int, *, limit: int, now_ms: int
+) -> Generator[None, None, TimersAnswer]:
+    page = [(at_ms, key) for at_ms, key in waiting.page(after, limit, topic) if at_ms < end_ms]
+    pending = waiting.statuses.pending(topic)
+    return TimersAnswer(
+        now_ms=now_ms,
+        pending_total=pending,
+        topics=[TopicTimers(topic=topic, pending=pending)],
+        timers=(yield from _views(waiting, page, _view)),
+        cursor=_following(page, limit),
+    )
+
+
+def _views(
+    waiting: KafkaWaiting, page: Sequence[tuple[int, bytes]], view: Callable[[CachedRecord], Viewed]
+) -> Generator[None, None, list[Viewed]]:
+    """Return how the messages of a page are shown: those that still wait."""
+    found = []
+    for number, (_, key) in enumerate(page, start=1):
+        if (row := waiting.waits(key)) is not None:
+            found.append(view(row))
+        if number % STEP_ROWS == 0:
+            yield
+    return found
+
+
+def _following(page: Sequence[tuple[int, bytes]], limit: int) -> str | None:
+    """Return where the next page begins; None after the last one."""
+    return f"{page[-1][0]}-{page[-1][1].hex()}" if limit and len(page) == limit else None
 
 
 def _half_page(waiting: KafkaWaiting, asked: TransactionQuery) -> tuple[list[TransactionView], int | None]:

@@ -430,8 +430,8 @@ class PartitionCache:
             *(self._begin_without(without), until_ms, *without),
         )
 
-    def page(self, after: tuple[int, bytes], limit: int, topic: str = "", level: int = -1) -> list[CachedRecord]:
-        """Waiting messages by due time, from behind one, its due time and key, without their bodies; for listings.
+    def page(self, after: tuple[int, bytes], limit: int, topic: str = "", level: int = -1) -> list[tuple[int, bytes]]:
+        """Return due times and keys of waiting messages by due time, from behind one; for listings.
 
         Args:
             after: That one.
@@ -440,13 +440,20 @@ class PartitionCache:
             level: Only of this delay level; 0: of any; -1: all messages.
         """
         chosen, values = _chosen(topic, level)
-        found = self._database.execute(
+        return self._database.execute(
+            f"SELECT at, key FROM records WHERE state = 0 AND (at, key) > (?, ?) {chosen} ORDER BY at, key LIMIT ?",
+            (*after, *values, limit),
+        ).fetchall()
+
+    def listed(self, key: bytes) -> CachedRecord | None:
+        """Return the message of a key of a page, without its body; None: it waits no more."""
+        [found] = self._database.execute(
             # What is stored behind the value is read through all of it.
             "SELECT key, state, at, topic, principal, owned, position, '', '', 0, 0, 0, id FROM records "
-            f"WHERE state = 0 AND (at, key) > (?, ?) {chosen} ORDER BY at, key LIMIT ?",
-            (*after, *values, limit),
-        )
-        return [CachedRecord._make(each)._replace(value=self._head(each[-1])) for each in found.fetchall()]
+            "INDEXED BY by_name WHERE name = ? AND key = ? AND state = 0",
+            (crc32(identity_text(key)), key),
+        ).fetchall() or [None]
+        return None if found is None else CachedRecord._make(found)._replace(value=self._head(found[-1]))
 
     def _head(self, row: int) -> bytes:
         with self._database.blobopen("records", "value", row, readonly=True) as value:

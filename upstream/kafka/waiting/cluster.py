@@ -512,10 +512,15 @@ class KafkaWaiting:
         found += [each for each in (self._trouble, self._ended_by) if each]
         return found + self.statuses.troubles(complete=self._facts is not None)
 
-    def page(self, after: tuple[int, bytes], limit: int, topic: str, level: int = -1) -> list[CachedRecord]:
+    def page(self, after: tuple[int, bytes], limit: int, topic: str, level: int = -1) -> list[tuple[int, bytes]]:
         """Return waiting messages as `PartitionCache.page` does, of the partitions that this node owns."""
-        found = [row for owner in self._open_owners() for row in owner.cache.page(after, limit, topic, level)]
-        return sorted(found, key=lambda row: (row.at, row.key))[:limit]
+        found = [each for owner in self._open_owners() for each in owner.cache.page(after, limit, topic, level)]
+        return sorted(found)[:limit]
+
+    def waits(self, key: bytes) -> CachedRecord | None:
+        """Return the message of a key of a page, without its body; None: it waits no more, or not with this node."""
+        found = (each.cache.listed(key) for each in self._open_owners())
+        return next((row for row in found if row is not None), None)
 
     def levels(self, topic: str = "") -> list[tuple[int, int, int]]:
         """Return number, messages and first due time of delay levels, of the partitions that this node owns."""

@@ -29,6 +29,7 @@ from proxy.operate.changes.steps import MessageName
 from proxy.operate.changes.timers import RescheduleBody, TimerCancelBody, timer_changes
 from proxy.operate.changes.transactions import DecisionBody, TransactionBody, transaction_changes
 from proxy.operate.live_node import LiveNode
+from proxy.operate.lookups import waiting_in_kafka
 from proxy.operate.lookups.lag import lag_of
 from proxy.operate.lookups.transactions import TransactionQuery
 from proxy.operate.lookups.waiting_in_kafka import WaitingInKafka
@@ -100,6 +101,10 @@ class Desk:
 
     def list(self, **given: str) -> Any:
         """A page."""
+        return run_now(self.steps(**given))
+
+    def steps(self, **given: str) -> Any:
+        """The steps of a page."""
         return self.waiting.timers("orders", given, limit=2, now_ms=self.ground.now_ms)
 
 
@@ -119,6 +124,22 @@ def test_waiting_messages_are_listed_by_due_time() -> None:
     assert [each.key for each in found] == ["k2", "k1", "k0", loop]
     assert found[-1].loop.left == 9
     assert WaitingInKafka(ground.config, {}).timers("orders", {}, limit=1, now_ms=0) is None
+
+
+def test_waiting_messages_are_listed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some at a time; one that was cancelled meanwhile is left out."""
+    monkeypatch.setattr(waiting_in_kafka, "STEP_ROWS", 1)
+    ground = KafkaTimeGround()
+    desk = Desk(ground)
+    first, second = (ground.send(b"x", delayMs=delay_ms) for delay_ms in (100_000, 200_000))
+    ground.wait(3)
+    steps = desk.steps()
+    next(steps)
+    assert desk.change(second.msgId).outcome == "cancelled"
+    ground.wait(3)
+    assert [each.id for each in run_now(steps).timers] == [first.msgId]
+    delayed = desk.waiting.delays(None, {"topic": "orders", "messages": "true"}, limit=2, now_ms=ground.now_ms)
+    assert run_now(delayed).messages == []
 
 
 def test_operator_cancels_and_moves_by_id_or_handle() -> None:
