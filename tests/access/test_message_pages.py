@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from html import unescape
 from typing import Any
 from urllib.parse import quote
 
@@ -161,6 +162,27 @@ def test_search_that_begins_at_the_end_has_a_page() -> None:
 
     world.run(scenario)
     assert world.node.limited_log.faults == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        ('{"a": 0.10, "b": 12345678901234567890}', '"a": 0.1,\n  "b": 12345678901234567890'),
+        ('{"amount": 12345678.901234567890}', '"amount": 12345678.901234567890'),
+        ('{"amount": 1e999}', '"amount": 1e999'),
+        ('{"amount": 1e-99999999999999999999}', '"amount": 1e-99999999999999999999'),
+        ('{"a": [{"state": "paid", "state": "open"}]}', '"state": "paid", "state": "open"'),
+    ],
+)
+def test_body_is_not_shown_as_what_it_is_not(body: str, shown: str) -> None:
+    """JSON with a number that has more digits than a float, or with a name twice, is shown as it is stored."""
+    world = AdminWorld()
+    world.node.messages = store_with(body.encode())
+
+    async def scenario() -> None:
+        assert shown in unescape(await page(world, "/message?topic=permits&queue=0&offset=0"))
+
+    world.run(scenario)
 
 
 def test_hex_shows_offset_bytes_and_characters() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from urllib.parse import urlencode
 
 from aiohttp import web
@@ -14,6 +15,7 @@ from broker.format.numbers import whole_number
 from broker.query import NotFound, QueryRefused, Searchable, at_physical
 from broker.views import View
 from proxy.admin.console.calls import PageCall
+from proxy.operate.lookups.masks import members
 from proxy.operate.lookups.message_way import MessageInGroup, WayStep, way, way_in_kafka
 from proxy.operate.lookups.messages import MessageSearch
 from proxy.operate.lookups.messages_in_kafka import ClusterUnavailable
@@ -175,10 +177,19 @@ def _body_of(found: MessageView, wanted: str) -> tuple[str, str]:
         return "hex", hex_dump(raw[:HEX_SHOWN])
     if wanted == "pretty" and len(found.body) <= BODY_SHOWN:
         try:
-            return "pretty", json.dumps(json.loads(found.body), indent=2, ensure_ascii=False)
-        except (ValueError, RecursionError):
+            content = json.loads(found.body, parse_float=_exact, object_pairs_hook=members)
+            return "pretty", json.dumps(content, indent=2, ensure_ascii=False)
+        except (ValueError, ArithmeticError, RecursionError):
             return "text", found.body
     return "text", found.body
+
+
+def _exact(text: str) -> float:
+    """Return a number of JSON. Raises ValueError, ArithmeticError: it would be written as another one."""
+    number = float(text)
+    if Decimal(text) != Decimal(repr(number)):
+        raise ValueError(f"{text} is no float")
+    return number
 
 
 def hex_dump(raw: bytes) -> str:

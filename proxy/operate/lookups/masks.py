@@ -42,7 +42,7 @@ class TopicMask(NamedTuple):
         if not self.paths:
             return body
         try:
-            content = json.loads(body, object_pairs_hook=_members)
+            content = json.loads(body, object_pairs_hook=members)
             places = [match.parts for path in self.paths for match in _query(path).finditer(content)]
         except (ValueError, RecursionError):
             return MASKED.encode()
@@ -91,7 +91,8 @@ def _query(path: str) -> JSONPath:
     return parse_path(path)
 
 
-def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def members(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return an object of JSON. Raises ValueError: it has a name twice."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name is repeated")
