@@ -171,6 +171,7 @@ def test_search_that_begins_at_the_end_has_a_page() -> None:
         ('{"amount": 12345678.901234567890}', '"amount": 12345678.901234567890'),
         ('{"amount": 1e999}', '"amount": 1e999'),
         ('{"amount": 1e-99999999999999999999}', '"amount": 1e-99999999999999999999'),
+        ('{"a": "\\ud83d"}', '"a": "\\ud83d"'),
         ('{"a": [{"state": "paid", "state": "open"}]}', '"state": "paid", "state": "open"'),
     ],
 )

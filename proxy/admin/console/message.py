@@ -178,7 +178,9 @@ def _body_of(found: MessageView, wanted: str) -> tuple[str, str]:
     if wanted == "pretty" and len(found.body) <= BODY_SHOWN:
         try:
             content = json.loads(found.body, parse_float=_exact, object_pairs_hook=members)
-            return "pretty", json.dumps(content, indent=2, ensure_ascii=False)
+            written = json.dumps(content, indent=2, ensure_ascii=False)
+            written.encode()  # A half of a surrogate pair, which JSON can have, cannot be sent.
+            return "pretty", written
         except (ValueError, ArithmeticError, RecursionError):
             return "text", found.body
     return "text", found.body
