@@ -119,6 +119,20 @@ def test_page_of_a_node_that_stands_still_is_not_live(browser: Any, node: Served
     assert tab.faults == []
 
 
+def test_page_is_loaded_again_when_the_node_takes_no_changes_any_more(browser: Any, node: ServedNode) -> None:
+    """What is around a fragment is of the node as it was when the page was opened."""
+    with Tab(browser, node) as tab:
+        page = tab.open("/groups")
+        page.evaluate("window.kept = true")
+        with page.expect_response(lambda answer: "again=1" in answer.url, timeout=15_000):
+            pass
+        assert page.evaluate("window.kept")
+        node.config.write_text(node.config.read_text() + "\nadmin: {readOnly: true}\n")
+        assert node.request("/api/reload", "POST")[0] == 200
+        page.get_by_text("read-only").wait_for()
+    assert tab.faults == []
+
+
 def test_pages_can_be_read_without_scripts(browser: Any, node: ServedNode) -> None:
     """Figures, stuck messages with key and error, links and filters."""
     with Tab(browser, node, java_script_enabled=False) as tab:

@@ -52,6 +52,8 @@ STATIC: Mapping[str, tuple[str, str]] = {
 """By name in the address: the file, and its type."""
 FIRST_BYTE_SECONDS = 0.05
 """A browser gets the page around a fragment that takes longer before the fragment is made."""
+SHELL = "Shell"
+"""A header of fragments (`Console._shell`)."""
 FAULT_TEXT = "The node could not produce this answer; the cause is in its log."
 _NONCE_BYTES = 16
 _CONTENT, _ETAG = "(content)", "(etag)"
@@ -163,7 +165,9 @@ class Console:
         async def handle(request: web.Request) -> web.StreamResponse:
             asker = asker_of(request)
             if AGAIN in request.query:
-                return _fragment_answer(request, await self._fragment(page, request, asker))
+                answer = _fragment_answer(request, await self._fragment(page, request, asker))
+                answer.headers[SHELL] = self._shell(asker)
+                return answer
             making = asyncio.ensure_future(self._fragment(page, request, asker))
             try:
                 done, _ = await asyncio.wait((making,), timeout=FIRST_BYTE_SECONDS)
@@ -256,6 +260,10 @@ class Console:
         text = "".join(parts)
         return Fragment(text, f'"{hashlib.sha256(text.encode()).hexdigest()[:24]}"')
 
+    def _shell(self, asker: Asker) -> str:
+        """Return what the page around a fragment depends on: a browser whose page has another one loads it again."""
+        return f"{self._node.version} {self._node.state}{' read-only' if self._is_read_only(asker) else ''}"
+
     def _is_read_only(self, asker: Asker) -> bool:
         return self._settings().read_only or (asker.rights is None and self._token.is_set)
 
@@ -297,6 +305,7 @@ class Console:
                 content=_CONTENT,
                 etag=_ETAG,
                 node=self._node,
+                shell=self._shell(asker),
                 viewer=_viewer(request, asker),
                 read_only=self._is_read_only(asker),
                 nonce=nonce,

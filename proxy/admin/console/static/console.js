@@ -38,8 +38,9 @@
     });
     document.addEventListener("htmx:after:request", (event) => {
       asked = 0;
-      const response = event.detail.ctx.response;
-      if (response.status === 401 || response.raw?.redirected) location.reload();
+      const response = event.detail.ctx.response, shell = response.headers?.get("Shell");
+      // The session has ended, or the node is in another state, of another version, or takes no changes any more.
+      if (response.status === 401 || response.raw?.redirected || (shell && shell !== page.dataset.shell)) location.reload();
       if (response.status === 200) etag = response.headers.get("ETag");
       const good = response.status === 200 || response.status === 304;
       show(good ? "live" : "lost", good ? "live" : `error ${response.status}`);

@@ -249,6 +249,20 @@ def test_fragment_that_did_not_change_is_not_sent_again() -> None:
     world.run(scenario)
 
 
+def test_fragment_says_what_the_page_around_it_depends_on() -> None:
+    """A browser loads the whole page again when that is another: its header names the state of the node."""
+    world = AdminWorld(rules=None)
+
+    async def scenario() -> None:
+        whole = await world.ask("/groups")
+        [shell] = re.findall(r'data-shell="([^"]+)"', whole.text)
+        assert (await world.ask("/groups?again=1")).headers["Shell"] == shell == "0.2.0 ready"
+        world.node.state = "draining"
+        assert (await world.ask("/groups?again=1")).headers["Shell"] == "0.2.0 draining"
+
+    world.run(scenario)
+
+
 def test_fragment_is_computed_once_for_viewers_with_the_same_rights() -> None:
     """Two principals of one rule share it for two seconds; a principal of another rule never gets it."""
     rules = (AccessRule(principals=["viewer", "all"], view=["*"]), AccessRule(principals=["narrow"], view=["billing"]))
