@@ -52,7 +52,8 @@ TAIL = "end"
 KEY_NAME = "KEYS"
 NO_MASKS = MessageMasks({})
 
-_DESCRIBE_BYTES = 1 << 19
+DESCRIBE_BYTES = 1 << 19
+"""Bytes of bodies that one step unpacks, masks and cuts."""
 _STEP_MESSAGES = 32
 
 PARAMETERS = (
@@ -164,7 +165,7 @@ class MessageSearch:
                         cursor, looked_through = message.physical, TEXT_BYTES
                         break
                     found.append(message)
-                if not place % _STEP_MESSAGES or step_bytes > _DESCRIBE_BYTES:
+                if not place % _STEP_MESSAGES or step_bytes > DESCRIBE_BYTES:
                     step_bytes = 0
                     yield
             listing.cursor = cursor
@@ -236,7 +237,7 @@ class MessageSearch:
             self._described.append(described)
             left -= described.body_bytes
             described_bytes += described.body_bytes + BODY_CUT_BYTES
-            if described_bytes > _DESCRIBE_BYTES:
+            if described_bytes > DESCRIBE_BYTES:
                 # Unpacking takes its time.
                 described_bytes = 0
                 yield

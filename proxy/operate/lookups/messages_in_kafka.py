@@ -6,6 +6,7 @@ is found.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from broker.scheduled.timer.handle import parse_handle
 from proxy.operate.lookups.masks import MASKED, TopicMask
 from proxy.operate.lookups.messages import (
     BODY_CUT_BYTES,
+    DESCRIBE_BYTES,
     KEY_NAME,
     LIMIT_MAX,
     PAGE_BYTES,
@@ -110,12 +112,16 @@ class KafkaMessageSearch:
         if self._is_one and [each.offset for each in found.records] != [self._scan.offset]:
             topic, queue = self._scan.topic, self._scan.partition
             raise NotFound(f"partition {queue} of topic {topic} has no message at offset {self._scan.offset}")
-        left = WHOLE_BYTES
+        left, described_bytes = WHOLE_BYTES, 0
         described = []
         for record in found.records:
             allowed = {"none": 0, "cut": BODY_CUT_BYTES, "whole": max(left, BODY_CUT_BYTES)}[self._body]
             described.append(self._described(record, allowed))
             left -= described[-1].body_bytes
+            described_bytes += len(record.value or b"") + BODY_CUT_BYTES
+            if described_bytes > DESCRIBE_BYTES:
+                described_bytes = 0
+                await asyncio.sleep(0)
         return MessagesAnswer(
             now_ms=self._now_ms, log_end=0, messages=described, cursor=self._next(found), share=found.share
         )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Generator
 from typing import Any, cast
 
 import pytest
 from aiohttp.web import HTTPForbidden
 
 from broker.query import NotFound, QueryRefused
+from broker.runtime.steps import StepsEnd, step
 from conf.sections.access import AccessConfig, AccessRule
 from proxy.access.rights import Rights
 from proxy.access.rules import Rules
@@ -17,12 +18,13 @@ from proxy.admin.console.templating import environment
 from proxy.operate.changes.desk import ChangeRefused
 from proxy.operate.changes.publish import PublishBody, publish_changes
 from proxy.operate.lookups import messages_in_kafka
-from proxy.operate.lookups.messages_in_kafka import ClusterUnavailable
+from proxy.operate.lookups.masks import TopicMask
+from proxy.operate.lookups.messages_in_kafka import ClusterUnavailable, KafkaMessageSearch
 from proxy.operate.views.changes import PublishResult
 from proxy.operate.views.messages import MessagesAnswer, MessageView
 from tests.console_page import call_of, page_at
 from tests.integration.proxy.node.test_kafka_node import YAML, World
-from upstream.kafka.link import KafkaPartition
+from upstream.kafka.link import KafkaPartition, KafkaRecord, ScanFound
 
 MASKED = YAML.replace("{brokerCluster: main}", "{brokerCluster: main, mask: [$.card, phone, KEYS]}")
 
@@ -311,3 +313,21 @@ def test_page_hides_bodies_from_who_may_not_read_them() -> None:
     for refused in ({"text": "secret"}, {"topic": "billing.DLQ"}):
         with pytest.raises(HTTPForbidden):
             page(world, viewer, **refused)
+
+
+def test_loop_goes_on_while_what_was_found_is_described() -> None:
+    """Masks take their time: a search finds up to 16 MiB of messages in one request."""
+    body = json.dumps({"card": "secret", "more": "x" * 200_000}).encode()
+    records = [KafkaRecord("invoices", 0, number, 5, b"k", body, []) for number in range(12)]
+
+    async def scan(_: object) -> ScanFound:
+        return ScanFound(records, None, 1.0)
+
+    mask = TopicMask(paths=("$.card",))
+    search = KafkaMessageSearch("main", {"topic": "invoices", "text": "x"}, now_ms=5, mask=mask)
+    steps = cast("Generator[None, None, MessagesAnswer]", search.found(scan).__await__())
+    turns = 0
+    while not isinstance(made := step(steps), StepsEnd):
+        turns += 1
+    assert len(made.result.messages) == 12
+    assert turns >= 4
