@@ -40,7 +40,7 @@ from proxy.operate.lookups.in_kafka import InKafka
 from proxy.operate.lookups.kafka_nodes import nodes_in_kafka
 from proxy.operate.lookups.lag import lag_queues
 from proxy.operate.lookups.lag_history import course_steps, event_view, objectives_steps, trend_steps
-from proxy.operate.lookups.masks import MessageMasks
+from proxy.operate.lookups.masks import MasksInForce, MessageMasks
 from proxy.operate.lookups.message_way import MessageInGroup
 from proxy.operate.lookups.messages_in_kafka import KafkaMessageSearch
 from proxy.operate.lookups.settings import Settings, settings_of, settings_of_group
@@ -61,7 +61,6 @@ from upstream.delivery.subscription import Subscription
 from upstream.embedded.queues import EmbeddedQueues
 from upstream.figures.tracing import Tracing
 from upstream.job import GroupQueue, UpstreamJob
-from upstream.kafka.broker import DEAD_LETTER_SUFFIX
 from upstream.kafka.link import ScanFound, TopicScan
 from upstream.operate.positions import positions
 from upstream.state import JobState
@@ -186,13 +185,12 @@ class LiveNode:
         self._in_force = node.in_force
         self._disk = runtime.disk
         self._reloader = reloader
+        self._masks = MasksInForce()
 
     @property
     def masks(self) -> MessageMasks:
         """What is not shown of messages."""
-        topics = self._in_force.config.topics
-        letters = {name for name in topics if name.endswith(DEAD_LETTER_SUFFIX)}
-        return MessageMasks({name: topic.mask for name, topic in topics.items()}, letters)
+        return self._masks.of(self._in_force.config)
 
     @property
     def tracing(self) -> Tracing | None:

@@ -11,6 +11,8 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from conf.json_path import parse_path
+from conf.models import Config
+from upstream.kafka.broker import DEAD_LETTER_SUFFIX
 
 if TYPE_CHECKING:
     from jsonpath import JSONPath
@@ -76,6 +78,21 @@ class MessageMasks:
         waits. All masks hold for it.
         """
         return self._masks.get(topic, self._of_internal)
+
+
+class MasksInForce:
+    """Makes the masks of a configuration once, as each search asks for them, and a download for each message."""
+
+    def __init__(self) -> None:
+        self._made: tuple[Config, MessageMasks] | None = None
+
+    def of(self, config: Config) -> MessageMasks:
+        """Return its masks."""
+        if self._made is None or self._made[0] is not config:
+            letters = {name for name in config.topics if name.endswith(DEAD_LETTER_SUFFIX)}
+            masks = MessageMasks({name: topic.mask for name, topic in config.topics.items()}, letters)
+            self._made = config, masks
+        return self._made[1]
 
 
 @cache

@@ -87,3 +87,13 @@ def test_sentences_name_what_is_in_kafka_and_nothing_else() -> None:
     assert [each.topic for each in found.all_letters()] == ["billing.DLQ"]
     alone = InKafka(loads("topics: {orders: {queues: 1}}").config)
     assert alone.other_messages() is None
+
+
+def test_masks_are_made_once_for_a_configuration() -> None:
+    """Each search asks for them, and a download for each message."""
+    world = World()
+    assert world.view.masks is world.view.masks
+    before = world.view.masks
+    world.node.in_force.config = loads("topics: {orders: {queues: 1, mask: [KEYS]}}").config
+    assert world.view.masks is not before
+    assert "KEYS" in world.view.masks.of("orders").names
