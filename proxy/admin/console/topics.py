@@ -143,7 +143,7 @@ async def topic(call: PageCall) -> TopicPageView:
         view = call.node.topic(name)
     if view is None or (cluster is None and store is None):
         raise web.HTTPNotFound(text=f"Topic {name!r} does not exist; /topics lists all topics.")
-    is_of_broker = view.system or any(each.topic == name for each in call.node.in_kafka.all_letters())
+    is_of_broker = view.system or call.node.in_kafka.has_letters(name)
     return TopicPageView(
         now_ms=call.node.clock.wall_ms(),
         topic=TopicView(
@@ -207,12 +207,11 @@ async def _newest_in_kafka(call: PageCall, view: TopicView, *, may_read: bool) -
 
 
 def _groups(call: PageCall, name: str) -> list[TopicGroupRow]:
-    in_kafka = call.node.in_kafka
     # Those whose partitions are not known yet have no queue that could be judged.
     rows = {
         group: TopicGroupRow(group=group, level="UNKNOWN", status="UNKNOWN", unfinished=None)
-        for group in (each.group for each in in_kafka.all_letters())
-        if in_kafka.is_read_by(group, name) and call.may_view(group)
+        for group in call.node.in_kafka.readers(name)
+        if call.may_view(group)
     }
     judged = set[str]()
     for queue in call.judged.queues:

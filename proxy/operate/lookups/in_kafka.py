@@ -43,13 +43,26 @@ class InKafka:
         """Return the cluster that has a group's dead letters; None: they are not in Kafka."""
         return self._config.cluster_of_group(group) if group in self._config.groups else None
 
+    def has_letters(self, topic: str) -> bool:
+        """Whether a topic has the dead letters of a group over Kafka."""
+        group = topic.removesuffix(DEAD_LETTER_SUFFIX)
+        return group != topic and self.cluster_of_letters(group) is not None
+
+    def readers(self, topic: str) -> list[str]:
+        """Return the groups over Kafka that read a topic."""
+        groups = self._config.groups
+        return [each for each in groups if self.is_read_by(each, topic) and self.cluster_of_letters(each) is not None]
+
     def is_read_by(self, group: str, topic: str) -> bool:
         """Whether a group over Kafka lists a topic, or an expression that it fits."""
         config = self._config
+        names = [each.topic for each in config.groups[group].topics]
+        expressions = [] if topic in names else [each for each in names if is_expression(each)]
+        if not expressions:
+            return topic in names
         cluster = config.cluster_of_group(group)
         whole = cluster is not None and config.kafka[cluster].group_protocol == "consumer"
-        names = [each.topic for each in config.groups[group].topics]
-        return topic in names or any(is_expression(each) and fits(each, topic, whole=whole) for each in names)
+        return any(fits(each, topic, whole=whole) for each in expressions)
 
     def cluster_of(self, topic: str) -> str | None:
         """Return the cluster of a topic that is listed, fits an expression, or has dead letters of a group."""
@@ -60,4 +73,4 @@ class InKafka:
             cluster = config.cluster_of(name) if is_expression(name) else None
             if cluster is not None and fits(name, topic, whole=config.kafka[cluster].group_protocol == "consumer"):
                 return cluster
-        return next((each.cluster for each in self.all_letters() if each.topic == topic), None)
+        return self.cluster_of_letters(topic.removesuffix(DEAD_LETTER_SUFFIX)) if self.has_letters(topic) else None

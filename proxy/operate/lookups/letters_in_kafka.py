@@ -198,7 +198,7 @@ class KafkaRedrive:
         """Return how many partitions a target has. Raises RedriveRefused, KafkaFailure."""
         if not topic:
             raise RedriveRefused("origin_unknown", "the dead letter does not contain its topic; pass one (--to)")
-        if any(each.topic == topic for each in self.in_kafka.all_letters()):
+        if self.in_kafka.has_letters(topic):
             raise RedriveRefused("system_topic", f"{topic} has dead letters of a group; pass another (--to)")
         if self.in_kafka.cluster_of(topic) != self.cluster:
             text = f"topic {topic} is not configured in Kafka cluster {self.cluster}; add it, or pass another (--to)"

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from conf import loads
+from conf import Config, loads
 from proxy.operate import answers
 from proxy.operate.changes.desk import ChangeRefused
 from proxy.operate.changes.topics import DeletionBody, TopicAlteration, TopicBody, topic_changes
@@ -87,6 +87,30 @@ def test_sentences_name_what_is_in_kafka_and_nothing_else() -> None:
     assert [each.topic for each in found.all_letters()] == ["billing.DLQ"]
     alone = InKafka(loads("topics: {orders: {queues: 1}}").config)
     assert alone.other_messages() is None
+
+
+def test_lookups_of_a_topic_do_not_ask_for_all_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be ten thousand, and a live tail asks every two seconds."""
+    asked: list[str] = []
+    cluster_of_group = Config.cluster_of_group
+
+    def noted(config: Config, group: str) -> str | None:
+        asked.append(group)
+        return cluster_of_group(config, group)
+
+    monkeypatch.setattr(Config, "cluster_of_group", noted)
+    text = "kafka: {main: {bootstrapServers: 'h:1'}}\ntopics:\n"
+    text += "".join(f"  t{number}: {{brokerCluster: main}}\n" for number in range(50))
+    text += "groups:\n"
+    text += "".join(f"  - {{group: g{number}, topics: [{{topic: t{number}}}]}}\n" for number in range(50))
+    found = InKafka(loads(text).config)
+    asked.clear()
+    assert found.cluster_of("none-such") is None
+    assert not found.has_letters("t7")
+    assert asked == []
+    assert found.readers("t7") == ["g7"]
+    assert found.cluster_of("g7.DLQ") == "main"
+    assert set(asked) == {"g7"}
 
 
 def test_masks_are_made_once_for_a_configuration() -> None:
