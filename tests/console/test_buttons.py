@@ -14,7 +14,7 @@ import pytest
 from tests.console.test_browser import Tab
 from tests.console.test_ten_tasks import DECLINED, letters, node
 from tests.integration.proxy.admin.test_admin_node import ServedNode
-from tests.patient import Producer, until
+from tests.patient import Consumer, Producer, until
 
 __all__ = ["node"]
 pytestmark = pytest.mark.long
@@ -190,6 +190,19 @@ def test_tail_goes_on_behind_a_message_of_a_moment_beyond_the_calendar(browser: 
             producer.send("notices", body.encode())
             page.get_by_text(body).wait_for()
     assert tab.faults == []
+
+
+def test_long_words_of_others_do_not_widen_the_page(browser: Any, node: ServedNode) -> None:
+    """A consumer gives a reason without a space."""
+    with Producer(node.ready["producer"]) as producer, Consumer(node.ready["consumer"], "settlement") as consumer:
+        producer.send("payments", b"x", key="p-9")
+        [message] = consumer.pull(patience_ms=10_000)
+        consumer.fail(message, "R" * 3_000)
+    until(lambda: len(letters(node)) == 3, "the dead letter")
+    for width in (1280, 390):
+        with Tab(browser, node, width=width) as tab:
+            page = tab.open("/dead-letters?group=settlement")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_redrive_that_was_edited_while_its_effect_came_is_not_confirmed(browser: Any, node: ServedNode) -> None:
