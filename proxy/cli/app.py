@@ -19,9 +19,10 @@ import typer.core
 from proxy.cli.commands import serve_command
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson, TokenFile
-from proxy.cli.output import open_streams, print_error, print_json, print_line, printable
+from proxy.cli.output import open_streams, print_error, print_json, print_line
 from proxy.cli.tls_options import TlsCa, TlsCertificate, TlsKey, TlsName, choose
 from proxy.cli.token_option import choose_token_file
+from proxy.operate.text import printable
 from proxy.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proxy.cli.output import print_text, printable
-from proxy.operate.text import amount
+from proxy.cli.output import print_text
+from proxy.operate.text import amount, printable
 from proxy.operate.views.findings import Finding
 
 SHOWN_MAX = 60

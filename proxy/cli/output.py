@@ -16,6 +16,7 @@ from typing import TextIO
 from msgspec import to_builtins
 
 from proxy.cli.errors import CliError
+from proxy.operate.text import printable
 from proxy.process.exit_codes import ExitCode
 
 _WIDE = 10_000
@@ -143,13 +144,6 @@ def _width() -> int:
     from rich.console import Console
 
     return Console().width
-
-
-def printable(text: str) -> str:
-    """Return `text` with control characters as escapes: a message body must not drive the reader's terminal."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def body_fields(body: bytes) -> Mapping[str, str]:

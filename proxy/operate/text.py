@@ -37,3 +37,10 @@ def short(text: str, length_max: int = 200) -> str:
     """Return a reason to be put into a sentence: without its full stop, cut where it is long."""
     text = text.rstrip(".")
     return text if len(text) <= length_max else f"{text[: length_max - 1]}…"
+
+
+def printable(text: str) -> str:
+    """Return `text` with control characters as escapes: others' names drive no terminal, and turn no sentence round."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

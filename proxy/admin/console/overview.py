@@ -12,7 +12,7 @@ from proxy.admin.console.calls import PageCall
 from proxy.admin.console.rates import Moment
 from proxy.operate.attention.judgement import LEVELS
 from proxy.operate.lag_texts import behind, forecast_of_all
-from proxy.operate.text import age, byte_size
+from proxy.operate.text import age, byte_size, printable
 from proxy.operate.views.findings import Finding
 from proxy.operate.views.lag import LagGroup, LagQueue
 from proxy.operate.views.lag_history import EventView
@@ -42,7 +42,7 @@ class FindingRow(View, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """What is wrong; without the command at its end where a button has it."""
-        return _COMMAND.sub("", self.finding.text) if self.buttons else self.finding.text
+        return printable(_COMMAND.sub("", self.finding.text) if self.buttons else self.finding.text)
 
 
 class GroupRow(View, frozen=True, kw_only=True):

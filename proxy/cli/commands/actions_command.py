@@ -12,7 +12,8 @@ import typer
 from proxy.cli.commands.send_command import pairs_of
 from proxy.cli.errors import CliError
 from proxy.cli.options import AsJson
-from proxy.cli.output import body_fields, print_json, print_line, printable
+from proxy.cli.output import body_fields, print_json, print_line
+from proxy.operate.text import printable
 from proxy.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from proxy.cli.admin_client import get, post
 from proxy.cli.errors import CliError
 from proxy.cli.findings import print_findings
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
-from proxy.cli.output import print_json, print_table, print_text, printable
-from proxy.operate.text import age, amount
+from proxy.cli.output import print_json, print_table, print_text
+from proxy.operate.text import age, amount, printable
 from proxy.operate.views.changes import HeadResult, PauseResult
 from proxy.operate.views.groups import StuckAnswer
 from proxy.process.exit_codes import ExitCode

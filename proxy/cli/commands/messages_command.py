@@ -20,10 +20,10 @@ from broker.runtime.steps import run_now
 from proxy.cli.admin_client import get, given
 from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
-from proxy.cli.output import check_reader, print_json, print_line, print_table, printable, progress, writing
+from proxy.cli.output import check_reader, print_json, print_line, print_table, progress, writing
 from proxy.cli.store.store_files import opened, query_errors
 from proxy.operate.moments import moment_text
-from proxy.operate.text import amount
+from proxy.operate.text import amount, printable
 from proxy.operate.views.messages import MessagesAnswer, MessageView
 from proxy.process.exit_codes import ExitCode
 

@@ -13,9 +13,10 @@ import typer
 from proxy.cli.admin_client import get
 from proxy.cli.errors import CliError, translate
 from proxy.cli.options import ADMIN_DEFAULT, CONSUMER_DEFAULT, AdminAddress, AsJson, ConsumerAddress, TokenFile
-from proxy.cli.output import body_fields, check_reader, print_json, print_line, printable
+from proxy.cli.output import body_fields, check_reader, print_json, print_line
 from proxy.cli.tls_options import tls_for
 from proxy.cli.token_option import choose_token_file, chosen_token_file
+from proxy.operate.text import printable
 from proxy.operate.views.groups import GroupsAnswer
 from proxy.process.exit_codes import ExitCode
 from pyddmq import ClientError, ClientMisuse, Consumer, PulledMessage

@@ -10,8 +10,9 @@ import typer
 from proxy.cli.admin_client import post
 from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
-from proxy.cli.output import print_json, print_line, printable
+from proxy.cli.output import print_json, print_line
 from proxy.node.views import ReloadResult
+from proxy.operate.text import printable
 from proxy.process.exit_codes import ExitCode
 
 

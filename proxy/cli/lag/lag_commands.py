@@ -16,10 +16,10 @@ from proxy.cli.findings import print_findings
 from proxy.cli.lag.lag_export_command import journal_folder
 from proxy.cli.moments import duration_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
-from proxy.cli.output import print_error, print_json, print_table, print_text, printable
+from proxy.cli.output import print_error, print_json, print_table, print_text
 from proxy.operate.attention.judgement import LEVELS
 from proxy.operate.lag_texts import UNKNOWN, behind, count, forecast, left, rate, sparkline
-from proxy.operate.text import age, amount
+from proxy.operate.text import age, amount, printable
 from proxy.operate.views.lag import LagAnswer, LagGroup, LagQueue, LagWaiting
 from proxy.operate.views.lag_history import LagTrend
 from proxy.process.exit_codes import ExitCode

@@ -14,8 +14,8 @@ from proxy.cli.lag.lag_commands import Journal
 from proxy.cli.lag.lag_export_command import journal_folder
 from proxy.cli.moments import duration_option
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson
-from proxy.cli.output import print_json, print_table, print_text, printable
-from proxy.operate.text import age
+from proxy.cli.output import print_json, print_table, print_text
+from proxy.operate.text import age, printable
 from proxy.operate.views.lag_history import BurnRate, ObjectiveKept, ObjectivesAnswer
 from proxy.process.exit_codes import ExitCode
 

@@ -16,8 +16,8 @@ from lag.journal.writer import FOLDER, JournalOrigin
 from proxy.cli.errors import CliError
 from proxy.cli.moments import duration_option
 from proxy.cli.options import AsJson
-from proxy.cli.output import check_reader, print_error, print_json, print_line, printable
-from proxy.operate.text import amount
+from proxy.cli.output import check_reader, print_error, print_json, print_line
+from proxy.operate.text import amount, printable
 from proxy.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:

@@ -25,7 +25,8 @@ from proxy.cli.lag.lag_backlog_command import progress_file
 from proxy.cli.lag.lag_export_command import journal_folder
 from proxy.cli.lag.spark_options import Groups, Log, check_format
 from proxy.cli.moments import moment_option
-from proxy.cli.output import print_error, print_line, printable, writing
+from proxy.cli.output import print_error, print_line, writing
+from proxy.operate.text import printable
 from proxy.process.exit_codes import ExitCode
 
 ENGINES: Final = ("auto", "local", "spark")

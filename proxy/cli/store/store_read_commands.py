@@ -14,10 +14,10 @@ from proxy.cli.commands.send_command import pairs_of
 from proxy.cli.errors import CliError
 from proxy.cli.moments import moment_option
 from proxy.cli.options import AsJson
-from proxy.cli.output import body_fields, print_json, print_line, print_table, printable, progress
+from proxy.cli.output import body_fields, print_json, print_line, print_table, progress
 from proxy.cli.store.store_files import DataFolder, folder_bytes, opened
 from proxy.operate.moments import moment_text
-from proxy.operate.text import amount
+from proxy.operate.text import amount, printable
 from proxy.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from broker.views import TransactionView
 from proxy.cli.admin_client import post
 from proxy.cli.errors import CliError
 from proxy.cli.options import ADMIN_DEFAULT, AdminAddress, AsJson, StoppedData
-from proxy.cli.output import print_json, print_table, print_text, printable, progress
+from proxy.cli.output import print_json, print_table, print_text, progress
 from proxy.cli.store.stopped_queries import Lookup, queries
 from proxy.cli.waiting.cancels import named
 from proxy.operate.moments import moment_text
-from proxy.operate.text import age, amount
+from proxy.operate.text import age, amount, printable
 from proxy.operate.views.changes import DecisionResult, ResumptionResult
 from proxy.operate.views.waiting import TransactionsAnswer
 from proxy.process.exit_codes import ExitCode, code_of_all

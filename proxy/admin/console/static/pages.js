@@ -97,8 +97,8 @@
 
     function note(each) {
       const where = each.target ? ` to ${each.target.topic}${each.target.queue === undefined ? "" : `, queue ${each.target.queue}`}` : each.why ? `: ${each.why}` : "";
-      const line = make("li", `${each.queue}:${each.offset} ${each.key ?? ""} `);
-      line.append(make("b", each.outcome.replaceAll("_", " ")), where);
+      const line = make("li", `${each.queue}:${each.offset} `);
+      line.append(make("bdi", each.key ?? ""), " ", make("b", each.outcome.replaceAll("_", " ")), where);
       list.append(line);
       if (list.children.length > 200) list.firstChild.remove();
     }

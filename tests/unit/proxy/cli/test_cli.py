@@ -23,7 +23,8 @@ from typer.main import get_command
 
 from proxy.cli.app import build, run
 from proxy.cli.command_table import COMMANDS, FOLDERS
-from proxy.cli.output import body_fields, printable
+from proxy.cli.output import body_fields
+from proxy.operate.text import printable
 from proxy.operate.views.groups import GroupsAnswer
 from proxy.operate.views.topics import TopicInKafka, TopicsAnswer
 from proxy.process.exit_codes import ExitCode

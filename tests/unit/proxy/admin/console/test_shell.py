@@ -24,7 +24,7 @@ from proxy.admin.console import shell
 from proxy.admin.console.buttons import page_of
 from proxy.admin.console.charts import sparkline
 from proxy.admin.console.menu import PAGES
-from proxy.admin.console.overview import FINDINGS_SHOWN, finding_rows
+from proxy.admin.console.overview import FINDINGS_SHOWN, FindingRow, finding_rows
 from proxy.admin.console.rates import SecondRates
 from proxy.admin.console.shell import FAULT_TEXT, KEEP_SECONDS
 from proxy.admin.console.templating import environment
@@ -378,6 +378,13 @@ def test_findings_that_are_not_shown_are_counted() -> None:
     ]
     node.group_list = [replace(billing, topics=topics)]
     assert "And 7 more findings" in fragment(node)
+
+
+def test_key_turns_no_finding_round() -> None:
+    """A sign that has text written from right to left would turn the figures behind it round."""
+    finding = found("poison", True, "Group g on topic t: key \u202ek fails repeatedly: 12 deliveries (offset 345).")
+    shown = FindingRow(finding=finding, buttons=[]).text
+    assert shown == "Group g on topic t: key \\u202ek fails repeatedly: 12 deliveries (offset 345)."
 
 
 def test_every_finding_leads_to_a_page_or_ends_by_a_button() -> None:
