@@ -190,7 +190,7 @@ def _exact(text: str) -> float:
     """Return a number of JSON. Raises ValueError, ArithmeticError: it would be written as another one."""
     number = float(text)
     if Decimal(text) != Decimal(repr(number)):
-        raise ValueError(f"{text} is no float")
+        raise ValueError(text)
     return number
 
 

@@ -29,6 +29,7 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
     # The whole of a push, over real sockets and over simulated ones.
     "actions/http/action.py": ("test_push", "test_pushes"),
     # What is shown, by those who ask for it.
+    "proxy/admin/console/message.py": ("test_message_pages", "test_console_meanwhile"),
     "proxy/admin/exposition.py": ("test_admin_http", "test_verdicts"),
     "proxy/cli/commands/node_commands.py": ("test_cli",),
     # Two makes of one thing, each case run over both.
