@@ -362,12 +362,12 @@ class PartitionCache:
         )
         for row_id, key in found:
             if identity_text(key) not in but:
-                return self._rows("id = ?", row_id)[0]
+                return self._some("id = ?", row_id)[0]
         return None
 
     def overdue_check(self, now_ms: int) -> CachedRecord | None:
         """Return a half, of any producer group, whose next check is due, the first one; None: there is none."""
-        return next(iter(self._rows("state = 4 AND at <= ? ORDER BY at LIMIT 1", now_ms)), None)
+        return next(iter(self._some("state = 4 AND at <= ? ORDER BY at LIMIT 1", now_ms)), None)
 
     def has_due_check(self, now_ms: int, group: str, but: Collection[bytes]) -> bool:
         """Whether the check of a half of a producer group is due, but for those of some identities."""
@@ -525,10 +525,6 @@ class PartitionCache:
         found: int | None
         [(found,)] = self._database.execute(query, values).fetchall()
         return found
-
-    def _rows(self, where: str, *values: object) -> list[CachedRecord]:
-        found = self._database.execute(f"SELECT {_COLUMNS} FROM records WHERE {where}", values)
-        return [CachedRecord._make(each) for each in found]
 
     def _some(self, where: str, *values: object) -> list[CachedRecord]:
         """Return the first rows, at least one, until they have many bytes."""
