@@ -447,18 +447,17 @@ class PartitionCache:
 
     def listed(self, key: bytes) -> CachedRecord | None:
         """Return the message of a key of a page, without its body; None: it waits no more."""
-        [found] = self._database.execute(
+        found = self._database.execute(
             # What is stored behind the value is read through all of it.
             "SELECT key, state, at, topic, principal, owned, position, '', '', 0, 0, 0, id FROM records "
             "INDEXED BY by_name WHERE name = ? AND key = ? AND state = 0",
             (crc32(identity_text(key)), key),
-        ).fetchall() or [None]
-        return None if found is None else CachedRecord._make(found)._replace(value=self._head(found[-1]))
-
-    def _head(self, row: int) -> bytes:
-        with self._database.blobopen("records", "value", row, readonly=True) as value:
-            start = value.read(HEAD_START)
-            return start + value.read(head_size(start))
+        ).fetchall()
+        for row in map(CachedRecord._make, found):
+            with self._database.blobopen("records", "value", row.id, readonly=True) as value:
+                start = value.read(HEAD_START)
+                return row._replace(value=start + value.read(head_size(start)))
+        return None
 
     def levels(self, topic: str = "") -> list[tuple[int, int, int]]:
         """Return each delay level in which messages wait: its number, how many, and when the first one is due."""
@@ -473,12 +472,9 @@ class PartitionCache:
         """Return how many messages are due within [begin_ms, end_ms), or halves to be checked; as `page`."""
         chosen, values = _chosen(topic, level)
         state = KeyState.HALF if halves else KeyState.WAITING
-        found = self._number(
-            f"SELECT COUNT(*) FROM records {'' if level < 0 else 'INDEXED BY by_levels'} "
-            f"WHERE state = ? AND at >= ? AND at < ? {chosen}",
-            *(state, begin_ms, end_ms, *values),
-        )
-        return found or 0
+        index = "" if level < 0 else "INDEXED BY by_levels"
+        query = f"SELECT COUNT(*) FROM records {index} WHERE state = ? AND at >= ? AND at < ? {chosen}"
+        return self._number(query, state, begin_ms, end_ms, *values) or 0
 
     # Parts
 
