@@ -192,6 +192,22 @@ def test_tail_goes_on_behind_a_message_of_a_moment_beyond_the_calendar(browser: 
     assert tab.faults == []
 
 
+def test_tail_goes_on_where_the_log_is_shorter_than_it_was(browser: Any, node: ServedNode) -> None:
+    """The tab was open while the node lost the end of its log with the power."""
+
+    def longer(route: Any) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, body=re.sub(r'data-end="\d+"', 'data-end="900000000"', answer.text()))
+
+    with Tab(browser, node) as tab, Producer(node.ready["producer"]) as producer:
+        tab.page.route("**/topic?topic=notices", longer)
+        with tab.page.expect_response("**/api/messages?*"):
+            page = tab.open("/topic?topic=notices")
+        producer.send("notices", b"behind the new end")
+        page.get_by_text("behind the new end").wait_for(timeout=10_000)
+    assert tab.faults == []
+
+
 def test_long_words_of_others_do_not_widen_the_page(browser: Any, node: ServedNode) -> None:
     """A consumer gives a reason without a space."""
     with Producer(node.ready["producer"]) as producer, Consumer(node.ready["consumer"], "settlement") as consumer:

@@ -184,7 +184,8 @@
           const last = answer.messages.at(-1);
           for (const each of answer.messages) rows.prepend(row(each, false));
           while (rows.children.length > 200) rows.lastChild.remove();
-          cursor = answer.cursor ?? Math.max(Number(cursor), answer.logEnd, last ? last.physical + 1 : 0);
+          // The log may be shorter than it was: power loss, or another store.
+          cursor = answer.cursor ?? Math.max(answer.logEnd, last ? last.physical + 1 : 0);
           status.textContent = answer.cursor === null || answer.share === 1 ? "live" : "behind; more follows";
         } else status.textContent = answer.error?.message ?? "error";
       } catch { status.textContent = "The node does not respond."; }
