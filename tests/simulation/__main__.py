@@ -1,7 +1,7 @@
 """`python -m tests.simulation --seed N` replays one seed; `--seeds COUNT` runs that many from it on.
 
 The first that fails is made small, and its history printed. `--timers`: the runs that are about timers; `--unsynced`:
-those under `flush: async`.
+those under `flush: async`; `--changes`: those about changes of the configuration.
 
 `python -m tests.simulation shrink --seed N` makes a failing seed small and writes `kept/seed-N.json`, which the tests
 run from then on; `--broken NAME` does so with a broken build (`mutants.py`), `--keep` names another file.
@@ -19,7 +19,7 @@ import pytest
 
 from proxy.node.node import Node
 from tests.simulation.mutants import named
-from tests.simulation.plan import Plan, draw, draw_timers, draw_unsynced, run_plan
+from tests.simulation.plan import Plan, draw, draw_changes, draw_timers, draw_unsynced, run_plan
 from tests.simulation.shrink import KEPT, keep, shrink
 
 COMMAND = "python -m tests.simulation --seed"
@@ -33,12 +33,14 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--timers", action="store_true", help="runs that are about timers")
     parser.add_argument("--unsynced", action="store_true", help="runs under `flush: async`")
+    parser.add_argument("--changes", action="store_true", help="runs about changes of the configuration")
     parser.add_argument("--quiet", action="store_true", help="no line per seed")
     parser.add_argument("--broken", default="", help="shrink: the name of a broken build")
     parser.add_argument("--keep", type=Path, help="shrink: the file to write")
     options = parser.parse_args()
-    kind = "timers" if options.timers else "unsynced" if options.unsynced else ""
-    drawn = {"": draw, "timers": draw_timers, "unsynced": draw_unsynced}[kind]
+    kinds = {"timers": draw_timers, "unsynced": draw_unsynced, "changes": draw_changes}
+    kind = next((each for each in kinds if getattr(options, each)), "")
+    drawn = kinds.get(kind, draw)
     if options.what == "shrink":
         name = f"{kind or 'seed'}-{options.seed}.json"
         return _shrink(drawn(options.seed), options.broken, options.keep or KEPT / name)

@@ -109,13 +109,13 @@ def _settle(world: World, group: str, message: StuckMessage, action: str) -> Non
         group=group, topic=message.topic, queue=message.queue, offset=message.offset, key=message.key, force=False
     )
     origin = _origin(world, group, place)
-    stamp = _now(world)
+    stamp = now(world)
     answer = change(world, f"{action}_message", body)
     world.report.events[f"operator_{action}" if answer is not None else "operator_refused"] += 1
     if answer is not None and action == "skip":
         # To everybody else it is as if a client had consumed it.
         world.ledger_of(group).answered(group, place, HOST, stamp, True)
-        world.ledger_of(group).confirmed(group, place, _now(world))
+        world.ledger_of(group).confirmed(group, place, now(world))
     elif action == "dead_letter":
         world.ledger_of(group).given_up.add((group, origin))
 
@@ -144,7 +144,7 @@ def reset_offsets(world: World, random: Random) -> None:
         # In the very turn of the reset: nothing is handed out before this.
         moved = [each for each in answer.queues if each.changes]
         to = {f"{QID_PREFIX}{each.queue}": each.to for each in moved}
-        world.ledger.reset(group, topic, to, _now(world))
+        world.ledger.reset(group, topic, to, now(world))
         world.ledger.note(world.loop.time(), f"{group} is moved on {topic} to {to}")
         world.report.events["reset_made"] += 1
         world.report.events["reset_with_retries"] += group == "free"
@@ -168,6 +168,7 @@ def _origin(world: World, group: str, place: Place) -> Place:
     return world.ledger.retries.named(group, place, uid)
 
 
-def _now(world: World) -> Stamp:
+def now(world: World) -> Stamp:
+    """Return a stamp of this moment."""
     mark = world.network.mark()
     return Stamp(mark.sequence, mark.turn, mark.time, world.ledger.life)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from structlog.testing import capture_logs
 
 from proxy.node.node import Node
+from tests.simulation.changing.changes import CHANGES, DRAIN_SECONDS, Changing
 from tests.simulation.clients import BY_LIST, PERFECT, ConsumerHabits, ProducerHabits
 from tests.simulation.deeds import Deed, Deeds, Send
 from tests.simulation.faults import FAULTS, SELDOM
@@ -28,6 +29,7 @@ from tests.simulation.timer_faults import TIMER_FAULTS
 from tests.simulation.topic_goes import topic_comes
 from tests.simulation.world import OPERATIONS, NodeFactory, Report, World
 from tests.tried import tried
+from upstream.retry.retry import WISH_MS_MAX
 
 SEED_SECONDS = 7.0
 AIMED_SHARE = 0.5
@@ -38,6 +40,11 @@ TIMER_FAULTS_PER_SEED = 10
 TIMER_GROUP = "free"
 TIMER_WAITS_MS = (1_000, 4_000, 4_000, 12_000, 130_000)
 FAULTS_PER_SEED = 7
+CHANGES_PER_SEED = 12
+FAULTS_OF_CHANGES = (
+    "kill", "lose_power", "cut_within", "kill_twice", "stop", "reset_connections", "roughen_network", "stall_readers",
+    "pause_group", "operate", "step_clock", "reload_limits", "reload_refused",
+)  # fmt: skip
 ENDS_EVERY = 4
 """Of so many seeds one has a node that is ended while it recovers."""
 ENDS_OF_TIMERS = 3
@@ -67,7 +74,7 @@ POWER_LOSS_LEAVES = frozenset(
 )
 """Of a cut of the timer log, or of a slot of the wheel, that was half written; any other damage was made in the run."""
 
-ALL_FAULTS = {**FAULTS, **SELDOM, **TIMER_FAULTS}
+ALL_FAULTS = {**FAULTS, **SELDOM, **TIMER_FAULTS, **CHANGES}
 
 
 class ClientPlan(NamedTuple):
@@ -134,6 +141,7 @@ class Plan:
         good: Pull clients have no bad habits, producers send single valid messages that do not wait.
         wait_share: Of the messages that wait.
         timers: The run is about timers.
+        changes: The run is about changes of the configuration.
     """
 
     seed: int
@@ -151,6 +159,36 @@ class Plan:
     good: bool = False
     wait_share: float = WAIT_SHARE
     timers: TimerPlan | None = None
+    changes: bool = False
+
+
+def draw_changes(seed: int, *, faults: int = CHANGES_PER_SEED) -> Plan:
+    """Draw a run about changes of the configuration: three producers, pull clients, and consumers inside the program.
+
+    Half of its faults are such changes.
+    """
+    random = Random(f"changes {seed}")
+    clients = [ClientPlan(number, compact=number == 0) for number in range(3)]
+    for group in GROUPS:
+        for number in range(2):
+            clients.append(ClientPlan(len(clients), group, linger_ms=random.choice([0, 100, 400]), compact=number == 0))
+    steps = [
+        Step(
+            random.choice(list(CHANGES if random.random() < 0.6 else FAULTS_OF_CHANGES)),
+            f"{seed} change {number}",
+            random.choice((0.0, 0.25, 1.0, 2.5)),
+        )
+        for number in range(faults)
+    ]
+    return Plan(
+        seed=seed,
+        ack_flush=random.choice(["async", "sync"]),
+        waits=seed % 3 == 1,
+        clients=tuple(clients),
+        begin=random.random(),
+        steps=tuple(steps),
+        changes=True,
+    )
 
 
 def draw_timers(seed: int, *, faults: int = TIMER_FAULTS_PER_SEED) -> Plan:
@@ -329,9 +367,11 @@ def make_world(
         groups=None if plan.timers is None else (TIMER_GROUP,),
         make_ledger=ledger,
         deeds=Deeds(plan.sends, plan.deeds),
+        changes=plan.changes,
     )
 
     def run() -> Report:
+        changing = Changing(world) if plan.changes else None
         world.start()
         is_fleeting = any(client.fleeting for client in plan.clients)
         if is_fleeting:
@@ -355,10 +395,21 @@ def make_world(
             topic_comes(world)
         # Of one source for all calls: else a message that is tried again each time would never end.
         decisions = Random(f"{plan.seed} stops")
-        world.settle(by_hand=lambda: end_stops(world, decisions))
+        if changing is not None:
+            changing.end()
+        # Where the clock went back, what a push failed may wait for as long as a receiver may ask for.
+        seconds = 120 if changing is None else 120 + WISH_MS_MAX / 1000
+        world.settle(seconds=seconds, by_hand=lambda: end_stops(world, decisions))
+        if changing is not None:
+            changing.check()
         return world.check()
 
     return world, run
+
+
+def run_changing_seed(seed: int, *, make_node: NodeFactory = Node) -> Report:
+    """Make the run about changes of a seed. Raises PromiseBroken, as `run_plan`."""
+    return run_plan(draw_changes(seed), make_node=make_node)
 
 
 def run_timer_seed(seed: int, *, make_node: NodeFactory = Node) -> Report:
@@ -379,6 +430,8 @@ def run_seed(seed: int, *, make_node: NodeFactory = Node, faults: int = FAULTS_P
 def _node_settings(plan: Plan) -> dict[str, Any]:
     if plan.timers is not None:
         return _timer_settings(plan.timers)
+    if plan.changes:
+        return {"drainSeconds": DRAIN_SECONDS}
     return {"segmentBytes": SEGMENT_BYTES, "retentionBytes": 2 * SEGMENT_BYTES} if plan.retention else {}
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
@@ -67,12 +67,32 @@ TIMEOUT_MS = 1_500
 STEP_MS_MAX = 12 * 3_600_000
 """More than the steps of a run can have put the wall clock back by."""
 OPERATIONS = ("publishes", "deliveries", "acks", "waits", "halves", "loops", "numbered")
-STATES = ("acks synced", "log unsynced", "retry topic", "stopKey", "stopQueue", "slow actions", "timers alone")
+PUSHES, OPENS_SLOWLY = "pushes", "opens slowly"
+"""Lasting changes, as `World.edits` has them."""
+STATES = (
+    "acks synced", "log unsynced", "retry topic", "stopKey", "stopQueue", "slow actions", "timers alone", PUSHES,
+    OPENS_SLOWLY,
+)  # fmt: skip
+LATE, LATE_TOPICS = "late", ("orders", "events")
+"""A group that a reload brings, and that begins at the end of these."""
 LOG_LOSS_SECONDS = 0.5
 """How old an acknowledged publish may be and still go with the power under `flush: async`."""
 
 AWAITS, BLOCKS = "tests.simulation.waiting:Awaits", "tests.simulation.waiting:Blocks"
 NodeFactory = Callable[..., Node]
+Edit = Callable[[dict[str, Any]], None]
+
+
+class Inside(Protocol):
+    """What runs in the node's process beside it."""
+
+    def serves(self, node: Node) -> None:
+        """The node serves; called as its process."""
+        ...
+
+    def stops(self) -> None:
+        """The node is about to stop in order."""
+        ...
 
 
 def settings(
@@ -142,13 +162,14 @@ RULES: dict[str, Any] = {"timeout": TIMEOUT_MS / 1000, "intervals": 2, "retry_ma
 
 
 def subscriptions(*, stops: bool = False) -> list[Subscription]:
-    """Return the same groups as the ledger sees them, but for that of the loops."""
+    """Return the same groups as the ledger sees them, but for that of the loops; with the one that comes late."""
     return [
         Subscription(group="by-key", topic="orders", order="KEY", stops=stops, **RULES),
         Subscription(group="by-path", topic="orders", order="PATH", json=True, **RULES),
         Subscription(group="by-path", topic="events", order="PATH", json=True, **RULES),
         Subscription(group="free", topic="orders", tags=frozenset({"red"}), rules_vary=True, **RULES),
         Subscription(group="free", topic="events", rules_vary=True, **RULES),
+        *(Subscription(group=LATE, topic=topic, order="KEY", **RULES) for topic in LATE_TOPICS),
     ]
 
 
@@ -190,6 +211,7 @@ class World:
         groups: The only groups that consume; None: all.
         make_ledger: The account's class.
         deeds: What clients do; else it is drawn.
+        changes: A group comes late.
         sync_seconds_max: The longest sync of the disk.
     """
 
@@ -208,6 +230,7 @@ class World:
         groups: Collection[str] | None = None,
         make_ledger: type[JournaledLedger] = JournaledLedger,
         deeds: Deeds | None = None,
+        changes: bool = False,
         sync_seconds_max: float = 0.002,
     ) -> None:
         self.seed = seed
@@ -223,8 +246,9 @@ class World:
         self.network = SimNetwork(self.loop, Random(f"network {seed}"), faults)
         self.walls = Walls(self.clock.wall_ms, self.loop.time)
         self._node_settings, self._groups = node, groups
+        known = subscriptions(stops=on_exhausted != "deadLetter")
         self.ledger = make_ledger(
-            [each for each in subscriptions(stops=on_exhausted != "deadLetter") if self._consumes(each.group)],
+            [each for each in known if self._consumes(each.group) and (changes or each.group != LATE)],
             ack_loss_seconds=0.0 if ack_flush == "sync" else ACK_LOSS_SECONDS,
             walls=self.walls,
         )
@@ -244,7 +268,11 @@ class World:
         self.retry_topic = retry_topic
         self.on_exhausted = on_exhausted
         self.waits = waits
-        self.config = self.load(self._settings()).config
+        self.edits: dict[str, Edit] = {}
+        """Changes of the configuration that last, by what they change."""
+        self.inside: list[Inside] = []
+        """What the program of the node does besides."""
+        self.config = self.load(self.settings()).config
         self.process: Process | None = None
         self.node: Node | None = None
         self.expired = ExpiredRecords(lambda: self.node)
@@ -268,7 +296,10 @@ class World:
 
     def serves(self, node: Node) -> None:
         """Go on with a node that has started."""
+        assert self.process is not None
         self.node = node
+        for each in self.inside:
+            self.process.run(each.serves, node)
         if "retentionBytes" in self._node_settings:
             opened_of(node).store.retention.holds.append(self.expired)
         if self.flush == "async" and self._power_lost:
@@ -349,6 +380,8 @@ class World:
         """End the node in good order."""
         assert self.process is not None
         assert self.node is not None
+        for each in self.inside:
+            self.process.run(each.stops)
         task = self.process.run(self.loop.create_task, self.node.stop())
         self.run(until=task.done, seconds=60)
         task.result()
@@ -370,11 +403,11 @@ class World:
         """The account that a group's messages are in."""
         return self.loop_ledger if group == LOOPS else self.ledger
 
-    def reload(self, change: Callable[[dict[str, Any]], None], *, accept_loss: bool = False) -> ReloadResult:
+    def reload(self, change: Edit = lambda _: None, *, accept_loss: bool = False) -> ReloadResult:
         """Change the configuration's text and have it read again, as SIGHUP and `pyddmq reload` do."""
         assert self.process is not None
         assert self.node is not None
-        wanted = self._settings()
+        wanted = self.settings()
         change(wanted)
         reloader = Reloader(self.node, lambda: self.load(wanted))
         result = self.process.run(lambda: run_now(reloader.reloading(accept_loss=accept_loss)))
@@ -382,7 +415,7 @@ class World:
             self.config = self.node.in_force.config
         return result
 
-    def _settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         wanted = settings(
             self.ack_flush,
             self.flush,
@@ -392,6 +425,8 @@ class World:
         )
         wanted["node"].update(self._node_settings)
         wanted["groups"] = [each for each in wanted["groups"] if self._consumes(each["group"])]
+        for edit in self.edits.values():
+            edit(wanted)
         return wanted
 
     def _consumes(self, group: str) -> bool:
@@ -531,6 +566,7 @@ class World:
             self.on_exhausted: True,
             "slow actions": self.waits,
             "timers alone": self._groups is not None,
+            **dict.fromkeys(self.edits, True),
         }
         return [name for name in STATES if found.get(name)]
 
@@ -598,7 +634,7 @@ class World:
         self.stop()
         store = Store.open(
             DATA,
-            options=store_options(self._settings()),
+            options=store_options(self.settings()),
             features=ALL,
             disk=self.disk,
             clock=self.clock,

@@ -1,0 +1,1 @@
+"""Runs of the simulation about changes of the configuration."""
