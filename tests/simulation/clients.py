@@ -23,6 +23,8 @@ from tests.simulation.wire import Reply, consumer_codec, consumer_idl, producer_
 LEVELS_MS = (1_000, 2_000, 4_000)
 """Delay levels of the simulated node."""
 
+BIG_BYTES = (300_000, 1_100_000)
+
 REFUSED_CODES = frozenset({11, 13, 14, 15})
 """Result codes that promise that nothing was stored; any other failure leaves it open."""
 
@@ -47,6 +49,8 @@ class ProducerHabits:
     """Of messages that wait: a third by level, until a moment, for a time. The node must know three levels."""
     wait_ms: tuple[int, ...] = (4_000,)
     """The longest waits for and until a time; each message draws one of them."""
+    big_share: float = 0.0
+    """Of messages that are big."""
 
 
 class Producer(Client):
@@ -137,7 +141,10 @@ class Producer(Client):
         key = f"k{random.randrange(self.habits.keys)}" if random.random() < 0.9 else ""
         case: Any = random.choice([f"c{random.randrange(self.habits.keys)}", random.randrange(3), None, {"no": "key"}])
         path_key = str(case) if isinstance(case, (str, int)) else None
-        body = json.dumps({"uid": uid, "case id": case, "pad": "x" * random.randrange(habits.pad_bytes_max)}).encode()
+        pad = "x" * random.randrange(habits.pad_bytes_max)
+        if habits.big_share and random.random() < habits.big_share:
+            pad = "x" * random.choice(BIG_BYTES)
+        body = json.dumps({"uid": uid, "case id": case, "pad": pad}).encode()
         is_json = random.random() >= habits.broken_json_share
         if not is_json:
             body = random.choice([b"", b"{", b"no json", b"[1, 2"])

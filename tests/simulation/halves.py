@@ -34,6 +34,7 @@ class HalfAccount:
 
     Attributes:
         fates: What its transaction is to become: `commit`, `rollback`, `never` (told by nobody) or `both` (are told).
+        sizes: Bytes of its body.
         stored: Its half was acknowledged.
         told: Decisions that were acknowledged, state by state.
         checks: How often it was asked about.
@@ -44,6 +45,7 @@ class HalfAccount:
     """
 
     fates: dict[str, str] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
     stored: set[str] = field(default_factory=set)
     reported: dict[str, set[int]] = field(default_factory=dict)
     stored_at: dict[str, float] = field(default_factory=dict)
@@ -122,6 +124,7 @@ class HalfProducer(Client):
     """Sends halves and decides most of them at once."""
 
     pause_seconds = PAUSE_SECONDS
+    body_bytes: tuple[int, ...] = (50,)
 
     def __init__(self, around: Surroundings, number: int, account: HalfAccount) -> None:
         host = f"{HOSTS if around.exact else REAL_HOSTS}.{number}"
@@ -139,7 +142,8 @@ class HalfProducer(Client):
         name = f"{self.number}-{self._sends}"
         self._sends += 1
         self.account.fates[name] = self.around.random.choice(("commit", "commit", "rollback", "never", "both"))
-        message = producer_idl.Message(topic=TOPIC, body=b"x" * 50, properties={"name": name})
+        size = self.account.sizes[name] = self.body_bytes[self._sends % len(self.body_bytes)]
+        message = producer_idl.Message(topic=TOPIC, body=b"x" * size, properties={"name": name})
         self.call("sendHalfSync", name, message=message, producerGroup=GROUP, timeout=3000)
         self.later(self.pause_seconds, self._work, link)
 
@@ -211,7 +215,7 @@ class Checked(Client):
             if fate != "never":
                 self.account.asked_ms = self.around.wall_ms()
             state = {"commit": COMMIT, "rollback": ROLLBACK, "never": UNKNOWN, "both": COMMIT}[fate]
-            if check.message.topic != TOPIC or check.message.body != b"x" * 50:
+            if check.message.topic != TOPIC or check.message.body != b"x" * self.account.sizes[name]:
                 raise PromiseBroken(7, f"the check of {name} has another message")
             if self.perfect or not self.chance(0.3):
                 answer = producer_idl.EndTransaction(

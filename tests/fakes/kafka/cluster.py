@@ -36,6 +36,7 @@ class SimKafka:
         missing: Topics to which nobody may produce.
         producers_denied: Why every producer ends with its first record; None: they work.
         limits: Bytes of a record that a topic takes at most.
+        transaction_bytes_max: What a transaction of several records writes before its time is over.
         metadata_max: Characters of a commit's text that the brokers take.
         refusals: What is said of topics that are denied, or without a leader.
         unseen: Topics that are there, and that brokers do not know for a moment, as after their restart.
@@ -75,6 +76,7 @@ class SimKafka:
         self.coordinator: object | None = None
         self.producers_denied: KafkaFailure | None = None
         self.limits: dict[str, int] = {}
+        self.transaction_bytes_max = 1 << 40
         self.metadata_max = 4095
         self.refusals: dict[str, KafkaFailure] = {}
         self.unseen: set[str] = set()

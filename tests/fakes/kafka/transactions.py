@@ -84,6 +84,8 @@ class SimCoordinator:
                 refused[each.topic] = self._cluster.refusals[each.topic]
         if refused:
             return KafkaFailure("ABORTED", "a topic refuses its record"), refused, []
+        if len(records) > 1 and sum(len(each.value or b"") for each in records) > self._cluster.transaction_bytes_max:
+            return KafkaFailure("ABORTED", "its time is over"), {}, []
         self._count += 1
         transaction = self._open[name, epoch] = f"{name}#{self._count}"
         self._written[name] = {each.topic for each in records}

@@ -1,7 +1,8 @@
 """`python -m tests.simulation.kafka --seed N` replays one seed; `--seeds COUNT` runs that many from it on.
 
-`--waiting`: runs with timers, delays, loops, cancels and transactions. `--shrink`: leaves faults out as long as a seed
-fails in the same way; `--faults 1,4` makes only these again.
+`--waiting`: runs with timers, delays, loops, cancels and transactions; `--big`: some messages of a megabyte.
+`--opening`: actions take seconds to open. `--shrink`: leaves faults out as long as a seed fails in the same way;
+`--faults 1,4` makes only these again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import argparse
 import sys
 import traceback
 
-from tests.simulation.kafka.plan import run_seed, run_waiting_seed, shrink, way_of
+from tests.simulation.kafka.plan import run_big_seed, run_opening_seed, run_seed, run_waiting_seed, shrink, way_of
 
 
 def main() -> int:
@@ -19,11 +20,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--waiting", action="store_true", help="runs in which messages wait")
+    parser.add_argument("--big", action="store_true", help="runs in which messages wait, some of a megabyte")
+    parser.add_argument("--opening", action="store_true", help="runs in which actions are slow to open and close")
     parser.add_argument("--shrink", action="store_true", help="leave out faults as long as the seed fails")
     parser.add_argument("--faults", default="", help="make only these of a seed, by number")
     options = parser.parse_args()
     kept = list(map(int, options.faults.split(","))) if options.faults else None
-    run = run_waiting_seed if options.waiting else run_seed
+    kinds = {"waiting": run_waiting_seed, "big": run_big_seed, "opening": run_opening_seed}
+    run = next((kinds[each] for each in kinds if getattr(options, each)), run_seed)
     if options.shrink:
         left, error = shrink(lambda faults: run(options.seed, kept=faults))
         numbers = ",".join(map(str, left))

@@ -183,6 +183,9 @@ class Account:
         spots = self._order[event.place[:2], key]
         for spot in spots[: spots.index(event.place)]:
             kept = self._kept[event.group, spot]
+            if kept.finished is None and kept.told == event.node:
+                # It kept the answer until it had the partition, and the next message is out before its reply.
+                kept.finished = event.time
             if kept.finished is None:
                 raise PromiseBroken(3, f"{event} before {spot} of its key {key} is finished")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -23,6 +23,8 @@ WAITING_FAULTS = (
     "kill", "kill", "stop", "stand_still", "stand_still", "cut_off", "cut_off", "reset_links", "restart_kafka",
     "reset_clients", "compact_waiting", "end_producers",
 )  # fmt: skip
+OPENING_FAULTS = ("kill", "stop", "stop", "stand_still", "cut_off", "lose_coordinator", "widen", "restart_kafka")
+"""Those after which partitions are shared out anew."""
 UNWANTED_LOGS = frozenset({"call_failed", "action_failed", "periodic_work_failed"})
 
 
@@ -40,7 +42,12 @@ def way_of(seed: int) -> Way:
 
 def run_waiting_seed(seed: int, *, faults: int = FAULTS_PER_SEED, kept: Collection[int] | None = None) -> Report:
     """Make the run of a seed in which messages wait; `kept`: numbers of the faults that are made. As `run_seed`."""
-    return _logged(lambda: _run_waiting(seed, faults, kept))
+    return _logged(lambda: _run_waiting(replace(way_of(seed), waits=True), faults, kept))
+
+
+def run_big_seed(seed: int, *, faults: int = FAULTS_PER_SEED, kept: Collection[int] | None = None) -> Report:
+    """Make the run of a seed in which messages wait, some of them big. As `run_seed`."""
+    return _logged(lambda: _run_waiting(replace(way_of(seed), waits=True, big=True), faults, kept))
 
 
 def run_seed(
@@ -52,6 +59,12 @@ def run_seed(
         PromiseBroken: A promise was broken, or a node logged an error of its own.
     """
     return _logged(lambda: _run(KafkaWorld(way_of(seed), make_node=make_node), seed, faults, kept))
+
+
+def run_opening_seed(seed: int, *, faults: int = FAULTS_PER_SEED, kept: Collection[int] | None = None) -> Report:
+    """Make the run of a seed in which actions are slow to open and to close, or do not open. As `run_seed`."""
+    world = KafkaWorld(replace(way_of(seed), opens=True))
+    return _logged(lambda: _run(world, seed, faults, kept, names=OPENING_FAULTS))
 
 
 def shrink(run: Callable[[Collection[int]], Report]) -> tuple[list[int], Exception]:
@@ -86,14 +99,15 @@ def _logged(run: Callable[[], Report]) -> Report:
     return report
 
 
-def _run_waiting(seed: int, faults: int, kept: Collection[int] | None) -> Report:
-    drawn = Random(f"waiting schedule {seed}")
-    world = KafkaWorld(replace(way_of(seed), waits=True))
+def _run_waiting(way: Way, faults: int, kept: Collection[int] | None) -> Report:
+    seed, drawn = way.seed, Random(f"waiting schedule {way.seed}")
+    world = KafkaWorld(way)
+    habits = ProducerHabits(pause_seconds=0.3, wait_share=0.6, big_share=0.4 if way.big else 0.0)
     waiting = WaitingPart(world)
     for slot in world.slots.values():
         world.start(slot)
     for name in NODES:
-        world.add_producer(name, ProducerHabits(pause_seconds=0.3, wait_share=0.6))
+        world.add_producer(name, habits)
         waiting.add_clients(name)
     # Until the partitions are owned, messages that wait are refused.
     world.run(seconds=4 + 2 * drawn.random())
@@ -107,7 +121,9 @@ def _run_waiting(seed: int, faults: int, kept: Collection[int] | None) -> Report
     return waiting.check()
 
 
-def _run(world: KafkaWorld, seed: int, faults: int, kept: Collection[int] | None) -> Report:
+def _run(
+    world: KafkaWorld, seed: int, faults: int, kept: Collection[int] | None, names: Sequence[str] = tuple(FAULTS)
+) -> Report:
     drawn = Random(f"schedule {seed}")
     for slot in world.slots.values():
         world.start(slot)
@@ -118,7 +134,7 @@ def _run(world: KafkaWorld, seed: int, faults: int, kept: Collection[int] | None
         world.add_consumer(name, SHAKEN, ConsumerHabits(linger_ms=100))
     world.run(seconds=1.5 + drawn.random())
     for number in range(faults):
-        name = drawn.choice(list(FAULTS))
+        name = drawn.choice(names)
         world.append_plainly()
         for _ in range(5):
             world.append_shaky()

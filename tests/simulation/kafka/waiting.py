@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from tests.simulation.clients import BIG_BYTES
 from tests.simulation.facts import PromiseBroken
 from tests.simulation.halves import TOPIC as PAID
 from tests.simulation.halves import Checked, HalfAccount, HalfProducer
@@ -29,6 +30,8 @@ SETTLE_SECONDS = 60.0
 CANCEL_MS = 4_000
 AGAIN_SHARE = 0.5
 ADDS_MAX = 4
+TRANSACTION_BYTES_MAX = 5 << 19
+"""Of several records, in runs with big messages: a batch and what is added to it last."""
 
 
 class ResendingProducer(LoopProducer):
@@ -93,6 +96,12 @@ class SlowHalfProducer(HalfProducer):
     pause_seconds = 0.5
 
 
+class BigHalfProducer(SlowHalfProducer):
+    """Whose messages are big, some of them."""
+
+    body_bytes = (50, *BIG_BYTES)
+
+
 def _unknown() -> None:
     """Where the log ends; nobody knows."""
 
@@ -115,6 +124,8 @@ class WaitingPart:
         self.halving: list[HalfProducer] = []
         self.checked: list[Checked] = []
         world.kafka.on_counted = self._counted
+        if world.way.big:
+            world.kafka.transaction_bytes_max = TRANSACTION_BYTES_MAX
         # Six members that do little: a run of them would be polls for the most part.
         world.kafka.poll_seconds = 0.05
 
@@ -123,7 +134,8 @@ class WaitingPart:
         number = 100 + NODES.index(name)
         around = [self.world.surroundings(name, number + 10 * each) for each in range(3)]
         self.loops.append(ResendingProducer(around[0], number, self.unanswered, compact=number % 2 == 0))
-        self.halving.append(SlowHalfProducer(around[1], number, self.halves))
+        halving = BigHalfProducer if self.world.way.big else SlowHalfProducer
+        self.halving.append(halving(around[1], number, self.halves))
         self.checked.append(Checked(around[2], number, self.halves))
         for client in (self.loops[-1], self.halving[-1], self.checked[-1]):
             client.connect()

@@ -29,6 +29,7 @@ from tests.simulation.halves import SETTINGS as HALVES
 from tests.simulation.kafka.account import AGAIN_SECONDS, AWAY, Account, Rules, Spot, check_publishes
 from tests.simulation.kafka.history import History, Ledger, Trouble
 from tests.simulation.lines import SimEdge, Surroundings
+from tests.simulation.waiting import Opens
 from tests.simulation.world import NodeFactory
 from upstream.kafka.link import Commit, KafkaFailure, KafkaPartition, KafkaRecord
 
@@ -36,6 +37,7 @@ NODES = ("a", "b", "c")
 SESSION_SECONDS = 3.0
 REVOKE_SECONDS = 1.0
 TIMEOUT_MS = 1_500
+OPENS = "tests.simulation.waiting:Opens"
 TOPICS = {"orders": 4, "events": 2}
 """With their partitions."""
 GROUPS = ("by-key", "by-path", "free")
@@ -62,10 +64,24 @@ class Way:
     membership: str = "pulls"
     waits: bool = False
     """Messages wait: timers, delays, loops and halves."""
+    opens: bool = False
+    """Actions take seconds to open and to close, and do not open now and then."""
+    big: bool = False
+    """Some messages have up to a megabyte."""
 
 
 def settings(name: str, way: Way) -> dict[str, Any]:
     """Return the configuration of one node as its YAML would be read."""
+    wanted = _settings(name, way)
+    if way.opens:
+        for group in wanted["groups"]:
+            for topic in group["topics"]:
+                actions = topic.get("actions", ["PullServer"])
+                topic["actions"] = [*actions[:-1], OPENS, actions[-1]]
+    return wanted
+
+
+def _settings(name: str, way: Way) -> dict[str, Any]:
     keyed = {"timeout": TIMEOUT_MS, "maxRetry": 3, "retryIntervals": [60, 250], "maxPullBatchSize": 8}
     number = NODES.index(name)
     waits: dict[str, Any] = {"waiting": {"partitions": WAITING_PARTITIONS}} if way.waits else {}
@@ -77,10 +93,10 @@ def settings(name: str, way: Way) -> dict[str, Any]:
             "consumerPort": 9713 + number * 1000,
             "brokerName": name,
             "data": "/data",
-            "segmentBytes": 131_072,
+            "segmentBytes": 4 << 20 if way.big else 131_072,
             "ackFlush": way.ack_flush,
             "drainSeconds": 3,
-            "maxMessageBytes": 32_768,
+            "maxMessageBytes": 2_000_000 if way.big else 32_768,
         },
         "kafka": {
             "main": {
@@ -184,6 +200,7 @@ class KafkaWorld:
         if way.waits:
             for topic, count in {**WAITED, WAITING_TOPIC: WAITING_PARTITIONS, "__pyddmq_answers": 1}.items():
                 self.kafka.partitions(topic, count)
+        Opens.begin(way.seed, self.errors.append)
         self.kafka.on_append = self._appended
         self.kafka.on_owned = self._owned
         self.kafka.on_committed = self._committed
