@@ -161,15 +161,15 @@ def settings(
 RULES: dict[str, Any] = {"timeout": TIMEOUT_MS / 1000, "intervals": 2, "retry_max": 3}
 
 
-def subscriptions(*, stops: bool = False) -> list[Subscription]:
-    """Return the same groups as the ledger sees them, but for that of the loops; with the one that comes late."""
+def subscriptions(*, stops: bool = False, changes: bool = False) -> list[Subscription]:
+    """Return the same groups as the ledger sees them, but for that of the loops; `changes`: and one that comes late."""
     return [
         Subscription(group="by-key", topic="orders", order="KEY", stops=stops, **RULES),
         Subscription(group="by-path", topic="orders", order="PATH", json=True, **RULES),
         Subscription(group="by-path", topic="events", order="PATH", json=True, **RULES),
         Subscription(group="free", topic="orders", tags=frozenset({"red"}), rules_vary=True, **RULES),
         Subscription(group="free", topic="events", rules_vary=True, **RULES),
-        *(Subscription(group=LATE, topic=topic, order="KEY", **RULES) for topic in LATE_TOPICS),
+        *(Subscription(group=LATE, topic=topic, order="KEY", **RULES) for topic in LATE_TOPICS if changes),
     ]
 
 
@@ -246,9 +246,9 @@ class World:
         self.network = SimNetwork(self.loop, Random(f"network {seed}"), faults)
         self.walls = Walls(self.clock.wall_ms, self.loop.time)
         self._node_settings, self._groups = node, groups
-        known = subscriptions(stops=on_exhausted != "deadLetter")
+        known = subscriptions(stops=on_exhausted != "deadLetter", changes=changes)
         self.ledger = make_ledger(
-            [each for each in known if self._consumes(each.group) and (changes or each.group != LATE)],
+            [each for each in known if self._consumes(each.group)],
             ack_loss_seconds=0.0 if ack_flush == "sync" else ACK_LOSS_SECONDS,
             walls=self.walls,
         )

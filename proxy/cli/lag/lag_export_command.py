@@ -8,7 +8,6 @@ import typer
 
 from broker.runtime.disk import RealDisk
 from broker.runtime.seams import SystemClock
-from conf.file_faults import file_fault
 from lag.export.export import ExportReport, compact, date_of, export
 from lag.export.place import ExportFailed, ExportPlace
 from lag.export.tables import ExportUnavailable
@@ -78,6 +77,9 @@ def journal_folder(disk: RealDisk, journal: str) -> str:
             if any(parse(name) is not None for name in disk.list(folder)):
                 return folder
     except OSError as error:
+        # Else commands that need no configuration would load what reads it.
+        from conf.file_faults import file_fault
+
         raise CliError(f"{journal} cannot be read: {file_fault(error, journal)}", ExitCode.DATA_UNUSABLE) from error
     raise CliError(
         f"{journal} has no lag journal; pass a data directory, or its {FOLDER}, of a node that has run for a while",

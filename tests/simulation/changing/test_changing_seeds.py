@@ -12,7 +12,7 @@ from tests.simulation.changing.changes import CHANGES
 from tests.simulation.ledger import PromiseBroken
 from tests.simulation.plan import run_changing_seed
 from upstream.delivery.group_queues import GroupQueues
-from upstream.delivery.subscription import Subscription
+from upstream.outcomes.outcomes import Outcomes
 
 # A node that is killed within the test's process leaves its connections to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -40,7 +40,7 @@ def _later_queues_begin_at_the_end_inside(patch: pytest.MonkeyPatch) -> None:
 
 
 def _what_clients_have_is_pushed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Subscription, "_readopt", lambda subscription, jobs: list(jobs))
+    patch.setattr(Outcomes, "readopt", lambda outcomes, jobs: list(jobs))
 
 
 def _begin(shared: Shared, group: str, name: MessageQueue) -> int:
