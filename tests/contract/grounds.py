@@ -265,7 +265,7 @@ class OverKafka(Ground):
 
     def make_group(self, config: GroupConfig) -> ConsumerGroup:
         """Make a group that asks whether partitions are its own."""
-        self.may_hand_out = self.member.may_hand_out
+        self.may_hand_out, self.awaits_partitions = self.member.may_hand_out, self.member.awaits_partitions
         return super().make_group(config)
 
     def broker(self) -> Broker:

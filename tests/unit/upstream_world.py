@@ -62,6 +62,7 @@ class World:
     flush: Literal["sync", "async"] = "sync"
     calls: NodeCalls | None = None
     may_hand_out: Callable[[], bool] | None = None
+    awaits_partitions: Callable[[], bool] | None = None
 
     def __init__(
         self,
@@ -158,6 +159,7 @@ class World:
                 ),
                 calls=self.calls,
                 may_hand_out=self.may_hand_out,
+                awaits_partitions=self.awaits_partitions,
             ),
             make_actions=self.registry.make,
             qid_prefix=QID,

@@ -32,7 +32,7 @@ from upstream.views import GroupView
 from upstream.waiting.buffer import Parked, ParkedFull, PullBuffer, PulledBatch
 
 if TYPE_CHECKING:
-    from upstream.queues import NodeTopic
+    from upstream.queues import NodeTopic, QueueView
 
 _new = tuple.__new__
 
@@ -256,6 +256,8 @@ class ConsumerGroup:
             group_queue = self.queues_by_topic[topic][queue_id_text]
         except KeyError:
             group_queue = None
+        if (group_queue is None or group_queue.subscription is None) and self.node.awaits_partitions is not None:
+            group_queue = self._unread(topic, queue_id_text)
         if group_queue is None or self._progress.failed is not None:
             # Unknown, or the ack journal cannot be written: then no ack counts and keys wait (D5).
             ignored = len(success) + len(fail)
@@ -283,6 +285,21 @@ class ConsumerGroup:
     def group_queue(self, topic: str, queue_id: int, offset: int = -1) -> GroupQueue | None:
         """Return a queue as this group sees it, or None when it reads no such queue; `offset` as `GroupQueues.find`."""
         return self._queues.find(topic, queue_id, offset)
+
+    def _unread(self, topic: str, queue_id_text: str) -> GroupQueue | None:
+        """Return a queue that no generation reads, as while the actions of the next are opened; None: there is none.
+
+        A partition may have been given back, or have gone, since the generation before.
+        """
+        found, slot = self.node.broker.topic(topic), self._slots.get(topic)
+        if found is None or slot is None:
+            return None
+        known = self.queues_by_topic.get(topic, {}).get(queue_id_text)
+        for queue in found.queues:
+            if self._queues.qid(queue.queue_id) == queue_id_text:
+                is_same = known is not None and known.queue is queue
+                return known if is_same else self._queues.taken(found, [queue], slot.config)[0]
+        return None
 
     def has_queue(self, topic: str | None, queue_id_text: str | None) -> bool:
         """Whether the group reads a queue, as results name it."""
@@ -487,7 +504,7 @@ class ConsumerGroup:
             topic=topic,
             retries=retries,
             group_queues=group_queues,
-            more_group_queues=lambda: self._more_group_queues(topic, slot.config),
+            more_group_queues=lambda queues: self._more_group_queues(topic, queues, slot.config),
             revoked=lambda gone: self._revoked(topic.name, gone),
             start_failed=lambda error: self._generations.start_failed(slot, error),
             actions=actions,
@@ -497,14 +514,16 @@ class ConsumerGroup:
             subscription.set_paused(True)
         return subscription
 
-    def _more_group_queues(self, topic: NodeTopic, config: SubscriptionConfig | None) -> list[GroupQueue]:
-        """Take the queues that a topic got since; none while another consumer has one of them."""
+    def _more_group_queues(
+        self, topic: NodeTopic, queues: Sequence[QueueView], config: SubscriptionConfig | None
+    ) -> list[GroupQueue]:
+        """Take queues that a topic got since; none while another consumer has one of them."""
         try:
             self._claims.take(topic)
         except QueuesOwned as owned:
             self._limited_log.note("queues_owned", self.name, topic=topic.name, owner=owned.owner)
             return []
-        return self._queues.more(topic, config)
+        return self._queues.taken(topic, queues, config)
 
     def _ended(self, topic: str | None) -> None:
         """Give up the queues of a topic that is consumed no more, and the retry topic's with the last that reads it."""

@@ -112,12 +112,11 @@ class GroupQueues:
             return topic
         return self._broker.make_topic(name) if config.retry_topic else None
 
-    def more(self, topic: NodeTopic, config: SubscriptionConfig | None) -> list[GroupQueue]:
-        """Make the group queues of queues that a topic got since; one given back continues from what is committed."""
-        known = self.by_topic.get(topic.name, {})
-        found = [
-            self.group_queue(topic, queue, config) for queue in topic.queues if self.qid(queue.queue_id) not in known
-        ]
+    def taken(
+        self, topic: NodeTopic, queues: Iterable[QueueView], config: SubscriptionConfig | None
+    ) -> list[GroupQueue]:
+        """Return the group queues of queues that a topic got since; one given back goes on from what is committed."""
+        found = [self.group_queue(topic, queue, config) for queue in queues]
         for each in found:
             self._progress.follow(each.tracker)
             each.rewind()

@@ -37,7 +37,7 @@ from upstream.running.running import Running, is_in_action
 from upstream.state import JobEvent, JobState, move, next_state
 
 if TYPE_CHECKING:
-    from upstream.queues import NodeTopic
+    from upstream.queues import NodeTopic, QueueView
     from upstream.source import Source
 
 READ_JOBS = 256
@@ -89,7 +89,7 @@ class Subscription:
         topic: NodeTopic,
         retries: NodeTopic | None,
         group_queues: Sequence[GroupQueue],
-        more_group_queues: Callable[[], Sequence[GroupQueue]],
+        more_group_queues: Callable[[Sequence[QueueView]], Sequence[GroupQueue]],
         revoked: Callable[[Sequence[GroupQueue]], None],
         start_failed: Callable[[Exception], None],
         actions: Sequence[Action],
@@ -103,7 +103,7 @@ class Subscription:
             topic: The topic.
             retries: The group's retry topic, if messages of this topic may come from there.
             group_queues: The topic's queues as the group sees them, and the retry topic's.
-            more_group_queues: Makes the group queues of queues that were added since; called when the topic grew.
+            more_group_queues: Returns the group queues of queues that were added since; called when the topic grew.
             revoked: Called with group queues whose queues were taken away; it ends this generation.
             start_failed: Told what an action's `open` raised after `start` has returned; it ends this generation.
             actions: The pipeline, first action first; each instance belongs to this subscription.
@@ -300,7 +300,8 @@ class Subscription:
         if gone := [each for each in self.group_queues if not each.retries and each.queue not in self.topic.queues]:
             self._revoked(gone)
             return False
-        for group_queue in self._more_group_queues():
+        known = {each.queue for each in self.group_queues}
+        for group_queue in self._more_group_queues([each for each in self.topic.queues if each not in known]):
             self._take_over(group_queue)
             self.group_queues.append(group_queue)
             self._source.add_group_queue(group_queue)

@@ -10,7 +10,7 @@ from actions.registry import BUILT_IN, Registry
 from pyddmq.actions import Action, Job, Status
 from tests.contract.grounds import KafkaGround, MemoryGround
 from tests.unit.calls_world import CallsWorld
-from tests.unit.upstream_world import Client
+from tests.unit.upstream_world import QID, Client
 
 
 class CallsGround(CallsWorld, MemoryGround):
@@ -115,3 +115,36 @@ def test_partitions_that_move_while_actions_are_opened_are_followed(comes: bool)
     assert sorted(each.queue_id for each in ground.group.group_queues()) == ([1, 2] if comes else [1])
     assert ground.unfinished() == 0
     assert ground.count("pyddmq_finished_messages_total") == 1 + comes
+
+
+@pytest.mark.parametrize("returns", [False, True], ids=["gone", "given back"])
+def test_answer_while_actions_are_opened_counts_where_the_partition_is_back(returns: bool) -> None:
+    """Its message is not delivered again, though no generation reads the partition yet."""
+
+    class Slow(Action):
+        opened = 0
+
+        async def open(self) -> None:
+            Slow.opened += 1
+            await asyncio.sleep(0 if Slow.opened == 1 else 30)
+
+        async def act(self, job: Job) -> Status:
+            return Status.CONTINUE
+
+    registry = Registry({**BUILT_IN, "Slow": Slow})
+    ground = CallsOverKafka({"actions": ["Slow", "PullServer"], "timeout": 60_000}, queues=2, registry=registry)
+    client = Client()
+    for queue in range(2):
+        ground.put("a", queue=queue)
+    places = {place[0]: place for place in ground.drain(client, 5)}
+    gone = ground.revoke()
+    if returns:
+        ground.give_back(gone)
+    assert ground.group.apply(ground.topic, f"{QID}{gone}", [0], [], client).finished == returns
+    assert ground.group.apply(ground.topic, f"{QID}{1 - gone}", [0], [], client).finished == 1
+    ground.advance(40)
+    assert not ground.drain(client, 5)
+    assert len(places) == 2
+    assert [ground.committed(queue) for queue in range(2)] == [
+        1 if returns or queue != gone else 0 for queue in range(2)
+    ]
