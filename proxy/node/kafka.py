@@ -31,7 +31,8 @@ from upstream.kafka.member_settings import longest_seconds
 from upstream.kafka.membership import LEAVE_SECONDS
 from upstream.kafka.partitions import MemberSettings
 from upstream.kafka.subscriptions import is_expression
-from upstream.kafka.waiting.cluster import SESSION_SECONDS, KafkaWaiting
+from upstream.kafka.waiting.cluster import KafkaWaiting
+from upstream.kafka.waiting.seat import SESSION_SECONDS
 from upstream.kafka.waiting.topics import settings_of
 from upstream.kafka_client.package import KafkaUnusable
 

@@ -5,7 +5,8 @@ Stands between the node and the product's client, and passes everything on as it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from broker.runtime.seams import Clock
@@ -59,6 +60,7 @@ class Debts:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._open: list[tuple[float, Callable[[], object]]] = []
+        self._asked, self._answered = Counter[Hashable](), Counter[Hashable]()
 
     def add(self, paid: Callable[[], object]) -> None:
         """Note something that `paid` will tell to be there."""
@@ -71,6 +73,17 @@ class Debts:
 
         def report(*answer: Any) -> None:
             answers.append(True)
+            reported(*answer)
+
+        return report
+
+    def latest(self, kind: Hashable, reported: Callable[..., None]) -> Callable[..., None]:
+        """Likewise of a question that a later one of its kind may take the place of: its answer is that of both."""
+        self._asked[kind] = number = self._asked[kind] + 1
+        self.add(lambda: self._answered[kind] >= number)
+
+        def report(*answer: Any) -> None:
+            self._answered[kind] = max(self._answered[kind], number)
             reported(*answer)
 
         return report
@@ -138,11 +151,11 @@ class WatchedMember:
 
     def ends(self, places: Sequence[KafkaPartition], reported: Ends) -> None:
         """Owe an answer."""
-        self._member.ends(places, self._debts.answer(reported))
+        self._member.ends(places, self._debts.latest(tuple(places), reported))
 
     def topics(self, names: Sequence[str], reported: Topics) -> None:
         """Owe an answer."""
-        self._member.topics(names, self._debts.answer(reported))
+        self._member.topics(names, self._debts.latest("topics", reported))
 
     def topic_ids(self, names: Sequence[str], reported: TopicIds) -> None:
         """Owe an answer."""

@@ -234,10 +234,16 @@ class GroupMember(Protocol):
         """
 
     def ends(self, places: Sequence[KafkaPartition], reported: Ends) -> None:
-        """Ask for first offsets and ends of assigned partitions; no answer while the cluster cannot be reached."""
+        """Ask for first offsets and ends of assigned partitions; no answer while the cluster cannot be reached.
+
+        A question for the same ones that comes before it is asked takes its place: that alone is answered.
+        """
 
     def topics(self, names: Sequence[str], reported: Topics) -> None:
-        """Ask which topics of these names, or of these expressions, are there; not told while it cannot be reached."""
+        """Ask which topics of these names, or of these expressions, are there; not told while it cannot be reached.
+
+        The next question takes the place of one that was not asked yet.
+        """
 
     def topic_ids(self, names: Sequence[str], reported: TopicIds) -> None:
         """Ask for the ids of topics; not told while the cluster cannot be reached."""

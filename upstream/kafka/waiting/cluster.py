@@ -32,13 +32,11 @@ from upstream.kafka.waiting.lanes import TransactionTurns
 from upstream.kafka.waiting.owner import OwnerWays, PartitionOwner
 from upstream.kafka.waiting.records import Identity, KeyState, PartitionStatus, WaitingRecord
 from upstream.kafka.waiting.requests import OwnerRequests
-from upstream.kafka.waiting.seat import Seat
+from upstream.kafka.waiting.seat import SESSION_SECONDS, Seat
 from upstream.kafka.waiting.statuses import WaitingStatuses
 from upstream.kafka.waiting.topics import WaitingSettings, problem_of
 
 STATUS_SECONDS = 1.0
-SESSION_SECONDS = 6.0
-"""Of the owners' group: after so much silence others get the partitions."""
 _LOOK_SECONDS, _LOOK_AGAIN_SECONDS, _LOOK_SOON_SECONDS = 600.0, 15.0, 3.0
 _JOIN_AGAIN_SECONDS = 5.0
 _STANDS_SECONDS = 20.0
@@ -303,6 +301,7 @@ class KafkaWaiting:
         """Take partitions over; not those that were assigned while this node leaves."""
         if self._owned.member is None:
             return
+        self._owned.given()
         self._ended_by = ""
         for each in assignments:
             old = self.owners.pop(each.place, None)
@@ -339,6 +338,8 @@ class KafkaWaiting:
             owner = self.owners.pop(place, None)
             if owner is not None:
                 owner.close()
+        if not self.owners:
+            self._owned.lost()
 
     def records(self, found: Sequence[KafkaRecord]) -> None:
         """Hand records to their owners."""
@@ -477,6 +478,8 @@ class KafkaWaiting:
         for owner in self.owners.values():
             owner.look()
         self._look_at_member()
+        self._owned.look()
+        self._answers.look()
         self.statuses.measure(found)
 
     def _look_at_member(self) -> None:
@@ -557,6 +560,7 @@ class _Answers:
         member = self._waiting._answers.member
         if member is None:
             return  # It is leaving.
+        self._waiting._answers.given()
         for each in assignments:
             member.read_from(each.place, each.high)
 
@@ -564,7 +568,7 @@ class _Answers:
         done()
 
     def lost(self, places: Sequence[KafkaPartition]) -> None:
-        pass
+        self._waiting._answers.lost()
 
     def records(self, found: Sequence[KafkaRecord]) -> None:
         for each in found:

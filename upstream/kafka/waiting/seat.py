@@ -7,6 +7,12 @@ from collections.abc import Callable
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
 from upstream.kafka.link import GroupMember, KafkaFailure, MemberListener, TopicSubscription
+from upstream.kafka.silence import Silence
+
+SESSION_SECONDS = 6.0
+"""After so much silence of a member others get its partitions."""
+_JOIN_SECONDS = 12.0
+"""What a join may take besides the sessions that `Silence` waits for: others end what they write."""
 
 
 class Seat:
@@ -27,6 +33,8 @@ class Seat:
         self._topic = topic
         self._hears = hears
         self._again = Later(runtime.scheduler, self.join)
+        self._silence = Silence(runtime.clock, SESSION_SECONDS, _JOIN_SECONDS)
+        self._is_in = False
         self.member: GroupMember | None = None
 
     def join(self) -> None:
@@ -37,7 +45,29 @@ class Seat:
             self._hears.broken(KafkaFailure("NO_CLIENT", str(error)))
             return
         self.member = member
+        self.lost()
         member.join(self._hears, [TopicSubscription(self._topic)])
+
+    def given(self) -> None:
+        """The cluster has said what the member has, be it nothing."""
+        self._is_in = True
+
+    def lost(self) -> None:
+        """The member has nothing until the cluster says what."""
+        self._is_in = False
+        self._silence.begin()
+
+    def look(self) -> None:
+        """Replace a member that waits in vain to be in the group, while the cluster answers others. Each second."""
+        member = self.member
+        if member is None or self._is_in:
+            return
+        if self._silence.is_over:
+            text = "the group's coordinator has not responded, although the cluster responds, so the member is replaced"
+            self._hears.broken(KafkaFailure("STANDS", text))
+            member.abandon()
+        else:
+            member.topics([self._topic], lambda *_: self._silence.cluster_heard())
 
     @property
     def assigned(self) -> GroupMember:

@@ -1,7 +1,11 @@
-"""A node's name is its instance in the owners' group: a quick restart moves nothing, nodes of one name do not fight."""
+"""Who is in the owners' group: a quick restart moves nothing, nodes of one name do not fight, all are in it again."""
 
 from __future__ import annotations
 
+import pytest
+
+from tests.fakes.kafka.client import SimClient
+from tests.fakes.kafka.member import SimMember
 from tests.waiting_world import WaitingWorld
 
 
@@ -58,3 +62,30 @@ def test_two_nodes_of_one_name_do_not_fight() -> None:
     world.run(60)
     assert former.served == [0, 1]
     assert former.waiting.troubles() == []
+
+
+def test_members_that_wait_in_vain_to_be_in_their_groups_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a broker was restarted and clients find the coordinator no more: no node would serve a partition again."""
+    first: list[SimMember] = []
+    make = SimClient.member
+
+    def member(client: SimClient, group: str, client_id: str, instance_id: str = "") -> SimMember:
+        made = make(client, group, client_id, instance_id)
+        if len(first) < 4:
+            first.append(made)
+            made.stands = True
+        return made
+
+    monkeypatch.setattr(SimClient, "member", member)
+    world = WaitingWorld(nodes=2, partitions=4)
+    world.run(20)
+    assert _owners(world) == {"n0": [], "n1": []}
+    world.run(60)
+    assert sorted(number for served in _owners(world).values() for number in served) == [0, 1, 2, 3]
+    assert all(each.dead for each in first)
+    world.nodes[0].add("m", world.now_ms + 60_000)
+    world.run(1)
+    outcome = world.nodes[1].ask("m")
+    world.run(5)
+    assert outcome == ["cancelled"]
+    assert not any(node.waiting.troubles() for node in world.nodes)
