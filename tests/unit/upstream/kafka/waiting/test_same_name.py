@@ -65,7 +65,7 @@ def test_two_nodes_of_one_name_do_not_fight() -> None:
 
 
 def test_members_that_wait_in_vain_to_be_in_their_groups_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where a broker was restarted and clients find the coordinator no more: no node would serve a partition again."""
+    """As where a broker was restarted and clients find the coordinator no more: no node would serve them again."""
     first: list[SimMember] = []
     make = SimClient.member
 
