@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from tests.fakes.kafka.member import SimMember
 from tests.simulation.kafka.world import GROUPS, SESSION_SECONDS, SHAKEN, SHAKY, WAITING_TOPIC, KafkaWorld, Slot
 from upstream.kafka.link import KafkaFailure, KafkaPartition
 
@@ -173,6 +174,23 @@ def lose_coordinator(world: KafkaWorld, random: Random) -> None:
                 world.member_stands(slot, member)
 
 
+def lose_owners_coordinator(world: KafkaWorld, random: Random) -> None:
+    """Those who own what waits find their coordinator no more, on all nodes, nor do some that join in their place."""
+    seen: set[SimMember] = set()
+    until = world.loop.time() + random.choice([1.0, 40.0])
+
+    def look() -> None:
+        for slot in _up(world):
+            for member in slot.kafka.members if slot.kafka is not None else ():
+                if member.group_name == WAITING_TOPIC and member not in seen:
+                    seen.add(member)
+                    member.stands = random.random() < 0.8
+        if world.loop.time() < until:
+            world.loop.call_later(0.05, look)
+
+    look()
+
+
 def limit_sizes(world: KafkaWorld, random: Random) -> None:
     """A dead-letter topic takes only what is small, for a while."""
     topic = f"{random.choice(GROUPS)}.DLQ"
@@ -201,5 +219,8 @@ FAULTS: dict[str, Fault] = {
     )
 }
 """Of every run."""
-ALL_FAULTS: dict[str, Fault] = {**FAULTS, compact_waiting.__name__: compact_waiting}
+ALL_FAULTS: dict[str, Fault] = {
+    **FAULTS,
+    **{each.__name__: each for each in (compact_waiting, lose_owners_coordinator)},
+}
 """With those of runs in which messages wait."""

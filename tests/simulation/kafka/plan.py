@@ -23,6 +23,8 @@ WAITING_FAULTS = (
     "kill", "kill", "stop", "stand_still", "stand_still", "cut_off", "cut_off", "reset_links", "restart_kafka",
     "reset_clients", "compact_waiting", "end_producers",
 )  # fmt: skip
+COORDINATOR_SHARE = 0.25
+"""Of runs in which messages wait: the owners' group is lost once."""
 OPENING_FAULTS = ("kill", "stop", "stop", "stand_still", "cut_off", "lose_coordinator", "widen", "restart_kafka")
 """Those after which partitions are shared out anew."""
 UNWANTED_LOGS = frozenset({"call_failed", "action_failed", "periodic_work_failed"})
@@ -111,8 +113,11 @@ def _run_waiting(way: Way, faults: int, kept: Collection[int] | None) -> Report:
         waiting.add_clients(name)
     # Until the partitions are owned, messages that wait are refused.
     world.run(seconds=4 + 2 * drawn.random())
+    rare = Random(f"coordinator {seed}")
+    rare_at = rare.randrange(faults) if rare.random() < COORDINATOR_SHARE else -1
     for number in range(faults):
-        name = drawn.choice(WAITING_FAULTS)
+        # It lasts for most of a minute, so few runs have it.
+        name = "lose_owners_coordinator" if number == rare_at else drawn.choice(WAITING_FAULTS)
         if kept is None or number in kept:
             world.report.faults[name] += 1
             ALL_FAULTS[name](world, Random(f"{seed} waiting fault {number}"))

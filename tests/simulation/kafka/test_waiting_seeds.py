@@ -13,6 +13,7 @@ from tests.simulation.kafka.plan import FAULTS_PER_SEED, run_waiting_seed
 from upstream.kafka.waiting import records
 from upstream.kafka.waiting.batches import Batches
 from upstream.kafka.waiting.cache import PartitionCache
+from upstream.kafka.waiting.seat import Seat
 
 SEEDS, FAULTS = range(1), 2
 SEEDS_LONG = range(1_000, 1_040)
@@ -47,6 +48,10 @@ def _repeats_are_delivered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionCache, "_only", lambda cache, row, others: row)
 
 
+def _member_that_waits_for_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Seat, "look", lambda seat: None)
+
+
 @pytest.mark.parametrize(
     ("broken", "promises", "seed", "faults"),
     [
@@ -54,6 +59,7 @@ def _repeats_are_delivered(patch: pytest.MonkeyPatch) -> None:
         pytest.param(_cancel_without_effect, {1, 8}, SEEDS[0], FAULTS, marks=pytest.mark.long),
         # In this one an add is stored twice.
         pytest.param(_repeats_are_delivered, {1, 8}, 1_001, FAULTS_PER_SEED, marks=pytest.mark.long),
+        pytest.param(_member_that_waits_for_ever, {1, 8}, 2, FAULTS_PER_SEED, marks=pytest.mark.long),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
