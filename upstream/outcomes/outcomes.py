@@ -123,6 +123,10 @@ class Outcomes:
             pump=pump,
         )
 
+    @property
+    def _pushes(self) -> bool:
+        return self.config.actions[-1] != PULL_SERVER
+
     def begin_drain(self) -> None:
         """From here on no key is released and no retry comes."""
         self.draining = True
@@ -337,7 +341,7 @@ class Outcomes:
                 continue
             move(job, JobEvent.RERUN)
             rerun.append(job)
-        self._to_buffer(back)
+        self.put_back(back)
         if rerun:
             self._rerun(rerun)
         self._pump()
@@ -436,17 +440,13 @@ class Outcomes:
         self._pump()
 
     def put_back(self, jobs: list[UpstreamJob]) -> None:
-        """Put jobs that came back into the pull buffer; those of an earlier generation through the actions."""
-        anew = [job for job in jobs if not job.deliveries]
-        if anew:
-            for job in anew:
-                move(job, JobEvent.RETRY)
-            self._come_again(anew)
-            jobs = [job for job in jobs if job.deliveries]
-        self._to_buffer(jobs)
-
-    def _to_buffer(self, jobs: list[UpstreamJob]) -> None:
         """Put jobs that came back into the pull buffer; those of stopped queues come out of it again."""
+        if jobs and self._pushes:
+            # Clients had them of an earlier generation; no pull takes them any more.
+            for job in jobs:
+                move(job, JobEvent.RETRY)
+            self._come_again(jobs)
+            return
         self._buffer.put_back(jobs)
         if self.stops.queues:
             self.stops.withdraw()
@@ -496,14 +496,11 @@ class Outcomes:
         if self.draining:
             self.abandon(back)
         else:
-            self._to_buffer(back)
+            self.put_back(back)
         self._pump()
 
     def readopt(self, jobs: Sequence[UpstreamJob]) -> list[UpstreamJob]:
-        """Take jobs out that an earlier generation handed out and whose timeout has not passed: still in flight.
-
-        If they come again they go through the actions of this generation, as any that it has not delivered.
-        """
+        """Take jobs out that an earlier generation handed out and whose timeout has not passed: still in flight."""
         now = self._clock.monotonic()
         left = []
         for job in jobs:
@@ -515,4 +512,7 @@ class Outcomes:
                 continue
             move(job, JobEvent.TAKE)
             self.apart.adopt(job, delivery)
+            if self._pushes:
+                # It never comes back for pulls.
+                job.deliveries = 0
         return left
