@@ -248,7 +248,7 @@ class WriteLedger:
 
     def _dropped(self) -> None:
         self._is_under_way = False
-        # A store that was abandoned as by a kill answers nobody.
+        # A store that was abandoned, as if killed, sends no answers.
         if self._store.failed is not None:
             self._answer(len(self._waiting), OSError(errno.EIO, "the store has failed"))
 

@@ -447,7 +447,7 @@ class ConsumeQueue:
     def removing_files(self) -> FileWrite:
         """Close and remove all files: the topic is deleted. Raises OSError.
 
-        Who still reads is told that the messages are gone: missing files would be damage, and be made again.
+        Later reads raise RecordGone. Missing files would be taken for damage, and rebuilt.
         """
         self.start_at(self.max_offset, self.max_offset)
         self.close()

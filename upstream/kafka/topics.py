@@ -25,7 +25,7 @@ class KafkaQueue:
         expired: Messages that retention took before the partition was given.
         missing: The cluster does not have it at present, or has another topic of its name.
         is_back: It was missing, and there is one of its name again; whether it is the same is not known yet.
-        is_other: Its topic is another one, or nobody can say that it is the same.
+        is_other: Its topic was created again, or may have been.
         doubted: Something of it came that is below what came before.
         diverged: Since where it is another log than was read; None: it is not known to be.
         short_looks: How often, one after the other, it was found to end before what was read.

@@ -137,7 +137,7 @@ class Outcomes:
 
     @staticmethod
     def abandon(jobs: Sequence[UpstreamJob]) -> None:
-        """Leave jobs of a generation that ends, which nobody has, to the next one."""
+        """Drop jobs that are not in flight when a generation ends; the next one reads them again."""
         for job in jobs:
             del job.group_queue.live[job.offset]
             move(job, JobEvent.ABANDON)

@@ -158,7 +158,7 @@ class FileLedger:
         if done is None or not done.take(offset):
             return False
         if stored_ms > done.stored_ms:
-            # Another message has its offset now: what was written is of a topic that is no more.
+            # The topic was deleted and created again: this is another message with the same offset.
             del self.done[qid]
             return False
         # This answer may be lost as the one before was.

@@ -84,7 +84,7 @@ TURN_MESSAGES = 4_096
 CAREFUL_TURNS = 1_000
 """How many turns after a fault take one message each, so that one that faults alone is found."""
 MESSAGES_PER_STEP, BYTES_PER_STEP = 64, 64 * 1024
-"""Records made before other work of the loop gets its turn: JSON of so many bytes takes some milliseconds."""
+"""A step makes at most so many records, of at most so many bytes of JSON: a few milliseconds of the loop."""
 ROW_BYTES = 200
 """What a row takes beside its body, about."""
 
@@ -562,7 +562,7 @@ class Writer:
 
 
 def _pending(length: int, data: bytes, members: Sequence[_Member]) -> PendingBytes:
-    """Return what the ledger says of bytes that are to go behind so many others of a file."""
+    """Return the ledger's entry for bytes that are about to be appended to a file of this length."""
     offsets = text_of(each.job.offset for each in members)
     return PendingBytes(length + len(data), crc32(data), offsets, max(each.stored_ms for each in members))
 

@@ -244,7 +244,7 @@ def _whole_blocks(folder: str, number: int, begin: int, bytes_max: int | None, s
                 break
             end = reader.position
             if bytes_max is not None:
-                with suppress(ValueError):  # whoever reads the block says so
+                with suppress(ValueError):  # reported when the block is read
                     taken += max(len(payload), ROW_BYTES * decoder.count(decoder.open(payload)))
                 if taken >= bytes_max:
                     break

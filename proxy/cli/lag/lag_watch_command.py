@@ -32,7 +32,9 @@ Config = Annotated[
 Silence = Annotated[
     str,
     typer.Option(
-        "--silence", metavar="SPAN", help="A node without a round for this long, and three rounds, is silent."
+        "--silence",
+        metavar="SPAN",
+        help="A node is silent after this long without a round, and at least three intervals.",
     ),
 ]
 Settled = Annotated[

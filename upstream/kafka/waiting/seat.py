@@ -58,7 +58,7 @@ class Seat:
         self._silence.begin()
 
     def look(self) -> None:
-        """Replace a member that waits in vain to be in the group, while the cluster answers others. Each second."""
+        """Replace a member whose join the coordinator does not answer, although the cluster responds. Each second."""
         member = self.member
         if member is None or self._is_in:
             return
