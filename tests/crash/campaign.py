@@ -381,11 +381,10 @@ class Campaign:
             self._loop_ledger.check(stored_occurrences(store, uid_of), dead_occurrences(store, uid_of))
             visible = stored_halves(store)
             self._halves.check(visible)
-            try:
-                self._ledger.judge(self._halves, visible)
-            except PromiseBroken:
-                self._ledger.journal.save(self._node.log.with_name("history.jsonl"))
-                raise
+            self._ledger.judge(self._halves, visible)
+        except PromiseBroken:
+            self._ledger.journal.save(self._node.log.with_name("history.jsonl"))
+            raise
         finally:
             store.close()
         self._outcome.acknowledged = sum(each.outcome == "stored" for each in self._ledger.publishes.values())

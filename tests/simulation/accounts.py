@@ -87,27 +87,28 @@ class Account:
         the node had for answered already (`_had_for_answered`).
         """
         return any(
-            each.stamp.turn <= turn and self._may_answer(each, delivery)
-            for each in self.answers
+            each.stamp.turn <= turn and self._may_answer(number, delivery)
+            for number, each in enumerate(self.answers)
             if each.client == delivery.client and each.stamp.sequence > delivery.stamp.sequence
         )
 
-    def _may_answer(self, answer: Answer, delivery: Delivery) -> bool:
+    def _may_answer(self, number: int, delivery: Delivery) -> bool:
         """Whether the node may have taken an answer for one of a delivery before it, to the same client."""
+        answer = self.answers[number]
         if answer.of is None or answer.of == delivery.stamp:
             return True
         before_the_restart = answer.of.life < delivery.stamp.life
-        return not answer.named and (before_the_restart or self._had_for_answered(answer))
+        return not answer.named and (before_the_restart or self._had_for_answered(number))
 
-    def _had_for_answered(self, answer: Answer) -> bool:
+    def _had_for_answered(self, number: int) -> bool:
         """Whether the delivery that is answered had an answer before, for what the node knows.
 
         That was its own, or one that was itself mistaken for it: whoever is taken at an answer from before a restart is
-        one answer ahead from then on.
+        one answer ahead from then on. Both may be in one request: their stamps are the same, but not their places.
         """
-        of = next((each for each in self.deliveries if each.stamp == answer.of), None)
+        of = next((each for each in self.deliveries if each.stamp == self.answers[number].of), None)
         return of is not None and any(
-            of.stamp.sequence < each.stamp.sequence < answer.stamp.sequence and self._may_answer(each, of)
-            for each in self.answers
-            if each.client == of.client
+            self._may_answer(earlier, of)
+            for earlier, each in enumerate(self.answers[:number])
+            if each.client == of.client and each.stamp.sequence > of.stamp.sequence
         )

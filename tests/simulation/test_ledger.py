@@ -72,9 +72,10 @@ class History:
         confirm: bool = True,
         of: Stamp | None = None,
         named: bool = False,
+        at: Stamp | None = None,
     ) -> None:
-        """Have a result reach the node and its call answered."""
-        self.ledger.answered("g", place, client, self.now(), success, of, named)
+        """Have a result reach the node and its call answered; `at`: together with another of that stamp."""
+        self.ledger.answered("g", place, client, at or self.now(), success, of, named)
         if success and confirm:
             self.ledger.confirmed("g", place, self.now())
 
@@ -221,6 +222,23 @@ def test_answer_of_an_earlier_delivery_ends_no_later_one(
     history.answer(first, of=present, named=named)
     history.answer(second)
     with pytest.raises(PromiseBroken, match="promise 3") if broken else nullcontext():
+        history.check()
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_one_request_may_answer_a_delivery_twice(*, named: bool) -> None:
+    """The node may take the second for the answer of the delivery after it, unless it names its own."""
+    history = History()
+    first, second = history.publish(1), history.publish(2)
+    earlier = history.deliver(1, first)
+    present = history.deliver(1, first, later=2.5)
+    request = history.now()
+    for _ in range(2):
+        history.answer(first, confirm=False, of=earlier, named=named, at=request)
+    history.deliver(2, second)
+    history.answer(first, of=present, named=named)
+    history.answer(second)
+    with pytest.raises(PromiseBroken, match="promise 3") if named else nullcontext():
         history.check()
 
 
