@@ -207,7 +207,7 @@ class JobFields:
         key: Order key, or None for unordered.
         state: See `upstream.state`.
         step: Index of the action that has it (RUNNING).
-        deliveries: How often this process handed it out; replies that never left do not count (D18).
+        deliveries: How often this generation handed it out; replies that never left do not count (D18).
         history: Failures so far, or None.
         record: What the source keeps with it while an action has the job: the whole record, a view into the log.
         made: The body that its actions made, where the group's clients get that

@@ -413,8 +413,10 @@ class Subscription:
         """Run RUNNING jobs through their actions, once their bodies are in memory."""
         if self.pushes:
             self._line.asked_at = self.now()
-            # What clients have of a generation that was pulled is theirs until its timeout.
-            jobs = self._readopt(jobs) if self._adopting else jobs
+        if self._adopting:
+            # What clients have of an earlier generation is theirs until its timeout, whatever this one would do.
+            jobs = self.outcomes.readopt(jobs)
+            self._adopting = any(group_queue.adopted for group_queue in self.group_queues)
         if self._source.bodies_come_later:
             jobs = self._source.fetch(jobs, self._fetched)
         if jobs:
@@ -439,16 +441,8 @@ class Subscription:
         if self.draining:
             # A call has ended meanwhile: the next generation reads them, and in the buffer they would stay for ever.
             self.outcomes.abandon(jobs)
-            return
-        if self._adopting:
-            jobs = self._readopt(jobs)
-        if jobs:
+        else:
             self.buffer.offer(jobs)
-
-    def _readopt(self, jobs: Sequence[UpstreamJob]) -> list[UpstreamJob]:
-        left = self.outcomes.readopt(jobs)
-        self._adopting = any(group_queue.adopted for group_queue in self.group_queues)
-        return left
 
     def answered(self, job: UpstreamJob, answer: Status | Exception) -> bool:
         """Carry out the answer for a job that an action kept; see `Job.answer`."""

@@ -123,10 +123,6 @@ class Outcomes:
             pump=pump,
         )
 
-    @property
-    def _pushes(self) -> bool:
-        return self.config.actions[-1] != PULL_SERVER
-
     def begin_drain(self) -> None:
         """From here on no key is released and no retry comes."""
         self.draining = True
@@ -341,7 +337,7 @@ class Outcomes:
                 continue
             move(job, JobEvent.RERUN)
             rerun.append(job)
-        self.put_back(back)
+        self._to_buffer(back)
         if rerun:
             self._rerun(rerun)
         self._pump()
@@ -440,13 +436,18 @@ class Outcomes:
         self._pump()
 
     def put_back(self, jobs: list[UpstreamJob]) -> None:
+        """Put jobs that came back into the pull buffer; those of an earlier generation through the actions."""
+        anew = [job for job in jobs if not job.deliveries]
+        back = [job for job in jobs if job.deliveries]
+        for job in anew:
+            move(job, JobEvent.RETRY)
+        if anew:
+            # A pull that waits may have them out before this returns.
+            self._come_again(anew)
+        self._to_buffer(back)
+
+    def _to_buffer(self, jobs: list[UpstreamJob]) -> None:
         """Put jobs that came back into the pull buffer; those of stopped queues come out of it again."""
-        if jobs and self._pushes:
-            # Clients had them of an earlier generation; no pull takes them any more.
-            for job in jobs:
-                move(job, JobEvent.RETRY)
-            self._come_again(jobs)
-            return
         self._buffer.put_back(jobs)
         if self.stops.queues:
             self.stops.withdraw()
@@ -496,11 +497,14 @@ class Outcomes:
         if self.draining:
             self.abandon(back)
         else:
-            self.put_back(back)
+            self._to_buffer(back)
         self._pump()
 
     def readopt(self, jobs: Sequence[UpstreamJob]) -> list[UpstreamJob]:
-        """Take jobs out that an earlier generation handed out and whose timeout has not passed: still in flight."""
+        """Take jobs out that an earlier generation handed out and whose timeout has not passed: still in flight.
+
+        If they come again they go through the actions of this generation, as any that it has not delivered.
+        """
         now = self._clock.monotonic()
         left = []
         for job in jobs:
@@ -512,7 +516,4 @@ class Outcomes:
                 continue
             move(job, JobEvent.TAKE)
             self.apart.adopt(job, delivery)
-            if self._pushes:
-                # It never comes back for pulls.
-                job.deliveries = 0
         return left

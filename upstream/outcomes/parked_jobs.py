@@ -82,7 +82,6 @@ class Apart:
 
     def adopt(self, job: UpstreamJob, delivery: DeliveredBatch) -> None:
         """Make a delivery of an earlier generation one of this."""
-        job.deliveries = 1
         job.delivery = delivery.moved_on([job])
         self._deadlines.add(job.delivery)
 

@@ -441,3 +441,47 @@ def test_message_that_an_operator_retries_is_pushed_by_a_group_that_was_pulled(f
     retry_now(head, force=forced, progress=world.progress, clock=world.clock)
     world.settle()
     assert pushed == [0, 1]
+
+
+def test_message_that_a_client_has_is_left_alone_by_new_actions_of_a_group_that_is_pulled() -> None:
+    """A filter that would drop it does not let the next of its key out beside it; if it comes again, it is asked."""
+    seen: list[int] = []
+
+    class DropsFirst(Action):
+        def act(self, job: Job) -> Status:
+            seen.append(job.offset)
+            return Status.CONTINUE if job.offset else Status.FINISH
+
+    settings = {"topic": "t", "orderKey": "KEY", "timeout": 100_000}
+    world = World(settings, queues=1, registry=Registry({**BUILT_IN, "DropsFirst": DropsFirst}))
+    world.publish("k", "k", "j")
+    client, other = Client(), Client("10.0.0.7:1")
+    batch = world.pull(client, count=1)
+    assert batch is not None
+    world.group.reconfigure(world.config({**settings, "actions": ["Async", "DropsFirst", "PullServer"]}))
+    world.advance(31)
+    assert [job.offset for job in world.pull_all(other)] == [2]
+    assert seen == [2]
+    world.advance(70)
+    assert seen == [2, 0, 1]
+    assert [job.offset for job in world.pull_all(other)] == [1]
+
+
+def test_message_whose_client_does_not_answer_goes_to_a_waiting_pull_once() -> None:
+    """Of a message from before a reload that is: the pull has it before its timeout is dealt with to the end."""
+
+    class Passes(Action):
+        def act(self, job: Job) -> Status:
+            return Status.CONTINUE
+
+    settings = {"topic": "t", "orderKey": "KEY", "timeout": 100_000}
+    world = World(settings, queues=1, registry=Registry({**BUILT_IN, "Passes": Passes}))
+    world.publish("k")
+    assert world.pull(Client()) is not None
+    world.group.reconfigure(world.config({**settings, "actions": ["Async", "Passes", "PullServer"]}))
+    world.advance(31)
+    taken: list[PulledBatch] = []
+    for number in range(2):
+        world.group.park(None, None, Client(f"10.0.0.7:{number}"), taken.append)
+    world.advance(70)
+    assert [job.offset for batch in taken for job in batch.jobs] == [0]
