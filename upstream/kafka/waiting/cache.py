@@ -32,7 +32,7 @@ from upstream.kafka.waiting.records import (
     parse_key,
 )
 
-_LAYOUT = 4
+_LAYOUT = 5
 _CACHE_KBYTES = 8_000
 _NAMES_MAX = 1000
 READ_BYTES = 4 << 20

@@ -339,9 +339,7 @@ class PartitionOwner:
             work()
         except NewerRecord as error:
             self._stop(f"it has records of a newer version of pyddmq ({error}); update this node")
-        except Damaged as error:
-            self._stop(f"a record of it cannot be read: {error}")
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, Damaged) as error:
             self._stop(f"its cache cannot be used: {error}")
             self._ways.unusable(error)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import struct
-from binascii import a2b_base64, b2a_base64
+from binascii import b2a_base64
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote, unquote
 from zlib import crc32
 
@@ -22,7 +22,6 @@ HEAD_START = _SIZE.size
 """Bytes of a value that say how long its head is (`head_size`)."""
 _HANDLE_CHARS_MAX = 1024
 _DECODE_KEY = msgspec.json.Decoder(list[str]).decode
-Facts = TypeVar("Facts")
 
 DELIVERED = "delivered"
 CANCELLED = "cancelled"
@@ -215,13 +214,12 @@ class HalfDecision(NamedTuple):
 
 
 Content = WaitingRecord | EndedMessage | WaitingRequest | HalfChecks | HalfDecision
-_KINDS: dict[str, type[EndedMessage] | type[WaitingRequest] | type[HalfChecks] | type[HalfDecision]] = {
-    "ended": EndedMessage,
-    "request": WaitingRequest,
-    "checks": HalfChecks,
-    "decision": HalfDecision,
+_NAMES: dict[type[Content], str] = {
+    EndedMessage: "ended",
+    WaitingRequest: "request",
+    HalfChecks: "checks",
+    HalfDecision: "decision",
 }
-_NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
 def encode(content: Content) -> bytes:
@@ -242,46 +240,73 @@ def encode(content: Content) -> bytes:
     return b"".join((_SIZE.pack(VERSION, len(head)), head, body))
 
 
+_Whole = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
+"""What SQLite takes."""
+
+
 class _HalfHead(msgspec.Struct):
     group: str
-    state: str
+    state: str = "undecided"
+    deliver_at_ms: _Whole = 0
+    delay_ms: _Whole = 0
+    immunity_ms: _Whole = -1
 
 
 class WaitingHead(msgspec.Struct, tag_field="what", tag="waiting"):
-    """What a cache keeps of a `WaitingRecord` in columns, read without the rest of it; likewise the next ones."""
+    """A `WaitingRecord` without its body; the next ones have what their contents have, in the same order."""
 
-    due_ms: int
+    due_ms: _Whole
+    partition: _Whole | None
+    key: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
     owned: bool
-    at_ms: int
+    at_ms: _Whole
     half: _HalfHead | None
-    level: int = 0
+    kind: str = "timer"
+    loop: str = ""
+    level: _Whole = 0
 
 
 class EndedHead(msgspec.Struct, tag_field="what", tag="ended"):
     """Of an `EndedMessage`."""
 
-    at_ms: int
+    outcome: str
+    at_ms: _Whole
     group: str
 
 
 class ChecksHead(msgspec.Struct, tag_field="what", tag="checks"):
     """Of `HalfChecks`."""
 
-    times: int
-    next_ms: int
+    times: _Whole
+    next_ms: _Whole
 
 
 class RequestHead(msgspec.Struct, tag_field="what", tag="request"):
     """Of a `WaitingRequest`."""
 
+    request: str
+    due_ms: _Whole = 0
+
 
 class DecisionHead(msgspec.Struct, tag_field="what", tag="decision"):
     """Of a `HalfDecision`."""
 
+    request: str
+    state: str
+    group: str = ""
+    principal: str = ""
+    from_check: bool = False
+
 
 Head = WaitingHead | EndedHead | ChecksHead | RequestHead | DecisionHead
+_CONTENTS: dict[type[Head], Callable[..., Content]] = {
+    EndedHead: EndedMessage,
+    ChecksHead: HalfChecks,
+    RequestHead: WaitingRequest,
+    DecisionHead: HalfDecision,
+}
 _DECODE_HEAD: Callable[[bytes], Head] = msgspec.json.Decoder(Head).decode
-_DECODE_FACTS = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def head_size(start: bytes) -> int:
@@ -291,35 +316,34 @@ def head_size(start: bytes) -> int:
 
 
 def head_of(value: bytes) -> Head:
-    """Return what a cache keeps of a value in columns. Raises Damaged, NewerRecord."""
-    return _decoded(value, _DECODE_HEAD)
-
-
-def _decoded(value: bytes, decode_head: Callable[[bytes], Facts]) -> Facts:
+    """Return all of a value but a message's body: what is cached can be decoded. Raises Damaged, NewerRecord."""
     try:
         version, size = _SIZE.unpack_from(value)
         if version > VERSION:
             raise NewerRecord(f"version {version}")
-        return decode_head(value[_SIZE.size : _SIZE.size + size])
+        return _DECODE_HEAD(value[_SIZE.size : _SIZE.size + size])
     except (struct.error, msgspec.MsgspecError) as error:
         raise Damaged(f"not a record of this topic: {error}") from error
 
 
 def decode(value: bytes) -> Content:
     """Return what a value says. Raises Damaged, NewerRecord."""
-    facts = _decoded(value, _DECODE_FACTS)
-    try:
-        kind = _KINDS.get(facts.pop("what"))
-        if kind is not None:
-            return kind(**facts)
-        half = facts.pop("half", None)
-        facts["half"] = None if half is None else WaitingHalf(**half)
-        facts["key"] = _bytes(facts["key"])
-        facts["headers"] = tuple([(name, _bytes(text)) for name, text in facts["headers"]])
-        size = _SIZE.size + _SIZE.unpack_from(value)[1]
-        return WaitingRecord(body=value[size:], **facts)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise Damaged(f"not a record of this topic: {error}") from error
+    head = head_of(value)
+    if not isinstance(head, WaitingHead):
+        return _CONTENTS[type(head)](*msgspec.structs.astuple(head))
+    return WaitingRecord(
+        head.due_ms,
+        head.partition,
+        head.key,
+        value[HEAD_START + head_size(value[:HEAD_START]) :],
+        head.headers,
+        head.kind,
+        head.loop,
+        head.owned,
+        head.at_ms,
+        None if head.half is None else WaitingHalf(*msgspec.structs.astuple(head.half)),
+        head.level,
+    )
 
 
 def encode_answer(request: str, outcome: str) -> bytes:
@@ -384,7 +408,3 @@ def decode_answer(value: bytes | None) -> tuple[str, str] | PartitionStatus | No
 
 def _text(value: bytes | None) -> str | None:
     return None if value is None else b2a_base64(value, newline=False).decode()
-
-
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else a2b_base64(text)

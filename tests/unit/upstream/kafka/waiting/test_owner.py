@@ -17,7 +17,7 @@ from upstream.kafka.link import KafkaFailure, KafkaPartition
 from upstream.kafka.waiting import owner
 from upstream.kafka.waiting.cache import CachedRecord, PartitionCache
 from upstream.kafka.waiting.cluster import WaitingRefused
-from upstream.kafka.waiting.records import Damaged, Identity
+from upstream.kafka.waiting.records import Identity
 
 
 def test_messages_are_delivered_on_time_and_once() -> None:
@@ -455,23 +455,34 @@ def test_node_whose_caches_cannot_be_read_leaves_its_partitions_to_others(monkey
     assert all(len(moments) == 1 for moments in world.delivered().values())
 
 
-def test_record_that_is_damaged_behind_its_head_is_a_finding() -> None:
-    """Its partition is not served; the node's others are."""
-    world = WaitingWorld(partitions=4)
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        '"half":null',
+        '"half":null,"partition":null,"key":"?","headers":[],"kind":"timer","loop":""',
+        '"half":null,"partition":null,"key":null,"headers":[["name"]],"kind":"timer","loop":""',
+        '"half":null,"partition":1180591620717411303424,"key":null,"headers":[]',
+        '"half":{"group":"shop","state":"undecided","delay_ms":"1"},"partition":null,"key":null,"headers":[]',
+    ],
+)
+def test_record_of_which_a_part_is_damaged_is_set_aside(damaged: str) -> None:
+    """It is logged; all others of its partition are delivered, by this owner and by the next."""
+    world = WaitingWorld(partitions=1)
     world.settle()
-    [node] = world.nodes
-    head = b'{"what":"waiting","due_ms":1,"owned":false,"at_ms":1,"half":null}'
-    for number in range(3):
-        key = Identity("orders", "", "a").key("n")
-        world.kafka.append(KafkaPartition(TOPIC, number), key, b"\x01" + len(head).to_bytes(4, "big") + head)
-    for number in range(20):
-        node.add(f"m{number}", world.now_ms + 1_000)
-    for _ in range(30):
-        with contextlib.suppress(Damaged):
-            world.run(0.1)
-    here = {name for name in world.added if Identity("orders", "", name).partition(4) == 3}
-    assert world.delivered().keys() == here
-    assert sum("cannot be read" in each for each in node.waiting.troubles()) == 3
+    head = f'{{"what":"waiting","due_ms":1,"owned":false,"at_ms":1,{damaged}}}'.encode()
+    key = Identity("orders", "", "a").key("n")
+    with capture_logs() as logs:
+        offset = world.kafka.append(KafkaPartition(TOPIC, 0), key, b"\x01" + len(head).to_bytes(4, "big") + head)
+        for number in range(20):
+            world.nodes[0].add(f"m{number}", world.now_ms + 1_000 + 500 * number)
+        world.run(5)
+        assert (world.nodes[0].served, world.nodes[0].waiting.troubles()) == ([0], [])
+        world.nodes[0].kill()
+        world.start("n1")
+        world.run(25)
+    assert world.delivered().keys() == world.added.keys()
+    damaged_ones = [each for each in logs if each["event"] == "kafka_waiting_record_damaged"]
+    assert [each["offset"] for each in damaged_ones] == [offset, offset]
 
 
 def test_clock_that_is_ahead_is_a_finding_until_it_is_set() -> None:

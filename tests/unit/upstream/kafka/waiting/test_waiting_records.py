@@ -12,6 +12,7 @@ from upstream.kafka.waiting.records import (
     Identity,
     NewerRecord,
     PartitionStatus,
+    WaitingHalf,
     WaitingRecord,
     WaitingRequest,
     decode,
@@ -22,17 +23,22 @@ from upstream.kafka.waiting.records import (
     parse_key,
 )
 
+MOMENTS = st.integers(0, 1 << 60)
+HALVES = st.builds(WaitingHalf, deliver_at_ms=MOMENTS, delay_ms=MOMENTS, immunity_ms=st.integers(-1, 1 << 60))
 HEADERS = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=8)), max_size=3).map(tuple)
 
 
 @given(
     st.builds(
         WaitingRecord,
-        due_ms=st.integers(0, 1 << 60),
+        due_ms=MOMENTS,
         partition=st.none() | st.integers(0, 99),
         key=st.none() | st.binary(max_size=9),
         body=st.binary(max_size=99),
         headers=HEADERS,
+        at_ms=MOMENTS,
+        half=st.none() | HALVES,
+        level=st.integers(0, 99),
     )
 )
 def test_message_is_read_as_it_was_written(message: WaitingRecord) -> None:
