@@ -28,7 +28,6 @@ from proxy.operate.views.changes import RescheduleResult
 from proxy.operate.views.waiting import DelaysAnswer, TimersAnswer, TransactionsAnswer, TransactionSettings
 from upstream.kafka.waiting import records
 from upstream.kafka.waiting.batches import identity_of
-from upstream.kafka.waiting.cache import CachedRecord
 from upstream.kafka.waiting.cluster import KafkaWaiting
 from upstream.kafka.waiting.records import (
     EndedMessage,
@@ -41,6 +40,7 @@ from upstream.kafka.waiting.records import (
     half_outcome,
     parse_half_handle,
 )
+from upstream.kafka.waiting.rows import CachedRecord
 
 _CURSOR = re.compile(r"(\d{1,18})-((?:[0-9a-f]{2})+)")
 _ANSWER_SECONDS = 10.0

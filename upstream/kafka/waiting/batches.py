@@ -16,7 +16,7 @@ from broker.transaction.outcomes import End
 from broker.transaction.settings import CheckSettings
 from upstream.kafka.link import OutgoingRecord
 from upstream.kafka.waiting import records
-from upstream.kafka.waiting.cache import CachedRecord, PartitionCache
+from upstream.kafka.waiting.cache import PartitionCache
 from upstream.kafka.waiting.records import (
     EndedMessage,
     HalfChecks,
@@ -27,6 +27,7 @@ from upstream.kafka.waiting.records import (
     WaitingRecord,
     WaitingRequest,
 )
+from upstream.kafka.waiting.rows import CachedRecord
 
 BATCH_MESSAGES = 500
 BATCH_BYTES = 1 << 20

@@ -13,7 +13,6 @@ import contextlib
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple
 from zlib import crc32
 
 from broker.runtime.seams import Disk
@@ -21,16 +20,13 @@ from upstream.kafka.link import Checkpoint, KafkaRecord
 from upstream.kafka.waiting.records import (
     HEAD_START,
     VERSION,
-    ChecksHead,
     Damaged,
-    EndedHead,
     KeyState,
-    WaitingHead,
-    head_of,
     head_size,
     identity_text,
     parse_key,
 )
+from upstream.kafka.waiting.rows import CachedRecord, row_of
 
 _LAYOUT = 5
 _CACHE_KBYTES = 8_000
@@ -70,49 +66,10 @@ _OPEN = (*_PENDING, KeyState.ENDED)
 _UNDECIDED = (KeyState.HALF, KeyState.DISCARDED)
 _RARE = (KeyState.REQUEST, KeyState.REPEAT, KeyState.HALF, KeyState.DISCARDED)
 """States that most partitions have no row of: to count these costs less than to ask at each turn."""
-_HALF_STATES = {"undecided": KeyState.HALF, "discarded": KeyState.DISCARDED}
 _END = (
     f"UPDATE records SET state = {KeyState.ENDED:d}, at = ?, owned = 1, position = ?, value = ?, made = 0, checks = 0, "
     "level = 0 WHERE id = ?"
 )
-
-
-class CachedRecord(NamedTuple):
-    """One key.
-
-    Attributes:
-        key: Of its record.
-        state: What it has.
-        at: When it is due, or ended, ms since the epoch; of a half its next check, of a request its offset.
-        topic, principal: Of its identity.
-        owned: The owner wrote its record.
-        position: Offset of its record.
-        value: As it is in the log.
-        group: Producer group of a half; "": it is none.
-        made: When a half was first written, ms since the epoch.
-        checks: How often it was checked.
-        level: Its delay level; 0: none.
-        id: Of its row; 0: it has none yet.
-    """
-
-    key: bytes
-    state: int
-    at: int
-    topic: str
-    principal: str
-    owned: int
-    position: int
-    value: bytes
-    group: str = ""
-    made: int = 0
-    checks: int = 0
-    level: int = 0
-    id: int = 0
-
-    @property
-    def identity(self) -> bytes:
-        """Whose it is (`Identity.text`)."""
-        return identity_text(self.key)
 
 
 class PartitionCache:
@@ -576,24 +533,3 @@ def _chosen(topic: str, level: int) -> tuple[str, list[object]]:
     if level >= 0:
         chosen, values = f"{chosen} AND level {'=' if level else '>'} ? AND level > 0", [*values, level]
     return chosen, values
-
-
-def row_of(key: bytes, value: bytes, offset: int) -> CachedRecord:
-    """Return the row of a record that nothing else of its identity changes. Raises Damaged, NewerRecord."""
-    identity, _ = parse_key(key)
-    head = head_of(value)
-    group, owned, made, level, checks = "", 0, 0, 0, 0
-    if isinstance(head, EndedHead):
-        state, at, owned, group = KeyState.ENDED, head.at_ms, 1, head.group
-    elif isinstance(head, WaitingHead):
-        state, at, owned, level = KeyState.WAITING, head.due_ms, int(head.owned), head.level
-        if head.half is not None:
-            state = _HALF_STATES.get(head.half.state, KeyState.WAITING)
-            group, made = head.half.group, head.at_ms
-    elif isinstance(head, ChecksHead):
-        state, at, checks = KeyState.CHECKS, head.next_ms, head.times
-    else:
-        state, at = KeyState.REQUEST, offset
-    return CachedRecord(
-        key, state, at, identity.topic, identity.principal, owned, offset, value, group, made, checks, level
-    )

@@ -27,11 +27,12 @@ from upstream.kafka.link import (
 )
 from upstream.kafka.waiting import records
 from upstream.kafka.waiting.batches import Batches
-from upstream.kafka.waiting.cache import CachedRecord, PartitionCache
+from upstream.kafka.waiting.cache import PartitionCache
 from upstream.kafka.waiting.lanes import TransactionTurns
 from upstream.kafka.waiting.owner import OwnerWays, PartitionOwner
 from upstream.kafka.waiting.records import Identity, KeyState, PartitionStatus, WaitingRecord
 from upstream.kafka.waiting.requests import OwnerRequests
+from upstream.kafka.waiting.rows import CachedRecord
 from upstream.kafka.waiting.seat import SESSION_SECONDS, Seat
 from upstream.kafka.waiting.statuses import WaitingStatuses
 from upstream.kafka.waiting.topics import WaitingSettings, problem_of

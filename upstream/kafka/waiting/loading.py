@@ -12,8 +12,9 @@ from zlib import crc32
 
 from broker.runtime.seams import Disk
 from upstream.kafka.link import Checkpoint, KafkaRecord
-from upstream.kafka.waiting.cache import INSERT, TABLES, CachedRecord, PartitionCache, row_of
+from upstream.kafka.waiting.cache import INSERT, TABLES, PartitionCache
 from upstream.kafka.waiting.records import VERSION, Damaged, KeyState, NewerRecord, identity_text
+from upstream.kafka.waiting.rows import CachedRecord, row_of
 
 LOAD_RECORDS = 100_000
 """Offsets of a log from which on a process loads it; a shorter one is read sooner than a process starts."""

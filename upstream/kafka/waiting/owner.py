@@ -26,10 +26,11 @@ from upstream.kafka.link import (
     LogLoaded,
 )
 from upstream.kafka.waiting.batches import BATCH_MESSAGES, Batch, Batches
-from upstream.kafka.waiting.cache import CachedRecord, PartitionCache
+from upstream.kafka.waiting.cache import PartitionCache
 from upstream.kafka.waiting.lanes import TransactionLane, TransactionLanes, TransactionTurns
 from upstream.kafka.waiting.loading import LOAD_RECORDS
 from upstream.kafka.waiting.records import Damaged, HalfChecks, NewerRecord, PartitionStatus
+from upstream.kafka.waiting.rows import CachedRecord
 from upstream.kafka.waiting.targets import SuspectTargets
 
 DELIVERED = declare("pyddmq_kafka_waiting_delivered_total", "Waiting messages delivered to Kafka topics", ("cluster",))

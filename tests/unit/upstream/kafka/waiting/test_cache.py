@@ -13,7 +13,7 @@ import pytest
 
 from broker.runtime.disk import RealDisk
 from upstream.kafka.link import Checkpoint, KafkaRecord
-from upstream.kafka.waiting.cache import READ_BYTES, CachedRecord, PartitionCache
+from upstream.kafka.waiting.cache import READ_BYTES, PartitionCache
 from upstream.kafka.waiting.loading import LogLoad
 from upstream.kafka.waiting.records import (
     EndedMessage,
@@ -27,6 +27,7 @@ from upstream.kafka.waiting.records import (
     decode,
     encode,
 )
+from upstream.kafka.waiting.rows import CachedRecord
 
 WHOSE = Identity("orders", "", "a")
 NOW = Checkpoint("cluster/topic", 1_000, 0, 10, 50)

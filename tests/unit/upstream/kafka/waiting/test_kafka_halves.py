@@ -15,9 +15,9 @@ from tests.waiting_world import WaitingNode, WaitingWorld
 from upstream.kafka.link import OutgoingRecord, Written
 from upstream.kafka.waiting import owner
 from upstream.kafka.waiting.batches import BATCH_BYTES
-from upstream.kafka.waiting.cache import CachedRecord
 from upstream.kafka.waiting.cluster import WaitingRefused
 from upstream.kafka.waiting.records import HalfDecision, Identity, KeyState, WaitingHalf, parse_key
+from upstream.kafka.waiting.rows import CachedRecord
 
 
 def kept_counts(node: WaitingNode) -> list[str]:

@@ -15,9 +15,10 @@ from tests.fakes.kafka.client import SimClient
 from tests.waiting_world import START_MS, TOPIC, WaitingWorld
 from upstream.kafka.link import KafkaFailure, KafkaPartition
 from upstream.kafka.waiting import owner
-from upstream.kafka.waiting.cache import CachedRecord, PartitionCache
+from upstream.kafka.waiting.cache import PartitionCache
 from upstream.kafka.waiting.cluster import WaitingRefused
 from upstream.kafka.waiting.records import Identity
+from upstream.kafka.waiting.rows import CachedRecord
 
 
 def test_messages_are_delivered_on_time_and_once() -> None:
