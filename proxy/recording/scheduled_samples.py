@@ -160,7 +160,7 @@ def kafka_samples(place: str, statuses: Sequence[PartitionStatus], now_ms: int) 
             time_ms=now_ms,
             kind=TIMER,
             topic=place,
-            pending=sum(each.pending for each in statuses) - undecided,
+            pending=sum(each.pending - each.discarded for each in statuses) - undecided,
             overdue=overdue,
             oldest_due_ms=now_ms - late_ms if overdue else None,
         ),

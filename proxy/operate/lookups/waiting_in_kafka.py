@@ -241,6 +241,7 @@ class WaitingInKafka:
         return TransactionsAnswer(
             now_ms=now_ms,
             undecided_total=sum(each.undecided for each in statuses),
+            discarded_total=sum(each.discarded for each in statuses),
             oldest_ms=None if oldest_ms is None else now_ms - oldest_ms,
             settings=TransactionSettings(
                 timeout_ms=settings.timeout_ms,

@@ -180,7 +180,7 @@ class WaitingPart:
     @property
     def undecided(self) -> int:
         """Halves among them."""
-        return sum(owner.cache.undecided.total() for owner in self._owners())
+        return sum(owner.cache.undecided.total() + owner.cache.discarded for owner in self._owners())
 
     def _owners(self) -> Sequence[Any]:
         nodes = [slot.node for slot in self.world.slots.values() if slot.node is not None]

@@ -46,7 +46,7 @@ CREATE INDEX IF NOT EXISTS by_time ON records (state, at, topic, principal);
 CREATE INDEX IF NOT EXISTS by_name ON records (name);
 CREATE INDEX IF NOT EXISTS by_checks ON records (checks, at) WHERE state = 4;
 CREATE INDEX IF NOT EXISTS by_group ON records (producer_group, at) WHERE state = 4;
-CREATE INDEX IF NOT EXISTS by_age ON records (made, key) WHERE state IN (4, 5);
+CREATE INDEX IF NOT EXISTS by_age ON records (state, made, key) WHERE state IN (4, 5);
 DROP INDEX IF EXISTS by_level;
 CREATE INDEX IF NOT EXISTS by_levels ON records (level, state, at, topic) WHERE level > 0;
 """
@@ -63,7 +63,6 @@ _UPDATE = (
 )
 _PENDING = (KeyState.WAITING, KeyState.HALF, KeyState.DISCARDED)
 _OPEN = (*_PENDING, KeyState.ENDED)
-_UNDECIDED = (KeyState.HALF, KeyState.DISCARDED)
 _RARE = (KeyState.REQUEST, KeyState.REPEAT, KeyState.HALF, KeyState.DISCARDED)
 """States that most partitions have no row of: to count these costs less than to ask at each turn."""
 _END = (
@@ -82,7 +81,7 @@ class PartitionCache:
     Attributes:
         position: Offset of the next record to read; 0 or the log's start of a new one.
         counts: Messages that wait, halves among them, by topic and principal.
-        undecided: Halves that are not decided by principal, discarded ones among them.
+        undecided: Halves that are not decided by principal, but for discarded ones.
 
     Methods raise sqlite3.Error: the file cannot be read or written.
     """
@@ -267,6 +266,11 @@ class PartitionCache:
 
     # Questions
 
+    @property
+    def discarded(self) -> int:
+        """How many halves were discarded and not resumed."""
+        return self._rare[KeyState.DISCARDED]
+
     def find(self, identity: bytes) -> CachedRecord | None:
         """Return the message of an identity, waiting, undecided, discarded or ended."""
         return next((each for each in self._named(identity) if each.state in _OPEN), None)
@@ -349,8 +353,8 @@ class PartitionCache:
         return self._number("SELECT MIN(at) FROM records WHERE state = 4 AND at > ?", after_ms)
 
     def oldest_half(self) -> int | None:
-        """Return when the oldest half was made that is not decided."""
-        return self._number("SELECT MIN(made) FROM records WHERE state IN (4, 5)")
+        """Return when the oldest half was made that is not decided, but for discarded ones."""
+        return self._number("SELECT MIN(made) FROM records INDEXED BY by_age WHERE state IN (4, 5) AND state = 4")
 
     def halves(
         self, state: KeyState, begin_ms: int, limit: int, topic: str, group: str = ""
@@ -471,7 +475,7 @@ class PartitionCache:
                 self.counts[topic, principal] += count
             if state in _RARE:
                 self._rare[state] += count
-            if state in _UNDECIDED:
+            if state == KeyState.HALF:
                 self.undecided[principal] += count
 
     def _number(self, query: str, *values: object) -> int | None:
@@ -523,7 +527,7 @@ class PartitionCache:
             self.counts[row.topic, row.principal] += count
         if row.state in _RARE:
             self._rare[row.state] += count
-        if row.state in _UNDECIDED:
+        if row.state == KeyState.HALF:
             self.undecided[row.principal] += count
 
 

@@ -593,6 +593,7 @@ class PartitionOwner:
             troubles=troubles,
             overdue=self.cache.overdue(now_ms) if due is not None and due <= now_ms else 0,
             undecided=self.cache.undecided.total(),
+            discarded=self.cache.discarded,
             halves=tuple([each for each in self.cache.undecided.most_common(1000) if all(each)]),
             undecided_ms=max(0, now_ms - oldest) if oldest is not None else 0,
         )

@@ -364,10 +364,11 @@ class PartitionStatus(NamedTuple):
         takeover_ms: How long the last takeover took.
         counts: Of each topic and principal how many wait.
         troubles: Sentences.
-        undecided, undecided_ms: Halves among them, and the age of the oldest.
+        undecided, undecided_ms: Halves among them that no one has decided or discarded, and the age of the oldest.
         overdue: Messages whose moment has passed.
         behind_ms: As `late_ms`, but for targets that take nothing.
         halves: Of each principal how many halves are undecided.
+        discarded: Halves among them that were discarded.
     """
 
     partition: int
@@ -384,6 +385,7 @@ class PartitionStatus(NamedTuple):
     overdue: int = 0
     behind_ms: int = 0
     halves: Sequence[tuple[str, int]] = ()
+    discarded: int = 0
 
 
 def encode_status(status: PartitionStatus) -> bytes:

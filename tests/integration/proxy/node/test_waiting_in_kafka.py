@@ -34,6 +34,7 @@ from proxy.operate.lookups.lag import lag_of
 from proxy.operate.lookups.transactions import TransactionQuery
 from proxy.operate.lookups.waiting_in_kafka import WaitingInKafka
 from proxy.operate.views.lag import LagWaiting
+from proxy.recording.scheduled_samples import HALF, TIMER, kafka_samples
 from pyddmq.codes import ResultCode
 from tests.contract.test_time import UUID
 from tests.contract.time_grounds import BareKafkaGround, KafkaTimeGround
@@ -306,7 +307,9 @@ def test_operator_lists_and_decides_transactions() -> None:
     for _ in range(6):
         ground.checks()
         ground.wait(1)
-    assert {each.id for each in desk.halves(state="discarded").transactions} == {first, second}
+    found = desk.halves(state="discarded")
+    assert {each.id for each in found.transactions} == {first, second}
+    assert (found.undecided_total, found.discarded_total, found.oldest_ms) == (0, 2, None)
     assert ground.end_half(first, 8) == ResultCode.FAIL_DISCARDED
     assert desk.decide(first, "resume").group == "shop"
     ground.wait(0.2)
@@ -507,6 +510,19 @@ def test_undecided_transactions_on_kafka_count_for_the_limit_of_their_principal(
     assert desk.ground.end_half(first.handle, 8) == 0
     desk.ground.wait(1)
     assert desk.ground.half(b"d").code == 0
+
+
+def test_discarded_transactions_on_kafka_are_not_counted_as_undecided_ones() -> None:
+    """Neither for a limit nor for lag, where they are no timers either."""
+    ground = LimitedGround()
+    for body in (b"a", b"b"):
+        assert ground.half(body).code == 0
+    ground.node.parts.kafka.configure_checks(CheckSettings(age_seconds_max=1))
+    ground.wait(5)
+    [waiting] = ground.node.parts.kafka.waiting.values()
+    samples = kafka_samples("main", waiting.owned(), ground.now_ms)
+    assert [(each.kind, each.pending, each.oldest_ms) for each in samples] == [(TIMER, 0, None), (HALF, 0, None)]
+    assert ground.half(b"c").code == 0
 
 
 class LimitedTimersGround(KafkaTimeGround):
