@@ -54,21 +54,32 @@ class WaitingStatuses:
         self._metrics = runtime.metrics
         self._last: dict[int, tuple[PartitionStatus, float]] = {}
         self._counts: Counter[tuple[str, str]] = Counter()
+        self._of_topic: Counter[str] = Counter()
+        self._of_principal: Counter[str] = Counter()
         self._ahead: dict[str, tuple[int, float]] = {}
         """Nodes whose clocks are ahead: by how many ms, and when that was seen last."""
         self._started_at = runtime.clock.monotonic()
 
     def note(self, status: PartitionStatus) -> None:
         """Take one."""
+        former = self._last.get(status.partition)
         self._last[status.partition] = status, self._clock.monotonic()
+        # There is one a second of each partition: what the others said is counted already.
+        for topic, owner, count in status.counts:
+            self._count(topic, owner, count)
+        for topic, owner, count in () if former is None else former[0].counts:
+            self._count(topic, owner, -count)
         # An answer is under way for a while; a clock that is behind is seen by the other node.
         ahead_ms = status.wall_ms - self._clock.wall_ms()
         if ahead_ms > _SKEW_MS_MAX:
             self._ahead[status.node] = ahead_ms, self._clock.monotonic()
-        self._counts = Counter()
-        for each, _ in self._last.values():
-            for topic, owner, count in each.counts:
-                self._counts[topic, owner] += count
+
+    def _count(self, topic: str, owner: str, count: int) -> None:
+        self._of_topic[topic] += count
+        self._of_principal[owner] += count
+        self._counts[topic, owner] += count
+        if not self._counts[topic, owner]:
+            del self._counts[topic, owner]
 
     def behind_ms(self, partition: int) -> int:
         """Return how late messages of a partition are, but for targets that take nothing."""
@@ -77,11 +88,11 @@ class WaitingStatuses:
 
     def pending(self, topic: str) -> int:
         """Return how many messages of a topic wait, in all partitions."""
-        return sum(count for (name, _), count in self._counts.items() if name == topic)
+        return self._of_topic[topic]
 
     def pending_of(self, principal: str) -> int:
         """Return how many messages of a principal wait, in all partitions."""
-        return sum(count for (_, owner), count in self._counts.items() if owner == principal)
+        return self._of_principal[principal]
 
     def undecided_of(self, principal: str, without: Container[int]) -> int:
         """Return how many halves of a principal are undecided, in all partitions but some."""
