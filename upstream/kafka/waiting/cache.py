@@ -43,6 +43,7 @@ CREATE TABLE IF NOT EXISTS records (
     owned INTEGER, position INTEGER, value BLOB, producer_group TEXT, made INTEGER, checks INTEGER, level INTEGER
 );
 CREATE INDEX IF NOT EXISTS by_time ON records (state, at, topic, principal);
+CREATE INDEX IF NOT EXISTS by_topic ON records (topic, at) WHERE state = 0;
 CREATE INDEX IF NOT EXISTS by_name ON records (name);
 CREATE INDEX IF NOT EXISTS by_checks ON records (checks, at) WHERE state = 4;
 CREATE INDEX IF NOT EXISTS by_group ON records (producer_group, at) WHERE state = 4;
@@ -433,9 +434,11 @@ class PartitionCache:
         """Return how many messages are due within [begin_ms, end_ms), or halves to be checked; as `page`."""
         chosen, values = _chosen(topic, level)
         state = KeyState.HALF if halves else KeyState.WAITING
-        index = "" if level < 0 else "INDEXED BY by_levels"
-        query = f"SELECT COUNT(*) FROM records {index} WHERE state = ? AND at >= ? AND at < ? {chosen}"
-        return self._number(query, state, begin_ms, end_ms, *values) or 0
+        index = "by_levels" if level >= 0 else "by_topic" if topic and not halves else "by_time"
+        query = (
+            f"SELECT COUNT(*) FROM records INDEXED BY {index} WHERE state = {state:d} AND at >= ? AND at < ? {chosen}"
+        )
+        return self._number(query, begin_ms, end_ms, *values) or 0
 
     # Parts
 

@@ -39,7 +39,8 @@ class LogLoad(PartitionCache):
         self._has_deleted = False
         self._database.executescript(
             # What is not completed is not used. The other indexes have few rows.
-            f"DROP INDEX by_time; DROP INDEX by_name; PRAGMA journal_mode = OFF; PRAGMA cache_size = -{_SORT_KBYTES}"
+            "DROP INDEX by_time; DROP INDEX by_topic; DROP INDEX by_name; "
+            f"PRAGMA journal_mode = OFF; PRAGMA cache_size = -{_SORT_KBYTES}"
         )
 
     def append(self, records: Sequence[KafkaRecord], damaged: Callable[[KafkaRecord], object]) -> None:

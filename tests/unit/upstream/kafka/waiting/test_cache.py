@@ -263,7 +263,7 @@ def test_log_read_in_pieces_or_loaded_beside_gives_the_same_rows(seed: int, tmp_
     assert loaded == one_by_one
     assert not damaged
     indexes = sqlite3.connect(path).execute("SELECT COUNT(*) FROM sqlite_master WHERE type = 'index' AND sql > ''")
-    assert indexes.fetchall() == [(6,)]
+    assert indexes.fetchall() == [(7,)]
 
 
 def test_record_of_a_newer_version_stops_the_reading_also_where_a_later_one_replaces_it(tmp_path: Path) -> None:
@@ -327,6 +327,22 @@ def test_what_an_owner_says_each_second_costs_little_however_much_waits(monkeypa
         assert cache.levels("late") == []
         assert cache.count_due(0, 1 << 62, halves=False, topic="late", level=0) == 0
     assert steps["all"] < 300
+
+
+def test_topic_of_few_messages_is_found_behind_many_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look at one that is tried alone, and a listing, cost what it has itself."""
+    steps = _steps(monkeypatch)
+    cache = cache_of()
+    for offset in range(5_000):
+        _put(cache, offset, "common", offset)
+    key = _put(cache, 5_000, "rare", 6_000)
+    steps.clear()
+    for _ in range(20):
+        assert [each.key for each in cache.due(9_000, 500, only="rare")] == [key]
+        assert cache.due(9_000, 1, only="none") == []
+        assert cache.page((0, b""), 100, "rare") == [(6_000, key)]
+        assert cache.count_due(0, 9_000, halves=False, topic="rare") == 1
+    assert steps["all"] < 60
 
 
 def test_due_without_some_topics_is_what_is_left_of_all() -> None:
