@@ -345,6 +345,22 @@ def test_topic_of_few_messages_is_found_behind_many_of_others(monkeypatch: pytes
     assert steps["all"] < 60
 
 
+def test_halves_to_discard_are_found_among_many_that_no_producer_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An owner looks for them each second."""
+    steps = _steps(monkeypatch)
+    cache = cache_of()
+    half = encode(WaitingRecord(5, None, b"k", b"", (), at_ms=50, half=WaitingHalf("shop")))
+    for offset in range(5_000):
+        cache.change(Identity("orders", "", f"{offset}").key("1"), half, offset)
+    cache.change(Identity("orders", "", "7").key("checks"), encode(HalfChecks(15, 9)), 5_000)
+    steps.clear()
+    for _ in range(20):
+        assert [each.checks for each in cache.given_up(9, 15, 40, 500)] == [15]
+        assert cache.given_up(8, 15, 40, 500) == []
+        assert cache.oldest_half() == 50
+    assert steps["all"] < 60
+
+
 def test_due_without_some_topics_is_what_is_left_of_all() -> None:
     """However messages come, move and end, and whichever topics are left out, with the clock stepping back too."""
     random, cache, all_of = Random(7), cache_of(), dict[bytes, tuple[int, str]]()
