@@ -315,6 +315,8 @@ class KafkaWaiting:
                 return
             self.owners[each.place] = owner
             owner.begin(each, self._checkpoint(each))
+            if owner.state == "closed":
+                return  # Its cache cannot be used.
 
     def revoked(self, places: Sequence[KafkaPartition], done: Callable[[], None]) -> None:
         """Give partitions up, each after what is being written."""

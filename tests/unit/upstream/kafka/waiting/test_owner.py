@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 from pathlib import Path
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -15,10 +13,8 @@ from tests.fakes.kafka.client import SimClient
 from tests.waiting_world import START_MS, TOPIC, WaitingWorld
 from upstream.kafka.link import KafkaFailure, KafkaPartition
 from upstream.kafka.waiting import owner
-from upstream.kafka.waiting.cache import PartitionCache
 from upstream.kafka.waiting.cluster import WaitingRefused
 from upstream.kafka.waiting.records import Identity
-from upstream.kafka.waiting.rows import CachedRecord
 
 
 def test_messages_are_delivered_on_time_and_once() -> None:
@@ -402,58 +398,6 @@ def test_finding_of_a_member_that_ended_is_over_when_another_one_has_joined() ->
     assert node.waiting.troubles() == ["the thread has ended (FAIL)"]
     world.run(20)
     assert (node.served, node.waiting.troubles()) == ([0], [])
-
-
-class FullDisk(RealDisk):
-    """One without space for a folder, for a while."""
-
-    full = True
-
-    def make_folder(self, path: str, *, durable: bool = True) -> None:
-        """Refuse it."""
-        if self.full:
-            raise OSError(28, "No space left on device")
-        super().make_folder(path, durable=durable)
-
-
-def test_node_without_space_for_a_cache_leaves_its_partitions_to_others(tmp_path: Path) -> None:
-    """With a finding; it takes part again when there is space."""
-    world = WaitingWorld(nodes=0)
-    disk = FullDisk()
-    full = world.start("full", folder=str(tmp_path), disk=disk)
-    other = world.start("other")
-    for number in range(9):
-        world.run(5)
-        other.add(f"m{number}", world.now_ms + 1_000)
-    world.run(15)
-    assert any("No space left on device" in each for each in full.waiting.troubles())
-    assert len(world.delivered()) == 9
-    disk.full = False
-    world.run(60)
-    assert full.served
-    assert full.waiting.troubles() == []
-
-
-def test_node_whose_caches_cannot_be_read_leaves_its_partitions_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a finding; nothing waits for that node."""
-    world = WaitingWorld(nodes=2, partitions=4)
-    world.settle()
-    bad = [owner.cache for owner in world.nodes[0].waiting.owners.values()]
-    due = PartitionCache.due
-
-    def failing(self: PartitionCache, *given: Any, **more: Any) -> list[CachedRecord]:
-        if self in bad:
-            raise sqlite3.OperationalError("disk I/O error")
-        return due(self, *given, **more)
-
-    monkeypatch.setattr(PartitionCache, "due", failing)
-    for number in range(20):
-        world.nodes[1].add(f"m{number}", world.now_ms + 1_000)
-    for _ in range(200):
-        with contextlib.suppress(sqlite3.OperationalError):
-            world.run(0.1)
-    assert len(world.delivered()) == 20
-    assert all(len(moments) == 1 for moments in world.delivered().values())
 
 
 @pytest.mark.parametrize(
