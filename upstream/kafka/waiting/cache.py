@@ -265,6 +265,13 @@ class PartitionCache:
         """Keep nothing more."""
         self._database.close()
 
+    def failed(self, error: Exception) -> None:
+        """Keep nothing more. A file that is damaged goes: the log has all of it. One that found no space stays."""
+        self.close()
+        if not isinstance(error, sqlite3.OperationalError | OSError):
+            with contextlib.suppress(OSError):
+                self._remove()
+
     # Questions
 
     @property

@@ -469,7 +469,8 @@ class KafkaWaiting:
             self._rival_at = None
             self._trouble = ""
             self._owned.join()
-        found = [each.status() for each in self.owners.values()]
+        # An owner that finds its cache unusable is given up at once.
+        found = [each.status() for each in list(self.owners.values())]
         for status in found:
             self.statuses.note(status)
             try:

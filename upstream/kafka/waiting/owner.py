@@ -10,7 +10,6 @@ from typing import Literal
 
 from broker.runtime.bundle import Runtime
 from broker.runtime.later import Later
-from broker.runtime.metrics import declare
 from broker.transaction.settings import CheckSettings
 from upstream.kafka.lease import Lease
 from upstream.kafka.link import (
@@ -25,6 +24,7 @@ from upstream.kafka.link import (
     LogBounds,
     LogLoaded,
 )
+from upstream.kafka.waiting import counters
 from upstream.kafka.waiting.batches import BATCH_MESSAGES, Batch, Batches
 from upstream.kafka.waiting.cache import PartitionCache
 from upstream.kafka.waiting.lanes import TransactionLane, TransactionLanes, TransactionTurns
@@ -32,22 +32,6 @@ from upstream.kafka.waiting.loading import LOAD_RECORDS
 from upstream.kafka.waiting.records import Damaged, HalfChecks, NewerRecord, PartitionStatus
 from upstream.kafka.waiting.rows import CachedRecord
 from upstream.kafka.waiting.targets import SuspectTargets
-
-DELIVERED = declare("pyddmq_kafka_waiting_delivered_total", "Waiting messages delivered to Kafka topics", ("cluster",))
-REQUESTS = declare(
-    "pyddmq_kafka_waiting_requests_total", "Cancels and moves decided by this node, by outcome", ("cluster", "outcome")
-)
-SKIPPED = declare(
-    "pyddmq_kafka_waiting_skipped_total", "Missed occurrences of loops that were not delivered", ("cluster",)
-)
-ABORTED = declare("pyddmq_kafka_waiting_aborted_total", "Transactions of waiting messages not committed", ("cluster",))
-REBUILT = declare(
-    "pyddmq_kafka_waiting_rebuilt_total", "Times the cache of a partition was filled from its log again", ("cluster",)
-)
-DISCARDED = declare(
-    "pyddmq_kafka_waiting_discarded_total",
-    "Half messages discarded after their checks or their age, decided by an operator", ("cluster",),
-)  # fmt: skip
 
 OwnerState = Literal["fencing", "reading", "serving", "closed"]
 _AGAIN_SECONDS = 1.0
@@ -148,7 +132,7 @@ class PartitionOwner:
 
     def _resume(self, checkpoint: Checkpoint) -> None:
         if not self.cache.resume(checkpoint):
-            self._metrics.counter(REBUILT, self._ways.cluster).add()
+            self._metrics.counter(counters.REBUILT, self._ways.cluster).add()
             if self.cache.load_path and checkpoint.log and checkpoint.high - checkpoint.low >= LOAD_RECORDS:
                 self._stop_load = self._ways.load(self.cache.load_path, checkpoint, partial(self._loaded, checkpoint))
 
@@ -287,7 +271,7 @@ class PartitionOwner:
             self._limited_log.note(
                 "kafka_waiting_rebuilt", cluster, partition=partition, position=position, low=bounds.low
             )
-        self._metrics.counter(REBUILT, self._ways.cluster).add()
+        self._metrics.counter(counters.REBUILT, self._ways.cluster).add()
         self._end_load()
         self._guarded(lambda: self.cache.clear(bounds.low))
         if self.state == "closed":
@@ -342,6 +326,7 @@ class PartitionOwner:
             self._stop(f"it has records of a newer version of pyddmq ({error}); update this node")
         except (sqlite3.Error, OSError, Damaged) as error:
             self._stop(f"its cache cannot be used: {error}")
+            self.cache.failed(error)
             self._ways.unusable(error)
 
     def _stop(self, why: str) -> None:
@@ -451,12 +436,12 @@ class PartitionOwner:
             self._fence_again(_AGAIN_SECONDS)
         elif failure.unknown:
             # Committed or not: the log knows.
-            self._metrics.counter(ABORTED, self._ways.cluster).add()
+            self._metrics.counter(counters.ABORTED, self._ways.cluster).add()
             self._note(f"the outcome of a transaction is unknown: {failure}")
             lane.doubt()
             self._fence_again(_AT_ONCE_SECONDS)
         else:
-            self._metrics.counter(ABORTED, self._ways.cluster).add()
+            self._metrics.counter(counters.ABORTED, self._ways.cluster).add()
             self._aborted(batch, failure, refused)
             if failure.lost:
                 lane.lose()
@@ -489,12 +474,12 @@ class PartitionOwner:
             if self._checked.get(identity) == checks:
                 del self._checked[identity]
         cluster = self._ways.cluster
-        self._metrics.counter(DISCARDED, cluster).add(batch.discarded)
-        self._metrics.counter(DELIVERED, cluster).add(batch.delivered)
+        self._metrics.counter(counters.DISCARDED, cluster).add(batch.discarded)
+        self._metrics.counter(counters.DELIVERED, cluster).add(batch.delivered)
         for outcome in batch.decided:
-            self._metrics.counter(REQUESTS, cluster, outcome).add()
+            self._metrics.counter(counters.REQUESTS, cluster, outcome).add()
         if batch.skipped:
-            self._metrics.counter(SKIPPED, cluster).add(batch.skipped)
+            self._metrics.counter(counters.SKIPPED, cluster).add(batch.skipped)
             self._limited_log.note("loop_occurrences_skipped", cluster, count=batch.skipped)
         if not self._trouble.startswith("its log"):
             self._trouble = ""
@@ -574,12 +559,22 @@ class PartitionOwner:
     def status(self) -> PartitionStatus:
         """Return what is to be known of it."""
         now_ms = self._clock.wall_ms()
-        due = self.cache.next_due() if self.state != "closed" else None
-        well = self.cache.next_due(self._targets.names, now_ms) if self.state != "closed" else None
-        oldest = self.cache.oldest_half() if self.state != "closed" else None
-        troubles = [self._trouble] if self._trouble else []
-        troubles += self._unanswered(now_ms)
-        troubles += self._targets.troubles()
+        due: int | None = None
+        well: int | None = None
+        oldest: int | None = None
+        overdue = 0
+        unanswered: list[str] = []
+
+        def ask() -> None:
+            nonlocal due, well, oldest, overdue, unanswered
+            due, well = self.cache.next_due(), self.cache.next_due(self._targets.names, now_ms)
+            overdue = self.cache.overdue(now_ms) if due is not None and due <= now_ms else 0
+            oldest = self.cache.oldest_half()
+            unanswered = self._unanswered(now_ms)
+
+        if self.state != "closed":
+            self._guarded(ask)
+        troubles = [*([self._trouble] if self._trouble else []), *unanswered, *self._targets.troubles()]
         return PartitionStatus(
             partition=self.place.partition,
             node=self._ways.node,
@@ -591,7 +586,7 @@ class PartitionOwner:
             takeover_ms=self.takeover_ms,
             counts=[(topic, owner, count) for (topic, owner), count in self.cache.counts.most_common(1000) if count],
             troubles=troubles,
-            overdue=self.cache.overdue(now_ms) if due is not None and due <= now_ms else 0,
+            overdue=overdue,
             undecided=self.cache.undecided.total(),
             discarded=self.cache.discarded,
             halves=tuple([each for each in self.cache.undecided.most_common(1000) if all(each)]),

@@ -125,3 +125,23 @@ def test_node_whose_caches_cannot_be_read_leaves_its_partitions_to_others(monkey
             world.run(0.1)
     assert len(world.delivered()) == 20
     assert all(len(moments) == 1 for moments in world.delivered().values())
+
+
+@pytest.mark.parametrize("first", [4_096, 20_480, 40_960])
+def test_damaged_pages_of_a_cache_cost_a_look_through_the_log(first: int, tmp_path: Path) -> None:
+    """Also where no other node is there to take the partition over."""
+    world = WaitingWorld(nodes=0, partitions=1)
+    node = world.start("n", folder=str(tmp_path), disk=RealDisk())
+    world.settle()
+    for number in range(300):
+        node.add(f"m{number}", world.now_ms + 60_000)
+    world.run(2)
+    node.kill()
+    [path] = tmp_path.glob("*.db")
+    data = bytearray(path.read_bytes())
+    data[first : first + 40_960] = b"\xa5" * len(data[first : first + 40_960])
+    path.write_bytes(data)
+    node = world.start("n", folder=str(tmp_path), disk=RealDisk())
+    world.run(150, step=0.05)
+    assert (node.served, node.waiting.troubles()) == ([0], [])
+    assert [len(moments) for moments in world.delivered().values()] == [1] * 300
