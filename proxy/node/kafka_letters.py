@@ -77,10 +77,6 @@ class WriteEnd(NamedTuple):
     offsets: Sequence[int]
 
 
-Write = Callable[[Sequence[OutgoingRecord]], Awaitable[WriteEnd]]
-"""Writes records to one topic, with marks, as one transaction."""
-
-
 class KafkaLetters:
     """Dead letters of one group.
 
@@ -138,16 +134,14 @@ class KafkaLetters:
         return KafkaLetterPage(letters, looked.count, None if found.cursor is None else "{}:{}".format(*found.cursor))
 
     @asynccontextmanager
-    async def writing(self) -> AsyncIterator[Write]:
+    async def writing(self) -> AsyncIterator[LetterWriting]:
         """Yield what writes records to one topic, with marks, as one transaction. Raises KafkaFailure."""
         async with self._redriving:
             writer = self._transactions(f"__pyddmq_redrive-{self._group}")
             try:
-                begun: asyncio.Future[KafkaFailure | None] = asyncio.get_running_loop().create_future()
-                writer.begin(begun.set_result)
-                if (failure := await begun) is not None:
-                    raise failure
-                yield _Writing(writer).write
+                writing = LetterWriting(writer)
+                await writing.begin()
+                yield writing
             finally:
                 writer.close()
 
@@ -163,9 +157,18 @@ class KafkaLetters:
             self._marks[record.partition, offset] = Earlier(-1, topic, max(0, record.timestamp_ms))
 
 
-class _Writing:
+class LetterWriting:
+    """Transactions of one redrive."""
+
     def __init__(self, writer: KafkaTransactions) -> None:
         self._writer = writer
+
+    async def begin(self) -> None:
+        """Be the only one who writes; what is open of an earlier transaction never counts. Raises KafkaFailure."""
+        begun: asyncio.Future[KafkaFailure | None] = asyncio.get_running_loop().create_future()
+        self._writer.begin(begun.set_result)
+        if (failure := await begun) is not None:
+            raise failure
 
     async def write(self, records: Sequence[OutgoingRecord]) -> WriteEnd:
         """Write records, the first of which names the topic that has seconds to acknowledge its own."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -13,7 +14,16 @@ from broker.retry.letters import DeadLetterFilter
 from broker.retry.metrics import REDRIVE_REFUSED, REDRIVEN
 from broker.retry.redrive import RedriveRefused
 from broker.runtime.bundle import Runtime
-from proxy.node.kafka_letters import SCAN_BYTES, KafkaLetter, KafkaLetters, Write, is_mark, letter_of, mark, redriven
+from proxy.node.kafka_letters import (
+    SCAN_BYTES,
+    KafkaLetter,
+    KafkaLetters,
+    LetterWriting,
+    is_mark,
+    letter_of,
+    mark,
+    redriven,
+)
 from proxy.operate.lookups.dead_letters import PARAMETERS, LetterCounts, describe, limit_of, wanted_of
 from proxy.operate.lookups.in_kafka import InKafka
 from proxy.operate.lookups.messages_in_kafka import MISSING, kafka_errors
@@ -148,11 +158,11 @@ class KafkaRedrive:
         with kafka_errors(self.cluster):
             if self.dry:
                 return await self._page(wanted, cursor, limit, None)
-            async with self.letters.writing() as write:
-                return await self._page(wanted, cursor, limit, write)
+            async with self.letters.writing() as writing:
+                return await self._page(wanted, cursor, limit, writing)
 
     async def _page(
-        self, wanted: DeadLetterFilter, cursor: str | None, limit: int, write: Write | None
+        self, wanted: DeadLetterFilter, cursor: str | None, limit: int, writing: LetterWriting | None
     ) -> RedriveResult:
         await self.letters.open()
         page = await self.letters.page(wanted, cursor, limit)
@@ -164,11 +174,11 @@ class KafkaRedrive:
                 planned.setdefault(plan.topic, []).append(plan)
         stopped = None
         for plans in planned.values():
-            if write is None:
+            if writing is None:
                 for each in plans:
                     self._decide(each.letter, "would_redrive", target=_target(each))
             else:
-                stopped = stopped or await self._write(write, plans)
+                stopped = stopped or await self._write(writing, plans)
         undecided = next((each.id for each in page.letters if each.id not in self._outcomes), None)
         return redrive_result(
             self.group,
@@ -214,14 +224,16 @@ class KafkaRedrive:
             self._partitions[topic] = len(found.bounds)
         return self._partitions[topic]
 
-    async def _write(self, write: Write, plans: Sequence[_Planned]) -> str | None:
+    async def _write(self, writing: LetterWriting, plans: Sequence[_Planned]) -> str | None:
         """Write what goes to one topic, with marks, as one transaction; returns why the redrive stops, if it does."""
         topic = plans[0].topic
         records = [redriven(each.letter, topic, each.partition) for each in plans]
-        end = await write([*records, *(mark(each.letter, topic) for each in plans)])
+        end = await writing.write([*records, *(mark(each.letter, topic) for each in plans)])
         failure = end.failure
+        if failure is not None and failure.unknown:
+            failure = await self._settled(writing, plans, failure)
         if failure is None:
-            for plan, offset in zip(plans, end.offsets, strict=False):
+            for plan, offset in zip_longest(plans, end.offsets[: len(plans)]):
                 self._decide(plan.letter, "redriven", target=_target(plan, offset))
                 self.letters.note(plan.letter, topic, self.runtime.clock.wall_ms())
                 self.runtime.metrics.counter(REDRIVEN, self.group).add()
@@ -231,12 +243,27 @@ class KafkaRedrive:
         elif len(plans) > 1 and end.refused[topic].code in _OF_ONE_RECORD:
             stopped = None
             for each in plans:
-                stopped = stopped or await self._write(write, [each])
+                stopped = stopped or await self._write(writing, [each])
             return stopped
         else:
             for each in plans:
                 self._refuse(each.letter, "unstorable", str(end.refused[topic]))
         return None
+
+    async def _settled(
+        self, writing: LetterWriting, plans: Sequence[_Planned], failure: KafkaFailure
+    ) -> KafkaFailure | None:
+        """Find out by the marks whether a transaction of unknown outcome was committed; None: it was."""
+        before = [self.letters.earlier(each.letter) for each in plans]
+        try:
+            await writing.begin()
+            await self.letters.open()
+        except KafkaFailure:
+            return failure
+        now = [self.letters.earlier(each.letter) for each in plans]
+        if any(new is not None and new is not old for old, new in zip(before, now, strict=True)):
+            return None
+        return KafkaFailure(failure.code, "the transaction was not committed", lost=True)
 
     def _refuse(self, letter: KafkaLetter, kind: str, why: str) -> None:
         if not self.dry:

@@ -232,6 +232,38 @@ def test_redrive_that_another_node_fences_stops_and_can_continue(monkeypatch: py
     assert redrive(world, cursor=result.cursor).redriven == 4
 
 
+@pytest.mark.parametrize("is_committed", [True, False])
+@pytest.mark.parametrize("again", [True, False])
+def test_redrive_whose_outcome_is_unclear_writes_nothing_twice(
+    again: bool, is_committed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The marks say what became of it, also of letters that were redriven before; what was not written can continue."""
+    world = world_with()
+    from tests.fakes.kafka.transactions import SimCoordinator
+
+    if again:
+        redrive(world)
+    before = len(stored(world, "invoices"))
+    end = SimCoordinator.end
+
+    def unclear(self: SimCoordinator, name: str, epoch: int) -> KafkaFailure:
+        if is_committed:
+            end(self, name, epoch)
+        return KafkaFailure("TIMED_OUT", "no answer", unknown=True)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SimCoordinator, "end", unclear)
+        first = redrive(world, again=again)
+    written = 4 if is_committed else 0
+    assert (first.redriven, first.stopped is None, len(stored(world, "invoices"))) == (
+        written, is_committed, before + written,
+    )  # fmt: skip
+    if first.stopped is not None:
+        assert "the transaction was not committed (TIMED_OUT)" in first.stopped
+        assert redrive(world, again=again, cursor=first.cursor).redriven == 4
+    assert len(stored(world, "invoices")) == before + 4
+
+
 def test_topic_that_is_created_again_has_none_of_the_old_marks() -> None:
     """Its offsets begin again."""
     world = world_with()
