@@ -317,7 +317,7 @@ class Batches:
             batch.latest_ms = max(batch.latest_ms, now_ms - row.at)
             batch.size += len(row.value)
             occurrence = parse_id(message.loop) if message.loop else None
-            if occurrence is None or not occurrence.is_loop:
+            if occurrence is None or not occurrence.is_loop or not occurrence.gap:
                 self._deliver(batch, row.topic, message)
                 value = delivered
                 if row.group:

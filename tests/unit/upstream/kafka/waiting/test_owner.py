@@ -146,6 +146,19 @@ def test_loop_goes_on_across_owners() -> None:
     assert keys == [f"{at + 5 * n}-3-{at + 1000}-6-{n}-5-0-{uuid}".encode() for n in range(6)]
 
 
+def test_loop_without_an_interval_is_delivered_once() -> None:
+    """No node adds one; damage holds up nothing else."""
+    world = WaitingWorld(partitions=1)
+    world.settle()
+    at = START_MS // 1000 + 5
+    for kind in (3, 4):
+        loop = f"{at}-{kind}-{at + 1000}-6-0-0-0-14f22520-ad72-11e7-91be-6ee54da579e3"
+        world.nodes[0].add(f"loop {kind}", at * 1000, kind="loop", loop=loop)
+    world.nodes[0].add("other", at * 1000 + 1_000)
+    world.run(20)
+    assert {name: len(moments) for name, moments in world.delivered().items()} == {"loop 3": 1, "loop 4": 1, "other": 1}
+
+
 def test_refused_message_is_a_dead_letter_and_others_go_on() -> None:
     """A batch with one that its target refuses is aborted; that one is found, and given up alone."""
     world = WaitingWorld(partitions=1)
