@@ -35,12 +35,12 @@ from upstream.kafka.link import (
     KafkaRecord,
     LogBounds,
 )
-from upstream.kafka.log_watch import LogWatch
 from upstream.kafka.member_settings import FOREIGN, LOST, PARTITIONS, REVOKED, MemberSettings
+from upstream.kafka.positions.log_watch import LogWatch
+from upstream.kafka.positions.stream import PartitionStream
+from upstream.kafka.positions.topic_ids import TopicIdWatch
 from upstream.kafka.silence import Silence
-from upstream.kafka.stream import PartitionStream
 from upstream.kafka.subscriptions import Subscriptions, is_expression, subscribed
-from upstream.kafka.topic_ids import TopicIdWatch
 from upstream.kafka.topics import KafkaQueue, KafkaTopic, own
 from upstream.progress.progress import Progress
 from upstream.progress.tracker import OffsetTracker

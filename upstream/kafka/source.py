@@ -20,7 +20,7 @@ from upstream.history import JobHistory
 from upstream.job import Generation, GroupQueue, OrderKey, Slices, UpstreamJob
 from upstream.kafka.headers import decode, message_id, property_block, unnamable
 from upstream.kafka.link import Gap, KafkaPartition, KafkaRecord, PartitionReader
-from upstream.kafka.stream import PartitionStream, size_of
+from upstream.kafka.positions.stream import PartitionStream, size_of
 from upstream.kafka.topics import KafkaQueue, own
 from upstream.progress.replay import finish_gone
 from upstream.progress.tracker import OffsetTracker

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from upstream.kafka.link import Assignment, KafkaFailure, KafkaPartition, LogBounds, TopicSubscription
-from upstream.kafka.new_partitions import NewPartitions
+from upstream.kafka.positions.new_partitions import NewPartitions
 from upstream.kafka.subscriptions import fits, is_expression
 from upstream.kafka_client.package import confluent, failure_of
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 from broker.runtime.seams import Clock
 from upstream.kafka.group_protocol import CLASSIC
 from upstream.kafka.link import Assignment, KafkaFailure, KafkaPartition, TopicSubscription
-from upstream.kafka.new_partitions import NewPartitions
+from upstream.kafka.positions.new_partitions import NewPartitions
 from upstream.kafka_client.commits import AGAIN_SECONDS, CommitRequest, ConsumerCommits
 from upstream.kafka_client.lookups import assignments_of, look_before, subscribes
 from upstream.kafka_client.member_protocol import REPLACED, ProtocolChoice, is_replaced, is_unsupported

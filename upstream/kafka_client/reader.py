@@ -22,7 +22,7 @@ _GAP_MAX = 1_000
 """Offsets that are not wanted are read over, up to so many; beyond it is cheaper to ask again."""
 _AGAIN_SECONDS = 1.0
 _NOTHING_SECONDS = 75.0
-"""When nothing came of a partition for so long, another consumer reads it (`upstream.kafka.log_watch`)."""
+"""When nothing came of a partition for so long, another consumer reads it (`upstream.kafka.positions.log_watch`)."""
 
 
 class _Asked(NamedTuple):

@@ -25,7 +25,7 @@ from upstream.kafka.link import (
     Topics,
     TopicSubscription,
 )
-from upstream.kafka.new_partitions import NewPartitions
+from upstream.kafka.positions.new_partitions import NewPartitions
 from upstream.kafka.subscriptions import fits, is_expression
 
 REVOKE_SECONDS = 10.0

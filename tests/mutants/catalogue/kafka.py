@@ -128,7 +128,7 @@ MUTANTS = (
     ),
     Mutant(
         "a topic that is created again is taken for the one before",
-        "upstream/kafka/topic_ids.py",
+        "upstream/kafka/positions/topic_ids.py",
         old="                queue.missing = queue.is_other = gone = True\n",
         new="                pass\n",
         caught_by=(

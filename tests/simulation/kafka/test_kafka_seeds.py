@@ -17,10 +17,10 @@ from upstream.kafka.commits.commits import OffsetCommitter
 from upstream.kafka.commits.metadata import CommitMetadata
 from upstream.kafka.lasting_producer import LastingProducer
 from upstream.kafka.lease import Lease
-from upstream.kafka.log_watch import LogWatch
 from upstream.kafka.partitions import Partitions
+from upstream.kafka.positions.log_watch import LogWatch
+from upstream.kafka.positions.topic_ids import TopicIdWatch
 from upstream.kafka.silence import Silence
-from upstream.kafka.topic_ids import TopicIdWatch
 
 SEEDS = 4
 SEEDS_MORE = 2

@@ -7,8 +7,8 @@ import pytest
 from tests.contract.grounds import ClassicKafkaGround, KafkaGround
 from tests.unit.upstream_world import Client
 from upstream.kafka.link import KafkaPartition
-from upstream.kafka.log_watch import ANEW_SECONDS, UNREAD_SECONDS, Unread
 from upstream.kafka.partitions import MemberSettings
+from upstream.kafka.positions.log_watch import ANEW_SECONDS, UNREAD_SECONDS, Unread
 
 T = KafkaPartition("t", 0)
 SETTINGS = MemberSettings(session_seconds=10, revoke_seconds=2)

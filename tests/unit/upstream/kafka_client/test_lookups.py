@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import need_module
 from upstream.kafka.link import KafkaPartition, LogBounds, TopicSubscription
-from upstream.kafka.new_partitions import NewPartitions
+from upstream.kafka.positions.new_partitions import NewPartitions
 from upstream.kafka_client.lookups import assignments_of, bounds_of_each, look_before
 
 FIRST, END = -2, -1

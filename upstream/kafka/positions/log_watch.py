@@ -25,7 +25,7 @@ from broker.runtime.metrics import declare
 from broker.runtime.seams import Clock
 from upstream.kafka.commits.metadata import encode
 from upstream.kafka.link import Assignment, KafkaFailure, KafkaPartition, KafkaRecord, LogBounds
-from upstream.kafka.stream import PartitionStream
+from upstream.kafka.positions.stream import PartitionStream
 from upstream.kafka.topics import KafkaQueue
 from upstream.progress.progress import Progress
 from upstream.progress.tracker import OffsetTracker
