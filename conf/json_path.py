@@ -45,6 +45,7 @@ def parse_path(text: str) -> JSONPath:
         ValueError: A sentence that says what is wrong with it.
     """
     from jsonpath import JSONPath, JSONPathError, compile
+    from jsonpath.token import TOKEN_FUNCTION, TOKEN_RE_PATTERN
 
     if not text or text != text.strip():
         raise ValueError(f"{text!r} is not a valid JSON path; write for example $.customer.id or $['case id']")
@@ -55,6 +56,10 @@ def parse_path(text: str) -> JSONPath:
         raise ValueError(f"{text!r} is not a valid JSON path ({reason}); write for example $.customer.id") from error
     if not isinstance(query, JSONPath):
         raise ValueError(f"{text!r} has several JSON paths; write one")
+    for token in query.env.lexer.tokenize(full_path(text)):
+        if token.kind == TOKEN_RE_PATTERN or (token.kind == TOKEN_FUNCTION and token.value in {"match", "search"}):
+            # Python's may take years for a text of 40 characters, and cannot be stopped.
+            raise ValueError(f"{text!r} is a JSON path with a regular expression; use the action Filter with `matches`")
     return query
 
 

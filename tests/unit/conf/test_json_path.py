@@ -30,6 +30,10 @@ DATA = {"a": {"b": [10, {"c": None}]}, "x y": 1, "l": [{"p": 1}, {"p": 2}]}
         ("", ValueError),
         (" a", ValueError),
         ("$.a | $.b", ValueError),
+        ("$.l[?match(@.p, '(a+)+b')]", ValueError),
+        ("$..[?search(@.p, $.a)]", ValueError),
+        ("$.l[?@.p =~ /(a+)+b/]", ValueError),
+        ("$.l[?@['/a/'] == 'match(']", MISSING),
     ],
 )
 def test_getter(path: str, value: Any) -> None:
