@@ -174,7 +174,8 @@ class TlsChannel(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Decrypt, or wait for the turn of the handshake."""
         transport = self._transport
-        if transport is None or self._failed or transport.is_closing():
+        if transport is None or self._failed or self._ended or transport.is_closing():
+            # After its close_notify nothing of a peer is read, and OpenSSL would keep it all.
             return
         if self.handshaking:
             if not self._fed and data[0] != _CLIENT_HELLO:

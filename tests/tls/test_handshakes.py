@@ -201,6 +201,34 @@ def test_end_by_close_notify_is_an_end_of_file(certificates: Certificates) -> No
     assert not world.node.consumer.connections
 
 
+def test_nothing_is_kept_of_what_comes_after_close_notify(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that has said its end and reads no reply may send for as long as the reply waits."""
+    made: list[ssl.MemoryBIO] = []
+    make = ssl.MemoryBIO
+
+    def kept() -> ssl.MemoryBIO:
+        made.append(make())
+        return made[-1]
+
+    monkeypatch.setattr(ssl, "MemoryBIO", kept)
+    world = TlsWorld(certificates)
+    client = world.open()
+    for _ in range(4):
+        opened_of(world.node).store.put("orders", b"x" * 1_000_000)
+    client.below.pause_reading()
+    for _ in range(4):
+        client.write(world.pull_frame(client.raw, linger_ms=1000))
+    world.run(0.1)
+    client.say_end()
+    for _ in range(50):
+        client.below.write(bytes(16_384))
+        world.run(0.01)
+    assert world.node.consumer.connections
+    assert max(each.pending for each in made) <= 16_384
+
+
 def test_broken_record_ends_its_connection_alone(certificates: Certificates) -> None:
     """What is behind a wrong sum is nobody's."""
     world = TlsWorld(certificates)
