@@ -34,6 +34,10 @@ EVERYTHING = "*"
 """A resource that only the pattern `*` has: all topics and groups at once, and the node that they are of."""
 
 
+_NAMED_MAX = 4_096
+"""Principals whose rules are remembered; above that they are forgotten, for tokens may name any."""
+
+
 class AccessDecision(NamedTuple):
     """What was decided.
 
@@ -77,6 +81,7 @@ class Rules:
 
     def __init__(self, config: AccessConfig) -> None:
         self._rules = [_Rule(Patterns(rule.principals), _resources(rule)) for rule in config.rules]
+        self._named: dict[str, Sequence[int]] = {}
 
     def decide(self, principal: str, action: Permission, resource: str) -> AccessDecision:
         """Decide; pure.
@@ -87,23 +92,27 @@ class Rules:
             resource: The topic, group or producer group that the action is about; `node` of ADMINISTER.
         """
         name = _of_group(action, resource)
-        mine: list[int] = []
-        for at, rule in enumerate(self._rules):
-            who = _principal_entry(rule.principals, principal)
-            if who is None:
-                continue
-            mine.append(at)
+        mine = self.naming(principal)
+        for at in mine:
+            rule = self._rules[at]
             given = rule.resources.get(action)
             found = None if given is None else given.match(name)
             if found is not None:
+                who = _principal_entry(rule.principals, principal)
                 return AccessDecision(True, at, f"{who} is granted {action} on {found}")
         if not mine:
             return AccessDecision(False, None, f"no rule names {principal}")
         return AccessDecision(False, None, f"none of the rules that name {principal} grants {action} on {resource}")
 
     def naming(self, principal: str) -> Sequence[int]:
-        """Which rules name a principal."""
-        return [at for at, rule in enumerate(self._rules) if _principal_entry(rule.principals, principal) is not None]
+        """Which rules name a principal; looked up once, for one call may ask about thousands of names."""
+        found = self._named.get(principal)
+        if found is None:
+            if len(self._named) >= _NAMED_MAX:
+                self._named.clear()
+            rules = enumerate(self._rules)
+            found = self._named[principal] = [at for at, rule in rules if _principal_entry(rule.principals, principal)]
+        return found
 
 
 def _principal_entry(principals: Patterns, principal: str) -> str | None:

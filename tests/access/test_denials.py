@@ -107,6 +107,19 @@ def test_member_of_a_chain_without_the_right_is_dropped_and_the_others_count() -
     assert group.in_flight_total == 0
 
 
+def test_denied_results_of_one_call_are_noted_together() -> None:
+    """Thousands of them, of groups that are made up, would be as many notes in one step of the loop."""
+    with structlog.testing.capture_logs() as lines:
+        world = AccessWorld(RULES.replace("[orders]", "[orders], transact: [g]"))
+        client = world.client("consumer", STRANGER)
+        assert client.call("submit", result=chain(*(result(f"g{number}") for number in range(20)))).value is False
+        sender = world.client("producer", SHOP)
+        answers = [producer_idl.EndTransaction(producerGroup=f"p{number}", handle="h", state=8) for number in range(5)]
+        sender.call("fetchChecks", request=producer_idl.CheckRequest(producerGroup="g", answers=answers))
+    assert [line["count"] for line in lines if line["event"] == "access_denied"] == [20, 5]
+    assert world.denied() == 25
+
+
 def test_head_of_a_chain_lends_its_right_to_nobody() -> None:
     """With DDMQ the group of the head stands for all (W4): here the others are asked for theirs."""
     world = AccessWorld(RULES.replace("consume: [billing]", "consume: [audit]"))

@@ -60,12 +60,13 @@ class Guard:
                 break
         else:
             return results
-        kept = []
+        kept, denied = [], []
         for each in results:
             if each.group is None or may_consume(each.group):
                 kept.append(each)
             else:
-                self.denials.note(connection, f"{method} result", each.group)
+                denied.append(each.group)
+        self.denials.note(connection, f"{method} result", denied[0], count=len(denied))
         return kept
 
     def submit(self, connection: Connection, results: list[ConsumeResult]) -> list[ConsumeResult] | None:
@@ -159,13 +160,15 @@ class Guard:
     def answers(self, connection: Connection, request: CheckCall) -> list[EndRequest]:
         """Return the answers of a fetchChecks that may count; each by its own group."""
         rights = _rights(connection)
-        kept = []
+        kept, denied = [], []
         for each in request.answers:
             group = each.group or request.group
             if rights.may(Permission.TRANSACT, group):
                 kept.append(each)
             else:
-                self.denials.note(connection, "fetchChecks answer", group)
+                denied.append(group)
+        if denied:
+            self.denials.note(connection, "fetchChecks answer", denied[0], count=len(denied))
         return kept
 
     def _refuse(self, connection: Connection, method: str, what: str, resource: str, count: int) -> None:

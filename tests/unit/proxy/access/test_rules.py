@@ -95,6 +95,27 @@ def test_connection_keeps_a_bounded_number_of_decisions() -> None:
     assert not rights.may_produce(b"t\xff")
 
 
+def test_names_that_a_client_makes_up_do_not_meet_all_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One call may ask about 10,000 of them: which rules name a principal is looked up once."""
+    looks: list[str] = []
+    match = Patterns.match
+
+    def counted(patterns: Patterns, name: str) -> str | None:
+        looks.append(name)
+        return match(patterns, name)
+
+    monkeypatch.setattr(Patterns, "match", counted)
+    lines: list[dict[str, object]] = [{"principals": [f"p{at}", "team-*"], "consume": ["g*"]} for at in range(100)]
+    found = rules(*lines)
+    for number in range(1_000):
+        assert not found.decide("anonymous", Permission.CONSUME, f"g{number}").allowed
+        assert found.decide("p7", Permission.CONSUME, f"g{number}").rule == 7
+    assert len(looks) < 3_000
+    for number in range(5_000):
+        assert found.naming(f"team-{number}") == list(range(100))
+    assert most_kept(found) < 5_000
+
+
 def test_rights_without_rules_allow_nothing() -> None:
     """Those of a connection that failed to sign in."""
     rights = Rights("", None, way="denied")
