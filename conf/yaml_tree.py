@@ -287,7 +287,10 @@ class _Builder:
         if tag in (_TAG + "int", _TAG + "float") and ":" in event.value:
             return event.value  # YAML 1.1 reads 1:30 as 90
         try:
-            return self._resolver.construct_object(yaml.ScalarNode(tag, event.value))
+            value = self._resolver.construct_object(yaml.ScalarNode(tag, event.value))
+            if isinstance(value, int):
+                str(value)  # Python writes no more than 4,300 digits, and reads more of hex.
+            return value
         except (ValueError, LookupError, yaml.YAMLError):
             self._fail(line, f"{event.value[:40]!r} cannot be read as {tag.removeprefix(_TAG)}; write it plainly")
 

@@ -95,6 +95,7 @@ def test_parse_empty_document_is_an_empty_mapping(text: str) -> None:
         ("a:\n  <<: 5\n", 2, "<< takes a mapping"),
         ("a: \x01\n", 1, "character"),
         ("a: 1\nb: " + "9" * 5000 + "\n", 2, "cannot be read as int"),
+        ("a: 1\nb: 0x" + "f" * 5000 + "\n", 2, "cannot be read as int"),
     ],
 )
 def test_parse_wrong_text_names_the_line(text: str, line: int, words: str) -> None:
