@@ -133,7 +133,7 @@ class _Reader:
         self._file = file
         self._actions = actions
         self._written: dict[Path, Path] = {}
-        """Where options stand that the file has as fields of DDMQ's."""
+        """Where options stand that the file has as fields of DDMQ's, and subscriptions behind one that is wrong."""
 
     def read(self) -> Config | None:
         tree = self._tree
@@ -261,6 +261,7 @@ class _Reader:
         text = "must be a list; write `groups:` and below it `- group: orders-billing`"
         section = self._section(tree, ("groups",), Sequence, text) or Sequence(tree.line)
         groups: dict[str, GroupConfig] = {}
+        places: dict[str, Path] = {}
         for index, entry in enumerate(section.items):
             path: Path = ("groups", index)
             group = self._piece(GroupConfig, path, entry, leave=("topics",))
@@ -270,18 +271,17 @@ class _Reader:
             if group.group in groups:
                 self._problem((*path, "group"), f"{group.group!r} is listed twice; merge the two entries")
             groups[group.group] = group = group.model_copy(update={"topics": subscriptions})
+            places[group.group] = path
             self._problems(path, checks.check_group(group))
             self._problems(path, kafka_checks.check_group(group, node, topics))
-        for index, group in enumerate(groups.values()):
+        for name, group in groups.items():
             for at, subscription in enumerate(group.topics):
                 origin = subscription.topic.removeprefix(DLQ_PREFIX)
                 if origin != subscription.topic and origin not in groups:
                     hint = checks.nearest(origin, groups) if len(self.warnings) < checks.HINTS_MAX else ""
-                    self._warning(
-                        ("groups", index), f"reads {subscription.topic}, and group {origin} is not listed; {hint}"
-                    )
+                    self._warning(places[name], f"reads {subscription.topic}, and group {origin} is not listed; {hint}")
                 found = kafka_checks.check_dead_letters(subscription, groups, node, topics)
-                self._problems(("groups", index, "topics", at), found)
+                self._problems((*places[name], "topics", at), found)
         return groups
 
     def _read_subscriptions(
@@ -293,6 +293,7 @@ class _Reader:
         if section is None:
             return []
         found: dict[str, SubscriptionConfig] = {}
+        places: dict[str, Path] = {}
         for index, entry in enumerate(section.items):
             here: Path = (*path, index)
             subscription = self._piece(SubscriptionConfig, here, entry)
@@ -301,6 +302,9 @@ class _Reader:
             if subscription.topic in found:
                 self._problem((*here, "topic"), f"{subscription.topic!r} is listed twice in its group; keep one entry")
             found[subscription.topic] = self._check_subscription(subscription, here, node, topics)
+            places[subscription.topic] = here
+        # What is found later counts the right ones alone.
+        self._written.update(((*path, at), here) for at, here in enumerate(places.values()) if here[-1] != at)
         return list(found.values())
 
     def _check_subscription(

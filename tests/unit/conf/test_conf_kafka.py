@@ -228,6 +228,16 @@ def test_dead_letters_of_a_kafka_group_are_in_kafka() -> None:
     assert "its dead letters are in topic g.DLQ there; list it under topics with brokerCluster: main" in said
 
 
+def test_what_is_found_behind_a_wrong_entry_names_its_own_line() -> None:
+    """Groups and subscriptions that are left out are counted all the same."""
+    topics = MAIN + "topics: {'^h.*': {brokerCluster: main}, s: }\n"
+    groups = ["groups:", "- {group: 7}", "- {group: g, topics: [{topic: '^h.*'}]}", "- group: h", "  topics:"]
+    own = ["  - {enabled: true}", "  - {topic: '%DLQ%g'}", "  - {topic: '^h.*'}"]
+    said = refused(topics + "\n".join([*groups, *own]))
+    assert "f.yaml:9: groups[h].topics[%DLQ%g].topic: g reads from Kafka" in said
+    assert "f.yaml:10: groups[h].topics[^h.*].topic: '^h.*' matches h.DLQ" in said
+
+
 def test_names_of_kafka_need_a_cluster_in_programs_too() -> None:
     """A configuration that no file made is held to the same."""
     with pytest.raises(ValueError, match="use letters, digits"):
