@@ -24,6 +24,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterator
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
@@ -182,6 +183,9 @@ def retry_after_ms(text: str, now_ms: int) -> int:
     if text.isascii() and text.isdigit():
         return int(text[:9]) * 1000
     try:
-        return max(0, round(parsedate_to_datetime(text).timestamp() * 1000) - now_ms)
+        moment = parsedate_to_datetime(text)
+        # The form of `asctime` names no zone, and means GMT (RFC 9110 5.6.7).
+        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        return max(0, round(moment.timestamp() * 1000) - now_ms)
     except (ValueError, TypeError, IndexError, OverflowError):
         return 0
