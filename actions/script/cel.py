@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from actions.script.cel_cost import COST_MAX, Estimate, Path, path_of, weigh, weight_max
+from actions.script.cel_cost import COST_MAX, Estimate, Path, longest, path_of, weigh, weight_max
 from actions.script.cel_tree import CelNode, read_tree
 from conf.checks import nearest
 from conf.places import ConfigTextError
@@ -103,7 +103,10 @@ class CompiledExpression(NamedTuple):
         weights = {path: weigh(_at(handed, path)) for path in self.paths}
         if max(weights.values(), default=0) <= weight_max:
             return
-        cost = Estimate(weights).of(self.tree)
+        # A text becomes a list by `split`, of as many elements as it has characters at most.
+        splits = any(node.name == "split" for node in self.tree.walk())
+        most = longest([_at(handed, path) for path in self.paths], texts=splits)
+        cost = Estimate(weights, longest=most).of(self.tree)
         if cost > COST_MAX:
             raise CelError(f"it may take {cost:,} steps for this message; the maximum is {COST_MAX:,}")
 
