@@ -51,7 +51,8 @@ def parse_path(text: str) -> JSONPath:
         raise ValueError(f"{text!r} is not a valid JSON path; write for example $.customer.id or $['case id']")
     try:
         query = compile(full_path(text))
-    except (JSONPathError, RecursionError) as error:
+    except (JSONPathError, RecursionError, ValueError, ArithmeticError) as error:
+        # The last two of numbers: 1e999, or 5,000 digits.
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{text!r} is not a valid JSON path ({reason}); write for example $.customer.id") from error
     if not isinstance(query, JSONPath):

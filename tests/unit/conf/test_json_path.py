@@ -30,6 +30,8 @@ DATA = {"a": {"b": [10, {"c": None}]}, "x y": 1, "l": [{"p": 1}, {"p": 2}]}
         ("", ValueError),
         (" a", ValueError),
         ("$.a | $.b", ValueError),
+        ("$.l[?@.p > 1e999]", ValueError),
+        ("$.l[" + "9" * 5000 + "]", ValueError),
         ("$.l[?match(@.p, '(a+)+b')]", ValueError),
         ("$..[?search(@.p, $.a)]", ValueError),
         ("$.l[?@.p =~ /(a+)+b/]", ValueError),
