@@ -34,7 +34,8 @@ FOLDER = "pyddmq/audit"
 RECENT_MAX = 1_000
 """Entries that are kept in memory to be shown."""
 _TAIL_BYTES = 512 * 1024
-_LINE_BYTES_MAX = 16 * 1024
+_LINE_BYTES_MAX = 32 * 1024
+"""Longer than any that is written: a body is cut by its characters, of up to four bytes each."""
 _NUMBER_DIGITS = 4
 
 

@@ -7,6 +7,7 @@ import errno
 import json
 from random import Random
 
+import msgspec
 import pytest
 
 from conf.sections.admin import AdminConfig
@@ -58,6 +59,20 @@ def test_line_is_json_and_comes_behind_the_others() -> None:
     assert text(disk).startswith(before)
     lines = [json.loads(line) for line in text(disk).splitlines()]
     assert [(each["number"], each["principal"], each["atMs"]) for each in lines] == [(1, "anna", 1), (2, "anna", 2)]
+
+
+def test_longest_line_is_read_again() -> None:
+    """A body of characters of four bytes each, by the longest name: its number is not given a second time."""
+    disk = SimDisk()
+    longest = msgspec.structs.replace(
+        entry(1, asked='"\N{GRINNING FACE}' * 2_000), principal="p" * 128, proof="k" * 200
+    )
+    wide = msgspec.structs.replace(longest, number=2, asked="\N{GRINNING FACE}" * 4_000)
+    one = trail(disk)
+    for each in (longest, wide):
+        asyncio.run(one.keep(each))
+    again = trail(disk)
+    assert (again.number, list(again.recent)) == (2, [longest, wide])
 
 
 def test_kept_line_is_there_after_a_power_cut() -> None:
