@@ -68,7 +68,8 @@ class PullServerAction(Action):
         for job in own:
             try:
                 data = b"" if is_tombstone(job) else job.data
-                job.subscription.keep_body(job, data if isinstance(data, bytes) else encode(data))
+                is_raw = isinstance(data, bytes | bytearray | memoryview)
+                job.subscription.keep_body(job, bytes(data) if is_raw else encode(data))
                 made.append(job)
                 answers.append(Status.ASYNCHRONIZED)
             except Exception as error:

@@ -100,7 +100,7 @@ def _parsed(job: Job) -> Any:
     data = job.data
     if is_tombstone(job):
         return {}
-    if isinstance(data, bytes):
+    if isinstance(data, bytes | bytearray | memoryview):
         data = msgspec.json.decode(data)
     if not isinstance(data, dict):
         raise CelError("the body is not a JSON object")

@@ -77,3 +77,21 @@ def wrong(message: Script) -> bool:
     elif what == "increment":
         message.hbase.increment("t", "r", {"f:q": 1.5})  # type: ignore[dict-item]
     return True
+
+
+def as_bytes(message: Script) -> bool:
+    """Set the body again."""
+    message.data = bytes(message.body)
+    return True
+
+
+def as_bytearray(message: Script) -> bool:
+    """Likewise, as bytes that can be changed."""
+    message.data = bytearray(message.body)
+    return True
+
+
+def as_memoryview(message: Script) -> bool:
+    """Likewise, as a view."""
+    message.data = memoryview(message.body)
+    return True

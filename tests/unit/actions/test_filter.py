@@ -45,6 +45,16 @@ def test_what_an_expression_may_name(expression: str, passes: bool) -> None:
     assert events(made, "Filter", "filtered") == (not passes)
 
 
+@pytest.mark.parametrize("kind", ["bytes", "bytearray", "memoryview"])
+def test_raw_body_of_any_kind_is_parsed(kind: str) -> None:
+    """An action before may have made it."""
+    function = f"tests.unit.actions.script_functions:as_{kind}"
+    options = {"Python": {"function": function}, "Filter": {"expression": "json.a == 1"}}
+    made = world("Python", "Filter", options=options)
+    made.publish(None, body=b'{"a":1}')
+    assert len(Ends.ended) == 1
+
+
 @pytest.mark.parametrize("on_error", ["fail", "skip", "pass"])
 @pytest.mark.parametrize("body", [b"{}", b"no json", b'{"a":"x"}'])
 def test_error_is_counted_and_ends_as_the_group_chose(on_error: str, body: bytes) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from actions.registry import BUILT_IN, Registry
+from pyddmq.actions import Action, Job, Status
 from tests.insides import buffer_of
 from tests.unit.upstream_world import Client, World
 from upstream.delivery.transformed_bodies import SHARES, MadeBodies
@@ -88,6 +91,28 @@ def test_parsed_body_is_written_again_and_a_raw_one_is_as_it_was() -> None:
         made = World({"topic": "t", "actions": actions, "options": options}, queues=1)
         made.publish(None, body=BODY)
         assert sent(made, made.pull_all(Client())) == [expected]
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_bytes_of_any_kind_are_handed_out_as_they_are(kind: Callable[[bytes], Any]) -> None:
+    """As pushes and sinks take them."""
+
+    class Reversing(Action):
+        changes_body = True
+
+        def act(self, job: Job) -> Status:
+            job.data = kind(bytes(job.body)[::-1])
+            return Status.CONTINUE
+
+    registry = Registry({**BUILT_IN, "Reversing": Reversing})
+    subscription = {
+        "topic": "t",
+        "actions": ["Reversing", "PullServer"],
+        "options": {"PullServer": {"body": "transformed"}},
+    }
+    made = World(subscription, queues=1, registry=registry)
+    made.publish(None, body=BODY)
+    assert sent(made, made.pull_all(Client())) == [BODY[::-1]]
 
 
 def test_other_groups_keep_the_fast_way() -> None:
