@@ -84,5 +84,6 @@ def _finding(finding: ReportFinding, report: LagReportData) -> Iterator[str]:
 
 
 def plain(text: str) -> str:
-    """Names are users': none breaks a table, begins a heading or makes a link."""
-    return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", re.sub(r"\s+", " ", text))
+    """Names are users': none breaks a table, begins a heading, makes a link or moves a cursor."""
+    line = "".join(each if each.isprintable() else "?" for each in re.sub(r"\s+", " ", text))
+    return re.sub(r"([\\`*_{}\[\]<>|#~&]|:(?=//)|(?<=www)\.)", r"\\\1", line, flags=re.IGNORECASE)

@@ -6,9 +6,11 @@ import csv
 import io
 from dataclasses import fields, replace
 
+import pytest
+
 from lag.report.data import QueueFigures
 from lag.report.page.backlog import incidents_csv, queues_csv
-from lag.report.page.markdown import render_markdown
+from lag.report.page.markdown import plain, render_markdown
 from tests.unit.lag.report.examples import group_part, report
 
 
@@ -27,6 +29,21 @@ def test_no_name_becomes_a_formula() -> None:
     """Spreadsheets run what begins with an equals sign."""
     rows = list(csv.reader(io.StringIO(incidents_csv(report([group_part("=1+1", "STOP", height=5)])))))
     assert [row[1] for row in rows[1:]] == ["'=1+1", "'=1+1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("see https://evil.example", "see https\\://evil.example"),
+        ("WWW.evil.example", "WWW\\.evil.example"),
+        ("a&#124;b ~~c~~", "a\\&\\#124;b \\~\\~c\\~\\~"),
+        ("key \x1b[2J\u202e", "key ?\\[2J?"),
+        ("a:b/c", "a:b/c"),
+    ],
+)
+def test_name_is_plain_text_in_markdown(name: str, shown: str) -> None:
+    """Keys are in there, which any producer writes."""
+    assert plain(name) == shown
 
 
 def test_markdown_has_findings_gaps_and_a_table() -> None:
