@@ -11,12 +11,12 @@ from conf.yaml_tree import Mapping, Scalar, Sequence, Tree, parse
 MASK = "***"
 _SPOT = re.compile(r"\A\s*(?:- +)*")
 """Where the text of a line begins, behind the dashes of a list."""
-_KEY = re.compile(rf"""(?:{NAMES_OF_SECRETS.pattern})[^\s:,]*?["']?\s*:""", re.IGNORECASE)
-"""The end of a key that names a secret."""
+_KEY = re.compile(rf"""(?:{NAMES_OF_SECRETS.pattern})[^\s:,]*+(\s*+:)?""", re.IGNORECASE)
+"""The end of a key that names a secret; without a colon it is a value, passed over whole."""
 _PLACE = re.compile(r"""\s*(\{\s*)?["']?(file|env)["']?\s*:\s""")
 """Says where a secret is, in place of the secret."""
 _USER = re.compile(r"""://[^\s/@"']*@""")
-_QUERY = re.compile(r"""(://[^\s?"']*\?)[^\s"',}\]]+""")
+_QUERY = re.compile(r"""(://[^\s?"']*+)(\?[^\s"',}\]]+)?""")
 _SECRET_CHARS_MIN = 4
 
 
@@ -26,8 +26,7 @@ def without_secret_lines(text: str) -> str:
     A key in a comment counts, and so do all lines that belong to the key. A value of such a key that the file has
     elsewhere too, behind an anchor, is replaced there as well.
     """
-    for secret in sorted(_secrets(text), key=len, reverse=True):
-        text = text.replace(secret, MASK)
+    text = _masked(text, _secrets(text))
     lines = []
     column: int | None = None
     for line in text.splitlines():
@@ -37,13 +36,36 @@ def without_secret_lines(text: str) -> str:
             continue
         column = None
         for found in _KEY.finditer(rest):
+            if found[1] is None:
+                continue
             column = len(before)
             behind = rest[found.end() :]
             if behind.strip() and not _PLACE.match(behind):
                 rest = f"{rest[: found.end()]} {MASK}"
                 break
-        lines.append(before + _QUERY.sub(rf"\g<1>{MASK}", _USER.sub(f"://{MASK}@", rest)))
+        lines.append(before + _QUERY.sub(_without_query, _USER.sub(f"://{MASK}@", rest)))
     return "\n".join(lines)
+
+
+def _without_query(url: re.Match[str]) -> str:
+    return url[0] if url[2] is None else f"{url[1]}?{MASK}"
+
+
+def _masked(text: str, secrets: set[str]) -> str:
+    """Return the text with secrets replaced, at each place the longest; there may be thousands in a large file."""
+    lengths: dict[str, set[int]] = {}
+    for secret in secrets:
+        lengths.setdefault(secret[:_SECRET_CHARS_MIN], set()).add(len(secret))
+    sizes = {begin: sorted(found, reverse=True) for begin, found in lengths.items()}
+    parts: list[str] = []
+    kept = at = 0
+    while sizes and at < len(text):
+        size = next((n for n in sizes.get(text[at : at + _SECRET_CHARS_MIN], ()) if text[at : at + n] in secrets), 0)
+        if size:
+            parts += (text[kept:at], MASK)
+            kept = at + size
+        at += size or 1
+    return "".join([*parts, text[kept:]])
 
 
 def _split(line: str) -> tuple[str, str]:
