@@ -13,8 +13,8 @@ EASED     1/2: nothing is read ahead from the log but one batch per topic, where
           topics that have none
 SLOWED    5/8: unfinished frames of peers without rights are given up, then idle connections above their address' share;
           connections with much unfinished input are not read, but for a few at a time
-REFUSING  6/8: unfinished frames above their address' share are given up; publishes and pulls are refused as overloaded;
-          parked pulls keep waiting
+REFUSING  6/8: unfinished frames above their address' share are given up; publishes and pulls are refused as overloaded,
+          pulls not while jobs alone keep that up; parked pulls keep waiting
 CLOSING   7/8: connections that held most for longest are closed, until refusing ends; no new ones
 ========  ==========================================================================================
 
@@ -95,6 +95,11 @@ class Budget:
         """Change the ceiling."""
         self.limit = limit
         self.recount()
+
+    @property
+    def refuses_pulls(self) -> bool:
+        """Whether pulls are refused: not while jobs alone keep the measure in force, for pulls are what ends them."""
+        return self.level >= Pressure.REFUSING and self.job_bytes < self.begins(Pressure.SLOWED)
 
     @property
     def jobs_take_half(self) -> bool:

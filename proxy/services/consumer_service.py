@@ -35,7 +35,7 @@ from proxy.wire.replies import encode_bool_reply, encode_empty_pull_reply, encod
 from proxy.wire.scanning.scan import scan_pull, scan_stats, scan_submit
 from proxy.wire.values import ConsumeResult, PullRequest
 from pyddmq.codes import PullCode
-from upstream.budget import Budget, Pressure
+from upstream.budget import Budget
 from upstream.delivery.group import ConsumerGroup, ParkedFull, PulledBatch
 from upstream.job import Generation, Slices, UpstreamJob
 from upstream.progress.progress import ProgressFailed, ProgressFull
@@ -50,7 +50,6 @@ RECORDS_LOST_AT_PULL = declare(
     "pyddmq_pull_records_unreadable_total", "Records found damaged or deleted when a reply was assembled", ("topic",)
 )
 
-_REFUSING = Pressure.REFUSING
 _LOW_LEVEL = "group {!r} is low level; use fetch and ack, or remove LowLevel from its actions"
 
 
@@ -220,7 +219,7 @@ class ConsumerService:
         """Have a pull take messages, or wait for its turn or for them; its reply is left to who gives `taken`."""
         call, connection = slot.call, slot.connection
         group = self._groups.get(request.group)
-        if group is None or refused is not None or self._budget.level >= _REFUSING or not self._serves(group, request):
+        if group is None or refused is not None or self._budget.refuses_pulls or not self._serves(group, request):
             slot.answer(self._refuse(call, *self._refusal(request, group, refused), connection))
         elif connection.may_start(slot):
             self._start(slot, request, group, taken)
@@ -405,7 +404,7 @@ class ConsumerService:
             return PullCode.GROUP_DISABLED, text
         if request.topic is not None and not group.has_topic(request.topic):
             return self._topic_refusal(group, request.topic)
-        if refused is None or self._budget.level >= _REFUSING:
+        if refused is None or self._budget.refuses_pulls:
             return PullCode.OVERLOADED, "the node is short of memory (memoryMax); pull again later"
         return _code_of(refused), str(refused)
 

@@ -25,7 +25,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from broker.runtime.seams import Clock
-from upstream.budget import Budget, Pressure
+from upstream.budget import Budget
 from upstream.job import DeliveredBatch, GroupQueue, TopicLine, UpstreamJob
 from upstream.message_holder import Holder
 from upstream.state import JobEvent, JobState, move, next_state
@@ -34,7 +34,6 @@ from upstream.waiting import job_loops
 FEW_JOBS = 8
 """Jobs that a subscription without any reads while jobs take half of the memory: of 10,000 ones a tenth of it."""
 _BUFFERED = next_state(JobState.RUNNING, JobEvent.OFFER)
-_REFUSING = Pressure.REFUSING
 _new = tuple.__new__
 
 
@@ -217,7 +216,7 @@ class PullBuffer:
 
         While the node refuses for want of memory there is nothing (`upstream.budget`); `serve` continues afterwards.
         """
-        if self.budget.level >= _REFUSING:
+        if self.budget.refuses_pulls:
             return None
         now = self._clock.monotonic()
         if self._may_hand_out is not None and not self._may_hand_out():

@@ -23,6 +23,7 @@ from tests.integration.ddmq_tools import Peer
 from tests.patient import LINGER_MS, PATIENCE_SECONDS, Consumer, Producer, until
 from tests.running_node import RunningNode
 from tests.simulation.wire import consumer_codec, consumer_idl
+from upstream.budget import JOB_BYTES, Pressure
 
 GROUPS = """
 topics:
@@ -174,6 +175,19 @@ def test_bounds_that_nothing_small_reaches_are_handed_on(node: RunningNode) -> N
     subscription = place_of(group, "orders").subscription
     assert subscription is not None
     assert (subscription.waiting_max, group._generations.drain_seconds) == (17, 4)
+
+
+def test_memory_max_below_what_jobs_hold_leaves_pulls_going(node: RunningNode) -> None:
+    """They are what ends those jobs; refused they would be so until a restart."""
+    budget = node.node.parts.memory.budget
+    with Producer(node.producer) as producer, Consumer(node.consumer, "billing", linger_ms=LINGER_MS) as consumer:
+        for _ in range(40):
+            producer.send("orders", b"x")
+        messages = consumer.pull()
+        assert len(messages) <= 32
+        node.call(lambda: budget.configure(4 * JOB_BYTES))
+        assert budget.level >= Pressure.REFUSING
+        assert consumer.pull()
 
 
 def test_transactions_are_checked_and_discarded_by_the_new_settings(node: RunningNode) -> None:
