@@ -156,13 +156,17 @@ class TransactionSending(Sending, Generic[L]):
             in_flight_max=in_flight_max,
         )
         self.group = group
-        checks = [
-            (each, ProducerGroupChecks(
-                self._idl, group, batch_size=check_batch_size, linger_ms=check_linger_ms, on_error=on_check_error
-            ))
-            for each in dict.fromkeys((address, *nodes))
-        ]  # fmt: skip
-        self._begin_checks(listener, [(self._new_connection(each), made) for each, made in checks])
+
+        def make_checks() -> list[tuple[Any, ProducerGroupChecks]]:
+            return [
+                (self._new_connection(each), ProducerGroupChecks(
+                    self._idl, group, batch_size=check_batch_size, linger_ms=check_linger_ms, on_error=on_check_error
+                ))
+                for each in dict.fromkeys((address, *nodes))
+            ]  # fmt: skip
+
+        self._make_checks = make_checks
+        self._begin_checks(listener, self._make_checks())
 
     def _begin_checks(self, listener: L, checks: Sequence[tuple[Any, ProducerGroupChecks]]) -> None:
         """Make what answers checks, over a connection to each node."""

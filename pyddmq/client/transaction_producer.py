@@ -66,6 +66,10 @@ class CheckThread:
         """Begin to fetch."""
         self._thread.start()
 
+    def let_go(self) -> None:
+        """Close the copy of the connection in a forked process."""
+        self._connection.close()
+
     @property
     def is_current(self) -> bool:
         """Whether the caller is the listener."""
@@ -108,11 +112,20 @@ class TransactionProducer(TransactionSending[TransactionListener], Producer):
     def _begin_checks(
         self, listener: TransactionListener, checks: Sequence[tuple[Connection, ProducerGroupChecks]]
     ) -> None:
+        self._asked = listener
         self._listener = AtOnce(listener)
         closing = threading.Event()
         self._threads = [CheckThread(connection, each, self._listener, closing) for connection, each in checks]
         self._checks_end = closing
         self._started = threading.Event()
+
+    def _begin_in_child(self) -> None:
+        """Let go the parent's fetches, too: a fork copies no threads. The next transaction, or `start`, begins anew."""
+        super()._begin_in_child()
+        if not self._closing.is_set():
+            for each in self._threads:
+                each.let_go()
+            self._begin_checks(self._asked, self._make_checks())
 
     def start(self) -> None:
         """Begin to answer checks; harmless the second time."""

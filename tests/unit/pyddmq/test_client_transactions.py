@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -334,3 +336,27 @@ def test_misuse_is_told_at_once() -> None:
         with producer:
             node.wait(lambda: len(node.fetches) == 2)
     assert "another thread" in caught[0]
+
+
+def test_producer_of_a_forked_process_answers_checks() -> None:
+    """By a thread and a connection of its own from its first transaction on; a fork copies neither thread nor fetch."""
+    node = Node()
+    with (
+        ScriptedNode("producer", node) as scripted,
+        TransactionProducer(scripted.address, "shop", Listener()) as producer,
+    ):
+        node.wait(lambda: len(node.fetches) == 1)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(writing)
+            with contextlib.suppress(BaseException):
+                producer.send_in_transaction(ORDER)
+                os.read(reading, 1)
+            os._exit(0)
+        os.close(reading)
+        try:
+            node.wait(lambda: len(node.fetches) == 2)
+        finally:
+            os.close(writing)
+            os.waitpid(child, 0)
