@@ -20,8 +20,8 @@ from lag.acks.acks import AckBatch, Outcome
 from lag.acks.log import FOLDER, log_names, read_acks
 from lag.blocks import BlockGap, BlockReader, FileHead
 from lag.spark.sources import options as read
-from lag.spark.sources.bounds import bounds_of, common, later, sooner
-from lag.spark.sources.journal_rows import arrow_columns, gap_batch, spark_columns
+from lag.spark.sources.bounds import narrowed, query_of
+from lag.spark.sources.journal_rows import GAP_FIELDS, arrow_columns, gap_batch, spark_columns
 
 NAME: Final = "pyddmq_acks"
 BATCH_ROWS: Final = 50_000
@@ -42,14 +42,7 @@ FIELDS: Final = {
     "outcome": pa.string(),
 }
 """Columns and their Arrow types; `outcome` is the word of `lag.acks.acks.Outcome` in small letters."""
-_GAP_FIELDS: Final = {
-    "folder": pa.string(),
-    "kind": pa.string(),
-    "path": pa.string(),
-    "position": pa.int64(),
-    "reason": pa.string(),
-}
-ROWS: Final = {"messages": FIELDS, "gaps": _GAP_FIELDS}
+ROWS: Final = {"messages": FIELDS, "gaps": GAP_FIELDS}
 _compute: Any = pc
 """Its functions are made as it is loaded, so no type checker knows them."""
 _WORDS: Final = ("", *(outcome.name.lower() for outcome in Outcome))
@@ -86,8 +79,7 @@ class AckSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader. Raises OptionRefused."""
         columns = arrow_columns(schema, ROWS[self._rows()])
-        pushed = read.one_of(self.options, "pushdown", ("true", "false"), "false") == "true"
-        return (PushedAcks if pushed else Acks)(self.options, self._rows(), columns)
+        return (PushedAcks if read.is_pushed(self.options) else Acks)(self.options, self._rows(), columns)
 
     def _rows(self) -> str:
         return read.one_of(self.options, "rows", tuple(ROWS), "messages")
@@ -109,14 +101,10 @@ class Acks(DataSourceReader):
     """Reads ack logs; see `AckSource`."""
 
     def __init__(self, options: Mapping[str, str], rows: str, columns: pa.Schema) -> None:
-        path = read.required(options, "path", f"a data directory, or its {FOLDER}")
-        self._paths = tuple(each.strip() for each in path.split(",") if each.strip())
+        self._paths = read.paths(options, f"a data directory, or its {FOLDER}")
         self._rows = rows
         self._columns = columns
-        self._since_ms = read.moment_ms(options, "since")
-        self._until_ms = read.moment_ms(options, "until")
-        self._groups = read.names(options, "group")
-        self._topics = read.names(options, "topic")
+        self._wanted = query_of(options)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Take each file that may have what is asked for. Raises OptionRefused: a path has no ack log."""
@@ -134,18 +122,16 @@ class Acks(DataSourceReader):
         return parts or [AckPart(self._paths[0], "")]
 
     def _files(self, disk: RealDisk, folder: str) -> Iterator[AckPart]:
-        names = log_names(disk, folder)
+        names, wanted = log_names(disk, folder), self._wanted
         heads = [_head(disk, f"{folder}/{name}") for name in names]
         ends = [None if head is None else head.first_ms for head in heads[1:]] + [None]
         for name, head, end in zip(names, heads, ends, strict=True):
-            if head is not None:
-                if self._groups is not None and head.group not in self._groups:
-                    continue
-                if self._until_ms is not None and head.first_ms - SLACK_MS >= self._until_ms:
-                    continue
-            if self._since_ms is not None and end is not None and end + SLACK_MS < self._since_ms:
+            if head is not None and not wanted.takes_name(head.group, ""):
                 continue
-            yield AckPart(folder, name)
+            if head is not None and wanted.is_past(head.first_ms - SLACK_MS):
+                continue
+            if end is None or wanted.is_later(end + SLACK_MS):
+                yield AckPart(folder, name)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield batches of the columns that are asked for."""
@@ -158,7 +144,7 @@ class Acks(DataSourceReader):
         held: list[pa.RecordBatch] = []
         count = 0
         for each in found:
-            if isinstance(each, BlockGap) or not self._takes(each[0], each[1]):
+            if isinstance(each, BlockGap) or not self._wanted.takes_name(each[0].group, each[1].topic):
                 continue
             batch = self._batch(*each)
             if batch.num_rows:
@@ -169,10 +155,6 @@ class Acks(DataSourceReader):
                 held, count = [], 0
         if held:
             yield _joined(held)
-
-    def _takes(self, head: FileHead, batch: AckBatch) -> bool:
-        wanted = self._groups is None or head.group in self._groups
-        return wanted and (self._topics is None or batch.topic in self._topics)
 
     def _batch(self, head: FileHead, batch: AckBatch) -> pa.RecordBatch:
         count = len(batch.offsets)
@@ -193,14 +175,15 @@ class Acks(DataSourceReader):
             else:
                 arrays.append(pa.array(batch[_BY_ROW[name]], kind))
         made = pa.record_batch(arrays, schema=self._columns)
-        if self._since_ms is None and self._until_ms is None:
+        since_ms, until_ms = self._wanted.since_ms, self._wanted.until_ms
+        if since_ms is None and until_ms is None:
             return made
         ends = pa.array(batch.ended_ms, pa.int64())
         taken = pa.repeat(True, count)
-        if self._since_ms is not None:
-            taken = _compute.and_(taken, _compute.greater_equal(ends, self._since_ms))
-        if self._until_ms is not None:
-            taken = _compute.and_(taken, _compute.less(ends, self._until_ms))
+        if since_ms is not None:
+            taken = _compute.and_(taken, _compute.greater_equal(ends, since_ms))
+        if until_ms is not None:
+            taken = _compute.and_(taken, _compute.less(ends, until_ms))
         return made.filter(taken)
 
 
@@ -209,12 +192,7 @@ class PushedAcks(Acks):
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
         """Take what filters say of ends, group and topic, and leave them all with Spark."""
-        found = bounds_of(filters)
-        high = found.high.get("ended_ms")
-        self._since_ms = later(self._since_ms, found.low.get("ended_ms"))
-        self._until_ms = sooner(self._until_ms, None if high is None else high + 1)
-        self._groups = common(self._groups, found.texts.get("group"))
-        self._topics = common(self._topics, found.texts.get("topic"))
+        self._wanted = narrowed(self._wanted, filters, "ended_ms")
         yield from filters
 
 

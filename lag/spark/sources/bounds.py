@@ -6,11 +6,14 @@ understood in part can only make the reading cheaper, never the answer wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
+
+from lag.journal.reader import JournalQuery
+from lag.spark.sources import options as read
 
 MOMENTS_MAX = 1 << 62
 
@@ -74,16 +77,32 @@ def _column(each: Any) -> str | None:
     return each.attribute[0] if len(each.attribute) == 1 else None
 
 
-def later(bound: int | None, other: int | None) -> int | None:
-    """Return the later of two begins, None being none."""
-    return other if bound is None else bound if other is None else max(bound, other)
+def query_of(options: Mapping[str, str]) -> JournalQuery:
+    """Read the options `since`, `until`, `group` and `topic`. Raises OptionRefused."""
+    return JournalQuery(
+        since_ms=read.moment_ms(options, "since"),
+        until_ms=read.moment_ms(options, "until"),
+        groups=read.names(options, "group"),
+        topics=read.names(options, "topic"),
+    )
 
 
-def sooner(bound: int | None, other: int | None) -> int | None:
-    """Return the sooner of two ends, None being none."""
-    return other if bound is None else bound if other is None else min(bound, other)
+def narrowed(wanted: JournalQuery, filters: Iterable[Filter], moment: str) -> JournalQuery:
+    """Return what is left of a query by filters; `moment` is the column that its moments are of."""
+    found = bounds_of(filters)
+    begins = [each for each in (wanted.since_ms, found.low.get(moment)) if each is not None]
+    ends = [] if wanted.until_ms is None else [wanted.until_ms]
+    if moment in found.high:
+        ends.append(found.high[moment] + 1)
+    return replace(
+        wanted,
+        since_ms=max(begins, default=None),
+        until_ms=min(ends, default=None),
+        groups=_common(wanted.groups, found.texts.get("group")),
+        topics=_common(wanted.topics, found.texts.get("topic")),
+    )
 
 
-def common(names: frozenset[str] | None, others: frozenset[str] | None) -> frozenset[str] | None:
+def _common(names: frozenset[str] | None, others: frozenset[str] | None) -> frozenset[str] | None:
     """Return the names that are in both, None being all."""
     return others if names is None else names if others is None else names & others

@@ -17,10 +17,10 @@ from pyspark.sql.types import StructType
 from broker.runtime.disk import RealDisk
 from lag.blocks import BlockGap, BlockReader
 from lag.journal.files import WIDTH_MS, Tier, live_files, parse
-from lag.journal.reader import SLACK_MS, JournalQuery, JournalReader
+from lag.journal.reader import SLACK_MS, JournalReader
 from lag.journal.scan import Block
 from lag.spark.sources import options as read
-from lag.spark.sources.bounds import bounds_of, common, later, sooner
+from lag.spark.sources.bounds import narrowed, query_of
 from lag.spark.sources.journal_rows import ROWS, Placed, batches, columns_of, gap_batch, spark_columns
 from lag.spark.sources.journal_stream import JournalStream
 
@@ -55,10 +55,8 @@ class LagSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader. Raises OptionRefused."""
-        pushed = read.one_of(self.options, "pushdown", ("true", "false"), "false") == "true"
-        return (PushedJournalReader if pushed else JournalRows)(
-            self.options, self._rows(), columns_of(schema, self._rows())
-        )
+        kind = PushedJournalReader if read.is_pushed(self.options) else JournalRows
+        return kind(self.options, self._rows(), columns_of(schema, self._rows()))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a stream. Raises OptionRefused."""
@@ -73,17 +71,11 @@ class JournalRows(DataSourceReader):
     """Reads journals; see `LagSource`."""
 
     def __init__(self, options: Mapping[str, str], rows: str, columns: pa.Schema) -> None:
-        path = read.required(options, "path", "the folder of a lag journal, `pyddmq/lag` of a node's data")
-        self._folders = tuple(each.strip() for each in path.split(",") if each.strip())
+        self._folders = read.paths(options, "the folder of a lag journal, `pyddmq/lag` of a node's data")
         self._rows = rows
         self._columns = columns
-        self._wanted = JournalQuery(
-            since_ms=read.moment_ms(options, "since"),
-            until_ms=read.moment_ms(options, "until"),
-            groups=read.names(options, "group"),
-            topics=read.names(options, "topic"),
-            finest=Tier[read.one_of(options, "finest", ("raw", "minute", "hour"), "raw").upper()],
-        )
+        finest = read.one_of(options, "finest", ("raw", "minute", "hour"), "raw")
+        self._wanted = replace(query_of(options), finest=Tier[finest.upper()])
 
     def partitions(self) -> Sequence[InputPartition]:
         """Cut the work: a file each, or, of gaps, which lie between files, a folder each."""
@@ -135,16 +127,7 @@ class PushedJournalReader(JournalRows):
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
         """Take what filters say of time, group and topic, and leave them all with Spark."""
-        found = bounds_of(filters)
-        wanted = self._wanted
-        high = found.high.get("time_ms")
-        self._wanted = replace(
-            wanted,
-            since_ms=later(wanted.since_ms, found.low.get("time_ms")),
-            until_ms=sooner(wanted.until_ms, None if high is None else high + 1),
-            groups=common(wanted.groups, found.texts.get("group")),
-            topics=common(wanted.topics, found.texts.get("topic")),
-        )
+        self._wanted = narrowed(self._wanted, filters, "time_ms")
         yield from filters
 
 

@@ -57,15 +57,15 @@ FIELDS: Final = {
 `tier` is raw, minute or hour; `row_samples` how many a row covers, whose last one it has; `row_lag_max` and
 `row_age_max_ms` are the extremes of all of them, null of a raw one.
 """
-_GAP_FIELDS: Final = {
+GAP_FIELDS: Final = {
     "folder": pa.string(),
     "kind": pa.string(),
     "path": pa.string(),
     "position": pa.int64(),
     "reason": pa.string(),
-    "from_ms": pa.int64(),
-    "to_ms": pa.int64(),
 }
+"""Columns of a gap in any file of blocks."""
+_GAP_FIELDS: Final = {**GAP_FIELDS, "from_ms": pa.int64(), "to_ms": pa.int64()}
 _EVENT_FIELDS: Final = {
     "cluster": pa.string(),
     "node": pa.string(),

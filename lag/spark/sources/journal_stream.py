@@ -69,8 +69,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         columns: pa.Schema,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        path = read.required(options, "path", "the folder of a lag journal, `pyddmq/lag` of a node's data")
-        self._folders = tuple(each.strip() for each in path.split(",") if each.strip())
+        self._folders = read.paths(options, "the folder of a lag journal, `pyddmq/lag` of a node's data")
         self._rows = rows
         self._columns = columns
         self._from_latest = read.one_of(options, "starting", ("earliest", "latest"), "earliest") == "latest"

@@ -128,7 +128,7 @@ class MessageSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader. Raises OptionRefused."""
         columns = self._columns(schema)
-        pushed = read.one_of(self.options, "pushdown", ("true", "false"), "false") == "true"
+        pushed = read.is_pushed(self.options)
         if self._is_node():
             return (PushedNodeMessages if pushed else NodeMessages)(self.options, columns)
         return (PushedMessages if pushed else Messages)(self.options, columns)

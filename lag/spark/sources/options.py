@@ -28,6 +28,11 @@ def required(options: Mapping[str, str], name: str, meaning: str) -> str:
     return value
 
 
+def paths(options: Mapping[str, str], meaning: str) -> tuple[str, ...]:
+    """Return the paths of the option `path`, which stand behind each other with commas. Raises OptionRefused."""
+    return tuple(each.strip() for each in required(options, "path", meaning).split(",") if each.strip())
+
+
 def check_columns(schema: StructType, kinds: Mapping[str, str]) -> list[str]:
     """Return the names of a schema's columns, which are of `kinds`. Raises OptionRefused: it has others."""
     for field in schema.fields:
@@ -106,6 +111,11 @@ def spans(options: Mapping[str, str], name: str) -> dict[str, dict[int, tuple[in
         raise OptionRefused(
             f'invalid option {name!r} {value[:100]!r}; write JSON of the form {{"topic": {{"queue": [first, end]}}}}'
         ) from None
+
+
+def is_pushed(options: Mapping[str, str]) -> bool:
+    """Whether filters of a query reach the source (`pushdown`). Raises OptionRefused."""
+    return one_of(options, "pushdown", ("true", "false"), "false") == "true"
 
 
 def one_of(options: Mapping[str, str], name: str, allowed: Collection[str], default: str) -> str:
