@@ -118,6 +118,14 @@ def work(ward: Ward, seconds: int, *, sent: int, done: int) -> None:
             ward.answer(place, success=True)
 
 
+def fall_behind(ward: Ward) -> None:
+    """Let the group finish some messages, and then no more, for longer than the rules wait."""
+    send(ward, 5)
+    ward.finish()
+    send(ward, 20)
+    ward.run(STOP_SECONDS)
+
+
 # Consumers.
 
 
@@ -133,10 +141,7 @@ def nobody_reads(ward: Ward) -> Staging:
 @situation("no_puller", "STOP", "no_consumer")
 def consumers_went(ward: Ward) -> Staging:
     """They worked, and then no client pulls any more."""
-    send(ward, 5)
-    ward.finish()
-    send(ward, 20)
-    ward.run(STOP_SECONDS)
+    fall_behind(ward)
     yield ("20 messages",)
     ward.finish()
 
@@ -144,10 +149,7 @@ def consumers_went(ward: Ward) -> Staging:
 @situation("no_puller", "STOP", "no_consumer")
 def node_restarted_while_nobody_consumes(ward: Ward) -> Staging:
     """After a restart the group counts as one that read before, and the window does not begin anew."""
-    send(ward, 5)
-    ward.finish()
-    send(ward, 20)
-    ward.run(STOP_SECONDS)
+    fall_behind(ward)
     ward.restart(kill=True)
     yield ("20 messages",)
     ward.finish()
@@ -167,26 +169,26 @@ def client_and_node_went_for_long(ward: Ward) -> Staging:
     ward.finish()
 
 
-@situation("lag", "WARN", "slow_consumer", timeout=300_000, delayTimeThreshold=20_000)
-def slow_consumer(ward: Ward) -> Staging:
-    """A client that always works is slower than the producer."""
+def work_too_slowly(ward: Ward) -> Staging:
+    """Let a client keep up, and then work at half the rate of the producer."""
     work(ward, 200, sent=2, done=2)
     work(ward, 100, sent=2, done=1)
     [place] = ward.pull(linger_ms=1, count=1)
     yield ("clients: 1",)
     ward.answer(place, success=True)
     ward.finish()
+
+
+@situation("lag", "WARN", "slow_consumer", timeout=300_000, delayTimeThreshold=20_000)
+def slow_consumer(ward: Ward) -> Staging:
+    """A client that always works is slower than the producer."""
+    yield from work_too_slowly(ward)
 
 
 @situation("lag", "WARN", "slow_consumer", timeout=300_000, delayTimeThreshold=300_000)
 def lag_grows_below_the_target(ward: Ward) -> Staging:
     """The lag grows for two minutes, and no message is older than the target yet."""
-    work(ward, 200, sent=2, done=2)
-    work(ward, 100, sent=2, done=1)
-    [place] = ward.pull(linger_ms=1, count=1)
-    yield ("clients: 1",)
-    ward.answer(place, success=True)
-    ward.finish()
+    yield from work_too_slowly(ward)
 
 
 @situation("poison", "BLOCKED", "poison_message", retryIntervals=[20_000, -1], maxRetry=-1)
@@ -382,10 +384,7 @@ def operator_reset(ward: Ward) -> Staging:
 @situation("no_puller", "STOP", "no_consumer")
 def group_deleted(ward: Ward) -> Staging:
     """A group without a consumer is taken out of the configuration: it is no longer judged."""
-    send(ward, 5)
-    ward.finish()
-    send(ward, 20)
-    ward.run(STOP_SECONDS)
+    fall_behind(ward)
     yield ("20 messages",)
     ward.edit_group(lambda groups: groups.clear())
 

@@ -28,6 +28,14 @@ def samples(sampler: ClusterSampler) -> dict[tuple[str, str, int], QueueSample]:
     return {(key.group, key.topic, key.queue): sample for key, sample in sampler.round().queues}
 
 
+def one_behind(committed: int, start: int, end: int) -> SetSurvey:
+    """A cluster with one group at one partition."""
+    survey = SetSurvey()
+    survey.committed = {"billing": {A: CommittedPosition(committed, "")}}
+    survey.bounds = {A: (start, end)}
+    return survey
+
+
 def test_rows_are_those_that_were_committed_or_are_assigned() -> None:
     """With both ends; a position that was never committed is not known, and no 0."""
     survey = SetSurvey()
@@ -80,9 +88,7 @@ def test_reads_are_bounded_and_everyone_has_a_turn() -> None:
 
 def test_group_that_is_not_told_is_not_known() -> None:
     """Its rows stay, without figures; so with all rows where nobody answers."""
-    survey = SetSurvey()
-    survey.committed = {"billing": {A: CommittedPosition(3, "")}}
-    survey.bounds = {A: (0, 10)}
+    survey = one_behind(3, 0, 10)
     sampler = made(survey)
     samples(sampler)
     survey.silent.add("billing")
@@ -120,9 +126,7 @@ def test_group_whose_broker_does_not_list_it_is_unknown_and_not_deleted() -> Non
 )
 def test_timestamp_of_a_producer_that_is_not_plausible_is_unknown(age_ms: int, is_known: bool) -> None:
     """An age follows neither from a timestamp ahead of the clock nor from one of years ago, also when time passes."""
-    survey, time = SetSurvey(), ManualClock()
-    survey.committed = {"billing": {A: CommittedPosition(9, "")}}
-    survey.bounds = {A: (0, 10)}
+    survey, time = one_behind(9, 0, 10), ManualClock()
     moment = time.wall_ms() - age_ms
     survey.times = {(A, 9): moment}
     sampler = made(survey, time)
@@ -135,9 +139,7 @@ def test_timestamp_of_a_producer_that_is_not_plausible_is_unknown(age_ms: int, i
 
 def test_what_was_deleted_before_the_recording_began_is_lost() -> None:
     """It counts once, also when the recorder is restarted after a round without figures."""
-    survey, time = SetSurvey(), ManualClock()
-    survey.committed = {"billing": {A: CommittedPosition(3, "")}}
-    survey.bounds = {A: (8, 10)}
+    survey, time = one_behind(3, 8, 10), ManualClock()
     sampler = made(survey, time)
     lost = samples(sampler)["billing", "orders", 0]
     assert lost.expired == 5
@@ -164,9 +166,7 @@ def test_row_that_left_is_told() -> None:
 
 def test_progress_is_seen_between_two_rounds() -> None:
     """When the offset rose; what retention took unfinished adds up, also behind a restart."""
-    survey, time = SetSurvey(), ManualClock()
-    survey.committed = {"billing": {A: CommittedPosition(3, "")}}
-    survey.bounds = {A: (0, 10)}
+    survey, time = one_behind(3, 0, 10), ManualClock()
     sampler = made(survey, time)
     assert samples(sampler)["billing", "orders", 0].moved_ms is None
     time.advance(10)
