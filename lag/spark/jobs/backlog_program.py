@@ -12,9 +12,6 @@ import os
 import sys
 import time
 from collections.abc import Collection, Sequence
-from functools import partial
-
-from pyspark.sql import SparkSession
 
 from broker.errors import StoreUnreadable
 from lag.report.page.backlog import FORMATS, rendered
@@ -57,11 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OptionRefused, StoreUnreadable) as error:
         print(f"pyddmq lag backlog: {error}", file=sys.stderr)
         return WRONG
-    return run_text_job("backlog", given, partial(_text, options, given.format))
-
-
-def _text(options: BacklogOptions, form: str, spark: SparkSession) -> str:
-    return rendered(make_backlog(spark, options), form)
+    return run_text_job("backlog", given, lambda spark: rendered(make_backlog(spark, options), given.format))
 
 
 def _going_to(

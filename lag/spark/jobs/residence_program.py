@@ -6,9 +6,6 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from functools import partial
-
-from pyspark.sql import SparkSession
 
 from lag.spark.jobs.arguments import WRONG, folders, listed
 from lag.spark.jobs.residence import FORMATS, ResidenceOptions, rendered, residence
@@ -40,8 +37,4 @@ def main(arguments: Sequence[str]) -> int:
     except (OptionRefused, ValueError) as error:
         print(f"pyddmq lag residence: {error}", file=sys.stderr)
         return WRONG
-    return run_text_job("residence", given, partial(_text, options, given.format))
-
-
-def _text(options: ResidenceOptions, form: str, spark: SparkSession) -> str:
-    return rendered(residence(spark, options), form)
+    return run_text_job("residence", given, lambda spark: rendered(residence(spark, options), given.format))
