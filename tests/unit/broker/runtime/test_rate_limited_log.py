@@ -8,33 +8,12 @@ import weakref
 from structlog.testing import capture_logs
 
 from broker.runtime.rate_limited_log import RateLimitedLog
-
-
-class _Clock:
-    """A clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def wall_ms(self) -> int:
-        return int(self.now * 1000)
-
-    def wall_us(self) -> int:
-        return int(self.now * 1_000_000)
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def since_boot(self) -> float:
-        return self.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
+from pyddmq.testing import ManualClock
 
 
 def test_first_notice_is_written_at_once() -> None:
     """Somebody who watches the log sees the first occurrence when it happens."""
-    limited_log = RateLimitedLog(_Clock())
+    limited_log = RateLimitedLog(ManualClock())
     with capture_logs() as lines:
         limited_log.note("body_unreadable", "billing", topic="orders", offset=7)
     assert lines == [
@@ -51,14 +30,14 @@ def test_first_notice_is_written_at_once() -> None:
 
 def test_flood_of_events_becomes_one_line_per_minute() -> None:
     """Ten thousand occurrences in a minute cost one more line, with their count and the first example."""
-    clock = _Clock()
+    clock = ManualClock()
     limited_log = RateLimitedLog(clock)
     with capture_logs() as lines:
         for offset in range(10_000):
             limited_log.note("result_stale", "billing", offset=offset)
             limited_log.flush()
         assert len(lines) == 1
-        clock.now += 60
+        clock.advance(60)
         limited_log.flush()
         limited_log.flush()
     assert [line["count"] for line in lines] == [1, 9_999]
@@ -67,7 +46,7 @@ def test_flood_of_events_becomes_one_line_per_minute() -> None:
 
 def test_kinds_and_groups_do_not_hide_each_other() -> None:
     """Another kind, or the same kind in another group, gets a line of its own."""
-    limited_log = RateLimitedLog(_Clock())
+    limited_log = RateLimitedLog(ManualClock())
     with capture_logs() as lines:
         limited_log.note("result_stale", "a")
         limited_log.note("result_stale", "b")
@@ -81,11 +60,11 @@ def test_kinds_and_groups_do_not_hide_each_other() -> None:
 
 def test_quiet_minute_forgets_the_kind() -> None:
     """After a minute without an occurrence the next one is written at once again."""
-    clock = _Clock()
+    clock = ManualClock()
     limited_log = RateLimitedLog(clock)
     with capture_logs() as lines:
         limited_log.note("record_damaged", count=3, physical=4096)
-        clock.now += 61
+        clock.advance(61)
         limited_log.flush()
         limited_log.note("record_damaged", physical=8192)
     assert [(line["count"], line["physical"]) for line in lines] == [(3, 4096), (1, 8192)]
@@ -93,7 +72,7 @@ def test_quiet_minute_forgets_the_kind() -> None:
 
 def test_stop_writes_what_gathered() -> None:
     """A node that stops inside the minute does not swallow the count."""
-    limited_log = RateLimitedLog(_Clock())
+    limited_log = RateLimitedLog(ManualClock())
     with capture_logs() as lines:
         limited_log.note("result_stale", "a")
         limited_log.note("result_stale", "a", count=4)
@@ -115,7 +94,7 @@ def test_fault_has_its_traceback_once_and_keeps_nothing_alive() -> None:
             limited_log.fault("call_failed", error, kind="pull", method="pull")
         return weakref.ref(held)
 
-    clock = _Clock()
+    clock = ManualClock()
     limited_log = RateLimitedLog(clock)
     with capture_logs() as lines:
         fail()
@@ -123,7 +102,7 @@ def test_fault_has_its_traceback_once_and_keeps_nothing_alive() -> None:
         fail()
         gc.collect()
         assert kept() is None
-        clock.now += 60
+        clock.advance(60)
         limited_log.flush()
     first, rest = lines
     assert (first["log_level"], first["count"], str(first["exc_info"])) == ("error", 1, "broken")

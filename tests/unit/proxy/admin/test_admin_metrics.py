@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,55 +12,11 @@ from broker.runtime.metrics import SPECS
 from proxy.admin.exposition import STEP_SERIES, ZEROS_MAX, Exposition, NodeCollector
 from proxy.admin.routes import REFUSED
 from proxy.admin.server import TICK_SECONDS, LoopLag
+from pyddmq.testing import ManualClock, ManualScheduler
 from tests.admin_node import PlainNode, busy_node
 from tools import metrics_doc
 
 ROOT = Path(__file__).resolve().parents[4]
-
-
-class _Handle:
-    def __init__(self) -> None:
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
-
-
-class _Loop:
-    """A scheduler and clock in one: `run(late)` runs the timer that is due, that many seconds late."""
-
-    def __init__(self) -> None:
-        self.now = 50.0
-        self.planned: list[tuple[float, Callable[..., Any], _Handle]] = []
-
-    def wall_ms(self) -> int:
-        return 0
-
-    def wall_us(self) -> int:
-        return 0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def since_boot(self) -> float:
-        return self.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-    def call_soon(self, callback: Callable[..., Any], /, *args: Any) -> _Handle:
-        return self.call_later(0.0, callback, *args)
-
-    def call_later(self, delay: float, callback: Callable[..., Any], /, *args: Any) -> _Handle:
-        handle = _Handle()
-        self.planned.append((self.now + delay, callback, handle))
-        return handle
-
-    def run(self, late: float) -> None:
-        due, callback, handle = self.planned.pop(0)
-        assert not handle.cancelled
-        self.now = due + late
-        callback()
 
 
 def _scrape(node: PlainNode) -> dict[str, float]:
@@ -109,31 +64,32 @@ def test_scrapes_of_two_nodes_do_not_mix() -> None:
 
 def test_loop_lag_keeps_the_worst_of_the_last_windows() -> None:
     """A late tick shows for one to two windows, whoever asks and how often, and is forgotten afterwards."""
-    loop = _Loop()
-    lag = LoopLag(loop, loop)
+    clock = ManualClock()
+    loop = ManualScheduler(clock)
+    lag = LoopLag(loop, clock)
     lag.start()
-    loop.run(late=0.125)
+    clock.advance(TICK_SECONDS + 0.125)
+    loop.run_until_idle()
     assert lag.seconds == 0.125
     assert lag.seconds == 0.125
-    for _ in range(40):
-        loop.run(late=0.0)
+    loop.advance(40 * TICK_SECONDS)
     assert lag.seconds == 0.125
-    for _ in range(80):
-        loop.run(late=0.0)
+    loop.advance(80 * TICK_SECONDS)
     assert lag.seconds == 0.0
 
 
 def test_loop_lag_counts_a_tick_that_is_overdue_now() -> None:
     """A loop that stood still and answers before its timer ran is late already."""
-    loop = _Loop()
-    lag = LoopLag(loop, loop)
+    clock = ManualClock()
+    loop = ManualScheduler(clock)
+    lag = LoopLag(loop, clock)
     assert lag.seconds == 0.0
     lag.start()
-    loop.now += TICK_SECONDS + 3.0
+    clock.advance(TICK_SECONDS + 3.0)
     assert lag.seconds == 3.0
     lag.stop()
     assert lag.seconds == 0.0
-    assert loop.planned[-1][2].cancelled
+    assert loop.next_due() is None
 
 
 def test_metrics_page_lists_every_metric_of_every_room() -> None:

@@ -11,7 +11,7 @@ from broker.runtime.rate_limited_log import RateLimitedLog
 from lag.acks.acks import AckBatch, Outcome
 from proxy.recording import ack_logs
 from proxy.recording.ack_logs import DROPPED, OPEN_MAX, ROWS, ROWS_MAX, SECONDS, GroupAckLog
-from pyddmq.testing import ManualClock
+from pyddmq.testing import ManualClock, ManualScheduler
 from upstream.figures.endings import MessageEnding
 
 
@@ -31,31 +31,15 @@ class _Log:
         """Nothing to close."""
 
 
-class _Loop:
-    """Calls that are to come, in order."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[float, Any]] = []
-
-    def call_later(self, delay: float, callback: Any, *args: Any) -> Any:
-        self.calls.append((delay, callback))
-        return SimpleNamespace(cancel=self.calls.clear)
-
-    def run(self) -> None:
-        """Make the calls that are there now."""
-        calls, self.calls = self.calls, []
-        for _, callback in calls:
-            callback()
-
-
-def made() -> tuple[GroupAckLog, _Log, _Loop, Metrics]:
+def made() -> tuple[GroupAckLog, _Log, ManualScheduler, ManualClock, Metrics]:
     """A group's log, its files, its loop and its counts."""
-    clock, loop, log, metrics = ManualClock(), _Loop(), _Log(), Metrics()
+    clock, log, metrics = ManualClock(), _Log(), Metrics()
+    loop = ManualScheduler(clock)
     runtime: Any = SimpleNamespace(
         clock=clock, scheduler=loop, metrics=metrics, limited_log=RateLimitedLog(clock), disk=None, syncs=None
     )
     files: Any = log
-    return GroupAckLog("g", files, 1, runtime), log, loop, metrics
+    return GroupAckLog("g", files, 1, runtime), log, loop, clock, metrics
 
 
 def job(offset: int, queue: int = 0, deliveries: int = 1) -> Any:
@@ -76,31 +60,31 @@ def test_outcomes_are_the_endings() -> None:
 
 def test_what_ends_within_a_second_is_written_together() -> None:
     """A queue at a time, in steps, in the order of the ends."""
-    log, files, loop, _ = made()
+    log, files, loop, clock, _ = made()
     batch = delivery([job(offset) for offset in range(5)])
     log.handed_out(batch)
     log.finished(batch, [3, 1])
     log.ended(job(9, queue=1, deliveries=0), MessageEnding.SKIPPED)
-    assert [delay for delay, _ in loop.calls] == [SECONDS]
-    loop.run()
+    assert loop.next_due() == SECONDS
+    clock.advance(SECONDS)
+    loop.run_turn()
     assert [(each.queue, list(each.offsets)) for each in files.batches] == [(0, [1, 3])]
-    loop.run()
+    loop.run_turn()
     assert [(each.queue, list(each.offsets), list(each.outcomes)) for each in files.batches[1:]] == [(1, [9], [3])]
     assert list(files.batches[1].handed_ms) == [None]
-    assert not loop.calls
+    assert loop.next_due() is None
 
 
 def test_many_are_written_at_once_and_too_many_dropped() -> None:
     """A step that does not come costs memory up to a bound."""
-    log, files, loop, metrics = made()
+    log, files, loop, _, metrics = made()
     for offset in range(ROWS):
         log.ended(job(offset), MessageEnding.SUCCEEDED)
-    assert [delay for delay, _ in loop.calls] == [0]
+    assert loop.next_due() == loop.time()
     for offset in range(ROWS, ROWS_MAX + 7):
         log.ended(job(offset), MessageEnding.SUCCEEDED)
     assert metrics.value(DROPPED, "g") == 7
-    while loop.calls:
-        loop.run()
+    loop.run_until_idle()
     assert [len(each.offsets) for each in files.batches] == [ROWS] * (ROWS_MAX // ROWS)
 
 
@@ -108,19 +92,19 @@ def test_hand_outs_that_never_end_are_forgotten_at_last(monkeypatch: Any) -> Non
     """The oldest first; such a message has no first hand-out then."""
     assert OPEN_MAX >= ROWS_MAX
     monkeypatch.setattr(ack_logs, "OPEN_MAX", 3)
-    log, files, loop, _ = made()
+    log, files, loop, _, _ = made()
     batch = delivery([job(offset) for offset in range(5)])
     log.handed_out(batch)
     log.finished(batch, range(5))
-    loop.run()
+    loop.advance(SECONDS)
     assert [each is None for each in files.batches[0].handed_ms] == [True, True, False, False, False]
 
 
 def test_nothing_is_recorded_after_the_end() -> None:
     """What waited was written; a group that ends later is let be."""
-    log, files, loop, _ = made()
+    log, files, loop, _, _ = made()
     log.ended(job(0), MessageEnding.SUCCEEDED)
     log.close()
     log.ended(job(1), MessageEnding.SUCCEEDED)
     assert [list(each.offsets) for each in files.batches] == [[0]]
-    assert not loop.calls
+    assert loop.next_due() is None
