@@ -8,12 +8,15 @@ from typing import Any
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.steps import run_now
+from broker.scheduled.delay import metrics as counted
 from broker.scheduled.delay.delays import Delays
 from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.store_tools import open_store
 from tests.integration.waiting_tools import START_MS, TOPIC, WaitingStore, put_durably
 
-__all__ = ["START_MS", "TOPIC", "Broker", "broker"]
+__all__ = ["LEVELS_S", "START_MS", "TOPIC", "Broker", "broker", "counted"]
+
+LEVELS_S = (1, 5, 10, 30, *range(60, 660, 60), 1200, 1800, 3600, 7200)
 
 
 @dataclass(kw_only=True)
@@ -22,9 +25,14 @@ class Broker(WaitingStore):
 
     delays: Delays
 
-    def send(self, body: bytes, level: int, topic: str = TOPIC, **options: Any) -> None:
-        """Publish with a delay level."""
-        put_durably(self.store, self.scheduler, topic, body, delay_level=level, **options)
+    def send(self, body: bytes, level: int, topic: str = TOPIC, **options: Any) -> str:
+        """Publish with a delay level; return the message's id."""
+        position = put_durably(self.store, self.scheduler, topic, body, delay_level=level, **options)
+        return position.unique_key.decode()
+
+    def later(self, body: bytes, seconds: int = 1, topic: str = TOPIC) -> str:
+        """Publish for in so many seconds, as there is a level of; return the message's id."""
+        return self.send(body, LEVELS_S.index(seconds) + 1, topic)
 
     @property
     def delivery(self) -> Delays:

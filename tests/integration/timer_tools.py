@@ -9,13 +9,14 @@ from broker.log.group_commit import seconds_early
 from broker.runtime.metrics import Metrics
 from broker.runtime.rate_limited_log import RateLimitedLog
 from broker.runtime.steps import run_now
+from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.names import TimerOptions
 from broker.scheduled.timer.timers import Timers
 from pyddmq.testing import ManualClock, ManualScheduler, SimDisk
 from tests.integration.store_tools import open_store
 from tests.integration.waiting_tools import START_MS, TOPIC, WaitingStore, put_durably
 
-__all__ = ["SMALL", "START_MS", "TOPIC", "Broker", "broker"]
+__all__ = ["SMALL", "START_MS", "TOPIC", "Broker", "broker", "counted"]
 
 SMALL = TimerOptions(slots=600, roll_slots=120, log_file_bytes=52 * 32 + 16)
 """A round of 20 minutes, rolls from two minutes on, files of 32 units."""
@@ -31,6 +32,10 @@ class Broker(WaitingStore):
         """Publish for later; return the message's id."""
         position = put_durably(self.store, self.scheduler, topic, body, delay_ms=delay_ms, **options)
         return position.unique_key.decode()
+
+    def later(self, body: bytes, seconds: int = 1, topic: str = TOPIC) -> str:
+        """Publish for in so many seconds; return the message's id."""
+        return self.send(body, seconds * 1000, topic)
 
     @property
     def delivery(self) -> Timers:

@@ -9,17 +9,13 @@ from typing import Any
 import pytest
 
 from broker.errors import StoreFailed
-from broker.format.message import message_of
 from broker.log.durability import Awaited, AwaitedSteps
 from broker.log.put import Put
 from broker.retention import RetentionLimits
 from broker.runtime.steps import StepsEnd, step
 from broker.scheduled.cancelling import CancelEffect
-from broker.scheduled.delay import metrics as delay_counted
-from broker.scheduled.delay.levels import SCHEDULE_TOPIC
 from broker.scheduled.delay.retention_hold import DelayHold
 from broker.scheduled.recurring.cancel import cancelling_delay
-from broker.scheduled.timer import metrics as timer_counted
 from broker.scheduled.timer.retention_hold import TimerHold
 from broker.scheduled.timer.stages import TimerPipelineStage
 from pyddmq.testing import SimSyncs
@@ -46,16 +42,6 @@ def slow(made: WaitingStore) -> Any:
     return made
 
 
-def send(made: Any, body: bytes, topic: str = TOPIC, **options: Any) -> str:
-    """Publish for in a second; return its UNIQ_KEY."""
-    if isinstance(made, timer_tools.Broker):
-        return made.send(body, 1000, topic, **options)
-    made.send(body, 1, topic, **options)
-    queue = made.store.topics[SCHEDULE_TOPIC].queues[0]
-    [(physical, size, _)] = queue.read(queue.max_offset - 1, 1)
-    return message_of(made.store.read(physical, size)).unique_key
-
-
 def behind(made: WaitingStore) -> None:
     """Leave the index so far behind that a look at it takes some steps."""
     other = made.store.create_topic("other", 1)
@@ -77,7 +63,7 @@ def begun(made: Any, name: str) -> tuple[AwaitedSteps[CancelEffect], Awaited]:
 def test_loop_goes_on_while_a_cancel_is_stored(tools: Any, cancelled: bytes) -> None:
     """Nothing is synced by the step; what falls due meanwhile is delivered, but for what is cancelled."""
     made = tools.broker()
-    names = {body: send(made, body) for body in (b"a", b"b", b"c")}
+    names = {body: made.later(body) for body in (b"a", b"b", b"c")}
     slow(made).disk.fail("sync", path_part="commitlog")
     steps, awaited = begun(made, names[cancelled])
     assert (made.store.failed, awaited.is_reported) == (None, False)
@@ -98,7 +84,7 @@ def test_loop_goes_on_while_a_cancel_is_stored(tools: Any, cancelled: bytes) -> 
 def test_cancelled_timer_that_came_due_meanwhile_waits_for_no_entry_of_its_cancel() -> None:
     """Nothing is entered in the wheel while that stage is paused: what was answered `cancelled` is not delivered."""
     made = timer_tools.broker()
-    name = send(made, b"no")
+    name = made.later(b"no")
     slow(made)
     steps, awaited = begun(made, name)
     made.timers.stages.pause(TimerPipelineStage.ENQUEUE_PUT)
@@ -116,7 +102,7 @@ def test_cancel_of_a_refused_timer_that_is_put_again_for_later_waits_for_that() 
     """Too many are refused already: it comes due, and is on its way to a later moment. It can still be cancelled."""
     made = timer_tools.broker()
     made.store.create_topic("gone", 1)
-    name = send(made, b"no", "gone")
+    name = made.later(b"no", topic="gone")
     made.store.topic_changes.delete("gone")
     made.timers.due.refused_max = 0
     behind(made)
@@ -129,7 +115,7 @@ def test_cancel_of_a_refused_timer_that_is_put_again_for_later_waits_for_that() 
     made.store.create_topic("gone", 1)
     made.scheduler.advance(3600)
     topic = made.store.topics["gone"].queues[0]
-    assert (made.pending, made.metrics.value(timer_counted.DEFERRED)) == (0, 1)
+    assert (made.pending, made.metrics.value(timer_tools.counted.DEFERRED)) == (0, 1)
     assert topic.max_offset == topic.base_offset
 
 
@@ -137,7 +123,7 @@ def test_cancel_of_a_refused_timer_that_is_put_again_for_later_waits_for_that() 
 def test_cancel_that_is_not_durable_is_not_saved_as_done(tools: Any) -> None:
     """Positions, wheel and timer log do not know of it: a power loss takes it, and the message comes."""
     made = tools.broker()
-    name = send(made, b"no")
+    name = made.later(b"no")
     slow(made)
     _, awaited = begun(made, name)
     made.scheduler.advance(1.5)
@@ -154,7 +140,7 @@ def test_cancel_that_is_not_durable_is_not_saved_as_done(tools: Any) -> None:
 def test_two_cancels_of_one_message_agree(tools: Any) -> None:
     """The second one waits for the first, and is told the same."""
     made = tools.broker()
-    name = send(made, b"no")
+    name = made.later(b"no")
     slow(made)
     first, _ = begun(made, name)
     second, _ = begun(made, name)
@@ -167,12 +153,11 @@ def test_two_cancels_of_one_message_agree(tools: Any) -> None:
 @KINDS
 def test_two_cancels_that_meet_store_one(tools: Any) -> None:
     """The second one was looking when the first one's record was staged: it waits for that, and stores none."""
-    counted = timer_counted if tools is timer_tools else delay_counted
     seen = 0
     while True:
         # Wherever the second one is in its look, the first one comes in between.
         made = tools.broker()
-        name = send(made, b"no")
+        name = made.later(b"no")
         behind(made)
         slow(made).scheduler.run_until_idle()
         second = made.delivery.cancelling(TOPIC, name)
@@ -182,7 +167,7 @@ def test_two_cancels_that_meet_store_one(tools: Any) -> None:
         first, _ = begun(made, name)
         assert drive(second, made.scheduler) is CANCELLED
         assert drive(first, made.scheduler) is CANCELLED
-        assert made.metrics.value(counted.CANCELLED) == 1
+        assert made.metrics.value(tools.counted.CANCELLED) == 1
         made.scheduler.advance(60)
         assert (made.delivered(), made.pending) == ([], 0)
         seen += 1
@@ -197,7 +182,7 @@ def test_cancel_that_ends_while_another_looks_is_found(tools: Any) -> None:
     while True:
         # Wherever the second one is in its steps, the first one comes in between.
         made = tools.broker()
-        name = send(made, b"no")
+        name = made.later(b"no")
         behind(made)
         made.scheduler.run_until_idle()
         second = made.delivery.cancelling(TOPIC, name)
@@ -214,7 +199,7 @@ def test_cancel_that_ends_while_another_looks_is_found(tools: Any) -> None:
 def test_cancel_of_what_is_being_delivered_waits_for_that(tools: Any, *, fails: bool) -> None:
     """Too late once the delivery is durable; no answer at all when it fails, since a restart delivers or cancels it."""
     made = tools.broker()
-    name = send(made, b"yes")
+    name = made.later(b"yes")
     slow(made).scheduler.advance(1.5)
     assert made.store.unsettled
     steps, awaited = begun(made, name)
@@ -234,10 +219,10 @@ def test_no_look_waits_for_the_disk(tools: Any) -> None:
     made = tools.broker()
     for place in range(80):
         # From 10 s on one is due every quarter of a second, so that some are being delivered whenever it looks.
-        for seconds, level in ((10, 3), (30, 4)):
-            made.send(b"%d" % place, seconds * 1000 if tools is timer_tools else level)
+        for seconds in (10, 30):
+            made.later(b"%d" % place, seconds)
         made.scheduler.advance(0.25)
-    name = send(made, b"mine")
+    name = made.later(b"mine")
     slow(made).scheduler.advance(1.05)
     under_way = 0
     steps = made.delivery.cancelling(TOPIC, name)
@@ -267,7 +252,7 @@ def test_cancel_of_what_is_tried_again_waits_for_that(tools: Any) -> None:
     """A message that was refused, and whose next attempt is on its way: too late, once that is durable."""
     made = tools.broker()
     made.store.create_topic("gone", 1)
-    name = send(made, b"stuck", "gone")
+    name = made.later(b"stuck", topic="gone")
     made.store.topic_changes.delete("gone")
     made.scheduler.advance(5)
     made.store.create_topic("gone", 1)
@@ -283,7 +268,7 @@ def test_cancel_of_what_is_tried_again_waits_for_that(tools: Any) -> None:
 def test_whoever_cannot_wait_has_it_at_once(tools: Any) -> None:
     """`cancel` of a store that syncs in the background: durable when it returns."""
     made = tools.broker()
-    name = send(made, b"no")
+    name = made.later(b"no")
     assert slow(made).delivery.cancel(TOPIC, name) is CANCELLED
     made.leave()
     made.disk.crash(Random(1), modes=("none",))
@@ -295,7 +280,7 @@ def test_whoever_cannot_wait_has_it_at_once(tools: Any) -> None:
 def test_timer_that_is_being_moved_comes_at_the_new_moment_alone() -> None:
     """Also when the old one passes while the move is stored."""
     made = timer_tools.broker()
-    name = send(made, b"m")
+    name = made.later(b"m")
     steps = slow(made).timers.rescheduling(TOPIC, name, made.clock.wall_ms() + 10_000)
     outcome, _ = drive(steps, made.scheduler)
     made.scheduler.advance(60)
@@ -324,7 +309,7 @@ def test_retention_does_not_move_what_is_on_its_way(tools: Any, *, cancelled: bo
     """A refused message whose retry, or cancel, is not durable: put again, it would come twice, or after all."""
     made = tools.broker()
     made.store.create_topic("gone", 1)
-    name = send(made, b"stuck", "gone")
+    name = made.later(b"stuck", topic="gone")
     made.store.topic_changes.delete("gone")
     made.scheduler.advance(5)
     for _ in range(8):

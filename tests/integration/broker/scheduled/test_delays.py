@@ -10,18 +10,14 @@ import pytest
 
 from broker.errors import MessageRefused
 from broker.format.message import message_of
-from broker.format.properties import encode_properties
 from broker.log.put import Put
 from broker.runtime.steps import StepsEnd, step
 from broker.scheduled.delay import metrics as counted
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
 from broker.scheduled.delay.listing import due_counts
 from broker.scheduled.delay.puts import DelayedPuts
-from pyddmq.testing import SimDisk
-from tests.integration.delay_tools import START_MS, TOPIC, Broker, broker
+from tests.integration.delay_tools import LEVELS_S, START_MS, TOPIC, Broker, broker
 from tests.integration.store_tools import HOST, ROOT
-
-LEVELS_S = (1, 5, 10, 30, *range(60, 660, 60), 1200, 1800, 3600, 7200)
 
 
 def records(made: Broker, topic: str, queue_id: int = 0) -> list[tuple[int, int, int]]:
@@ -55,27 +51,6 @@ def test_each_level_is_delivered_at_its_due_time() -> None:
     assert made.scheduler.next_due() is None or made.metrics.value(counted.LATE_MAX) == 0
 
 
-def test_delivered_message_is_the_one_that_was_sent() -> None:
-    """Properties without the delay's, UNIQ_KEY, body, flags, born time, host and reconsume times; its origin."""
-    made = broker()
-    topic = made.store.topics[TOPIC]
-    block = encode_properties({"TAGS": "TagA", "KEYS": "k", "own": "1", "UNIQ_KEY": "0123456789ABCDEF"})
-    host = bytes(16) + b"\x00\x00\x00\x07"
-    put = Put(topic, 0, b"body", block, b"TagA", b"0123456789ABCDEF", reconsume_times=2, sys_flag=0x2, flag=77)
-    [position] = made.store.append([made.store.waiting(DelayedPuts).put(put, 1)], born_ms=12345, born_host=host)
-    made.store.flush()
-    made.scheduler.advance(1)
-    made.store.put(TOPIC, b"body", tags="TagA")
-    [(physical, size, code), (_, _, same_code)] = records(made, TOPIC)
-    message = message_of(made.store.read(physical, size))
-    assert message.properties == {"TAGS": "TagA", "KEYS": "k", "own": "1", "UNIQ_KEY": "0123456789ABCDEF"}
-    assert (message.body(), message.flag, message.reconsume_times) == (b"body", 77, 2)
-    assert (message.born_ms, message.born_host) == (12345, host)
-    assert message.sys_flag & 0x2
-    assert message.prepared_offset == (position.physical or -1)
-    assert code == same_code
-
-
 def test_level_above_the_highest_is_the_highest() -> None:
     """RocketMQ clamps it, and so does this broker; a negative one is refused."""
     made = broker(delay_levels="1s 2m")
@@ -87,15 +62,6 @@ def test_level_above_the_highest_is_the_highest() -> None:
     assert made.delivered() == [b"x"]
     with pytest.raises(MessageRefused, match="negative; use 1 to 2"):
         made.send(b"x", -1)
-
-
-def test_levels_are_delivered_in_order_without_overtaking() -> None:
-    """Messages of one level keep their order, also over several steps of one burst."""
-    made = broker(segment_bytes=1 << 16)
-    for number in range(1000):
-        made.store.put(TOPIC, b"%d" % number, delay_level=2)
-    made.scheduler.advance(5)
-    assert made.delivered() == [b"%d" % number for number in range(1000)]
 
 
 def test_refused_message_does_not_hold_its_level() -> None:
@@ -139,21 +105,6 @@ def test_refused_message_outlives_restarts() -> None:
     made.store.create_topic("gone", 1)
     made.scheduler.advance(10)
     assert made.delivered("gone") == [b"stuck"]
-
-
-def test_full_disk_makes_delivery_wait() -> None:
-    """Nothing is set aside or lost for want of space; delivery goes on when there is some."""
-    disk = SimDisk(capacity_bytes=64 * 4096)
-    made = broker(disk)
-    made.send(b"x" * 3000, 1)
-    made.fill()
-    before = len(made.delivered())
-    made.scheduler.advance(5)
-    assert (len(made.delivered()), made.pending) == (before, 1)
-    assert made.metrics.value(counted.WAITS) > 1
-    disk.capacity_bytes = 1 << 30
-    made.scheduler.advance(5)
-    assert (len(made.delivered()), made.pending) == (before + 1, 0)
 
 
 def test_queue_that_cannot_be_read_stops_the_store_and_a_restart_delivers() -> None:
@@ -287,23 +238,6 @@ def test_message_of_a_batch_may_be_delayed() -> None:
     assert made.delivered() == [b"now"]
     made.scheduler.advance(1)
     assert made.delivered() == [b"now", b"later"]
-
-
-def test_damaged_record_is_counted_and_holds_nothing_up() -> None:
-    """One flipped bit costs its own message."""
-    made = broker()
-    for body in (b"first", b"second", b"third"):
-        made.send(body, 1)
-    [_, (physical, size, _), _] = records(made, SCHEDULE_TOPIC, 0)
-    made.close()
-    file = made.disk.open(f"{ROOT}/commitlog/{0:020d}")
-    at = physical + 90
-    file.write(at, [bytes([file.read(at, 1)[0] ^ 1])])
-    made = broker(made.disk, made.clock)
-    made.scheduler.advance(1)
-    assert made.delivered() == [b"first", b"third"]
-    assert made.metrics.value(counted.LOST) == 1
-    assert size
 
 
 def test_what_was_delivered_behind_a_refused_message_does_not_come_again() -> None:

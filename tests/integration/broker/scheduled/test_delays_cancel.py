@@ -15,22 +15,17 @@ from broker.scheduled.delay.cancel import CANCEL_TOPIC
 from broker.scheduled.delay.levels import SCHEDULE_TOPIC
 from broker.scheduled.delay.puts import DelayedPuts
 from pyddmq.testing import SimDisk
-from tests.integration.delay_tools import TOPIC, Broker, broker
+from tests.integration.delay_tools import TOPIC, broker
 from tests.integration.store_tools import HOST
 from tests.integration.turns import take_over
 from tests.integration.waiting_tools import lose
 from tests.lifecycle.scenario import DERIVED
 
 
-def sent(node: Broker, body: bytes, level: int, topic: str = TOPIC) -> str:
-    """Send a message; return its id."""
-    return node.store.put(topic, body, delay_level=level).unique_key.decode()
-
-
 def test_cancelled_message_is_not_delivered() -> None:
     """Nor is anything else held up; asked again, the answer is the same."""
     node = broker()
-    first, second = sent(node, b"no", 3), sent(node, b"yes", 3)
+    first, second = node.send(b"no", 3), node.send(b"yes", 3)
     assert node.delays.cancel(TOPIC, first) is CancelEffect.CANCELLED
     assert node.delays.cancel(TOPIC, first) is CancelEffect.CANCELLED
     assert node.pending == 1
@@ -41,24 +36,11 @@ def test_cancelled_message_is_not_delivered() -> None:
     assert node.metrics.value("pyddmq_delays_cancelled_total") == 1
 
 
-def test_names_of_nothing_are_unknown() -> None:
-    """Also of another topic, and of a message that never waited: that is delivered."""
-    node = broker()
-    waiting = sent(node, b"x", 2)
-    plain = node.store.put(TOPIC, b"plain").unique_key.decode()
-    node.store.create_topic("other", 1)
-    assert node.delays.cancel(TOPIC, "0" * 32) is CancelEffect.UNKNOWN
-    assert node.delays.cancel("other", waiting) is CancelEffect.UNKNOWN
-    assert node.delays.cancel("gone", waiting) is CancelEffect.UNKNOWN
-    assert node.delays.cancel(TOPIC, plain) is CancelEffect.TOO_LATE
-    assert node.delays.cancel(TOPIC, waiting) is CancelEffect.CANCELLED
-
-
 @pytest.mark.parametrize("lost", DERIVED, ids=" ".join)
 def test_cancel_survives_a_kill(lost: Sequence[str]) -> None:
     """With any of the derived files gone, as the log has the decision."""
     node = broker()
-    ids = [sent(node, b"%d" % number, 3) for number in range(4)]
+    ids = [node.send(b"%d" % number, 3) for number in range(4)]
     for each in (ids[0], ids[2]):
         assert node.delays.cancel(TOPIC, each) is CancelEffect.CANCELLED
     node.delays.save()
@@ -73,26 +55,11 @@ def test_cancel_survives_a_kill(lost: Sequence[str]) -> None:
     assert node.delivered() == [b"1", b"3"]
 
 
-def test_refused_message_is_cancelled() -> None:
-    """One whose topic is gone; nothing is left that waits."""
-    node = broker()
-    node.store.create_topic("gone", 1)
-    stuck = sent(node, b"x", 1, "gone")
-    node.store.topic_changes.delete("gone")
-    node.scheduler.advance(2)
-    assert len(node.delays.levels[1].refused) == 1
-    assert node.delays.cancel("gone", stuck) is CancelEffect.CANCELLED
-    assert node.pending == 0
-    node.store.create_topic("gone", 1)
-    node.scheduler.advance(20)
-    assert node.delivered("gone") == []
-
-
 def test_what_is_under_way_is_too_late() -> None:
     """A delivery that is staged precedes the cancel in the log."""
     node = broker()
     take_over(node.store, CommitDriver())
-    name = sent(node, b"x", 1)
+    name = node.send(b"x", 1)
     node.store.flush()
     node.scheduler.advance(1)
     assert node.delays.due.delivery.in_flight == 1
@@ -118,7 +85,7 @@ def test_message_that_was_stored_twice_is_cancelled_twice() -> None:
 def test_full_disk_takes_a_cancel() -> None:
     """From the space that is set aside, as dead letters and deliveries do; over a kill, too."""
     node = broker()
-    name = sent(node, b"no", 2)
+    name = node.send(b"no", 2)
     node.disk.capacity_bytes = 0
     node.fill()
     assert node.delays.cancel(TOPIC, name) is CancelEffect.CANCELLED
@@ -132,7 +99,7 @@ def test_full_disk_takes_a_cancel() -> None:
 def test_failed_disk_answers_nothing() -> None:
     """The cancel raises; a start tells whether it was stored."""
     node = broker()
-    name = sent(node, b"x", 2)
+    name = node.send(b"x", 2)
     node.disk.fail("sync", path_part="commitlog")
     with pytest.raises(StoreFailed):
         node.delays.cancel(TOPIC, name)
@@ -141,7 +108,7 @@ def test_failed_disk_answers_nothing() -> None:
 def test_cancel_is_a_record_that_rocketmq_passes_over() -> None:
     """In a topic that RocketMQ takes for its own, and delivers nothing of; the schedule topic has no other record."""
     node = broker()
-    name = sent(node, b"x", 2)
+    name = node.send(b"x", 2)
     node.delays.cancel(TOPIC, name)
     topics = node.store.topics
     assert topics[CANCEL_TOPIC].system

@@ -8,14 +8,11 @@ import errno
 import pytest
 
 from broker.format.message import message_of
-from broker.format.properties import encode_properties
-from broker.log.put import Put
 from broker.scheduled.timer import metrics as counted
 from broker.scheduled.timer.names import TIMER_TOPIC, TimerOptions
-from broker.scheduled.timer.puts import TimedPuts
 from broker.scheduled.timer.stages import TimerPipelineStage
 from pyddmq.testing import PowerCut, SimDisk
-from tests.integration.store_tools import HOST, ROOT
+from tests.integration.store_tools import ROOT
 from tests.integration.timer_tools import SMALL, START_MS, TOPIC, Broker, broker
 
 DAY = 86_400_000
@@ -39,35 +36,6 @@ def test_each_timer_is_delivered_at_its_very_millisecond() -> None:
     assert made.times() == delays
     assert made.pending == made.metrics.value(counted.LATE_MAX) == 0
     assert made.metrics.value(counted.DELIVERED) == len(delays)
-
-
-def test_timers_of_one_millisecond_keep_the_order_of_sending() -> None:
-    """Over several steps, whatever was sent in between."""
-    made = broker(segment_bytes=1 << 16)
-    for number in range(1000):
-        made.send(b"%d" % number, 5000)
-        made.send(b"later", 5001)
-    made.scheduler.advance(5)
-    assert made.delivered() == [b"%d" % number for number in range(1000)]
-
-
-def test_delivered_message_is_the_one_that_was_sent() -> None:
-    """Properties without the timer's, UNIQ_KEY, body, flags, born time, host and reconsume times; its origin."""
-    made = broker()
-    block = encode_properties({"TAGS": "TagA", "KEYS": "k", "own": "1", "UNIQ_KEY": "0123456789ABCDEF"})
-    host = bytes(16) + b"\x00\x00\x00\x07"
-    put = Put(made.store.topics[TOPIC], 0, b"body", block, b"TagA", b"0123456789ABCDEF", reconsume_times=2, flag=77)
-    timed = made.store.waiting(TimedPuts).put(put, START_MS + 1500)
-    [position] = made.store.append([timed], born_ms=12345, born_host=host)
-    [plain] = made.store.append([timed], born_ms=54321, born_host=HOST)
-    made.store.flush()
-    made.scheduler.advance(2)
-    found = [message_of(made.store.read(physical, size)) for physical, size, _ in records(made, TOPIC)]
-    for message, born_ms, born_host, origin in zip(found, (12345, 54321), (host, HOST), (position, plain), strict=True):
-        assert message.properties == {"TAGS": "TagA", "KEYS": "k", "own": "1", "UNIQ_KEY": "0123456789ABCDEF"}
-        assert (message.body(), message.flag, message.reconsume_times) == (b"body", 77, 2)
-        assert (message.born_ms, message.born_host) == (born_ms, born_host)
-        assert message.prepared_offset == (origin.physical or -1)
 
 
 def test_far_timers_roll() -> None:
@@ -132,21 +100,6 @@ def test_too_many_refused_are_put_again(monkeypatch: pytest.MonkeyPatch) -> None
     made.scheduler.advance(700)
     assert sorted(made.delivered("gone")) == [b"%d" % number for number in range(8)]
     assert made.pending == 0
-
-
-def test_full_disk_makes_timers_wait() -> None:
-    """Nothing is lost for want of space; delivery goes on when there is some."""
-    disk = SimDisk(capacity_bytes=80 * 4096)
-    made = broker(disk)
-    made.send(b"x" * 3000, 1000)
-    made.fill()
-    before = len(made.delivered())
-    made.scheduler.advance(5)
-    assert (len(made.delivered()), made.pending) == (before, 1)
-    assert made.metrics.value(counted.WAITS) > 1
-    disk.capacity_bytes = 1 << 30
-    made.scheduler.advance(5)
-    assert (len(made.delivered()), made.pending) == (before + 1, 0)
 
 
 def test_full_disk_that_takes_no_timer_into_the_timer_log_holds_up_none_that_is_due() -> None:

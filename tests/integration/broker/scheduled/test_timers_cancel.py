@@ -46,19 +46,6 @@ def test_cancelled_timer_is_not_delivered() -> None:
     assert made.timers.cancel(TOPIC, key) is CANCELLED
 
 
-def test_answers_too_late_and_unknown() -> None:
-    """Delivered, never waited, never heard of, of another topic."""
-    made = broker()
-    key = made.send(b"x", 1000)
-    assert made.timers.cancel("u", key) is UNKNOWN
-    made.scheduler.advance(1)
-    assert made.timers.cancel(TOPIC, key) is TOO_LATE
-    assert made.timers.cancel(TOPIC, made.send(b"at once", 0)) is TOO_LATE
-    assert made.timers.cancel(TOPIC, "0" * 32) is UNKNOWN
-    assert broker().timers.cancel(TOPIC, "0" * 32) is UNKNOWN
-    assert made.delivered() == [b"x", b"at once"]
-
-
 @pytest.mark.parametrize(
     "stage",
     [
@@ -82,21 +69,6 @@ def test_cancel_holds_wherever_the_timer_is(stage: TimerPipelineStage) -> None:
     made.timers.resume(stage)
     made.scheduler.advance(3)
     assert (made.delivered(), made.timers.pending) == ([b"first", b"yes"], 0)
-
-
-def test_refused_timer_can_be_cancelled() -> None:
-    """What is refused is pending, too."""
-    made = broker()
-    made.store.create_topic("gone", 1)
-    key = made.send(b"stuck", 1000, "gone")
-    made.store.topic_changes.delete("gone")
-    made.scheduler.advance(2)
-    assert made.timers.cancel("gone", key) is CANCELLED
-    made.store.create_topic("gone", 1)
-    made.scheduler.advance(20)
-    made = made.again()
-    made.scheduler.advance(20)
-    assert (made.delivered("gone"), made.timers.pending) == ([], 0)
 
 
 def test_rolled_timer_can_be_cancelled() -> None:

@@ -10,7 +10,7 @@ from broker.scheduled.timer import enqueuing
 from broker.scheduled.timer import metrics as counted
 from pyddmq.testing import ManualClock, SimDisk
 from tests.integration.store_tools import ROOT
-from tests.integration.timer_tools import SMALL, START_MS, TOPIC, Broker, broker
+from tests.integration.timer_tools import SMALL, START_MS, Broker, broker
 from tests.integration.waiting_tools import lose
 
 FILES = ("timerwheel", "timerlog", "config/timercheck", "pyddmq/timers.json")
@@ -182,20 +182,6 @@ def test_damaged_unit_and_slot_have_everything_made_anew() -> None:
         assert made.delivered() == [b"0", b"1", b"2"]
         assert (made.metrics.value(counted.DAMAGED), made.metrics.value(counted.REBUILT)) == (1, 1)
         assert made.timers.pending == 0
-
-
-def test_damaged_record_is_lost_alone() -> None:
-    """The record itself is damaged: it is counted, and the others come."""
-    made = broker()
-    physical = made.store.put(TOPIC, b"damaged", delay_ms=5000).physical
-    made.send(b"whole", 5000)
-    made.scheduler.advance(1)
-    made.close()
-    made.disk.flip_bit(f"{ROOT}/commitlog/{0:020d}", physical + 90)
-    made = broker(made.disk, made.clock)
-    made.scheduler.advance(10)
-    assert made.delivered() == [b"whole"]
-    assert (made.metrics.value(counted.LOST), made.metrics.value(counted.DAMAGED)) == (1, 0)
 
 
 def rocketmq_goes_on_at(made: Broker, units: int) -> int:

@@ -18,7 +18,7 @@ from broker.transaction.outcomes import End, EndOutcome
 from broker.transaction.retention_hold import TransactionHold
 from pyddmq.testing import SimSyncs
 from tests.integration import delay_tools, timer_tools, transaction_tools
-from tests.integration.broker.scheduled.test_cancels_beside import KINDS, Even, send, slow
+from tests.integration.broker.scheduled.test_cancels_beside import KINDS, Even, slow
 from tests.integration.waiting_tools import TOPIC, drive, flush_in_background, retain
 
 
@@ -37,7 +37,7 @@ def stuck(tools: Any) -> Any:
     made = tools.broker()
     made.store.create_topic("filling", 1)
     made.store.create_topic("gone", 1)
-    made.name = send(made, b"stuck", "gone")
+    made.name = made.later(b"stuck", topic="gone")
     made.store.topic_changes.delete("gone")
     made.scheduler.advance(5)
     full(made, (TimerHold if tools is timer_tools else DelayHold)(made.delivery, made.metrics))
