@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 
 import pytest
 
 from broker.views import View
 from tools import shapes_doc
 from tools.metrics_doc import modules_of
-
-ROOT = Path(__file__).parents[3]
-
 
 OF_THE_CONSOLE = ("tests.", "proxy.admin.console.", "proxy.operate.lookups.message_way")
 """Modules whose views no path of the API returns."""
@@ -30,11 +26,6 @@ def every_view() -> set[type[View]]:
             found.add(each)
             left.append(each)
     return {each for each in found if not each.__module__.startswith(OF_THE_CONSOLE)}
-
-
-def test_page_is_made_from_the_views() -> None:
-    """docs/admin-shapes.md is what `make docs` writes."""
-    assert (ROOT / "docs" / "admin-shapes.md").read_text() == shapes_doc.render()
 
 
 def test_page_has_every_view() -> None:

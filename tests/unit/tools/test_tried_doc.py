@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.tried import NOTHING, Tried, add, tried
-from tools.docs import PAGES
 from tools.tried_doc import Combination, never
-
-ROOT = Path(__file__).parents[3]
 
 
 def test_runs_write_what_they_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,8 +36,3 @@ def test_the_likely_of_what_never_was_come_first() -> None:
     left = never(known, counts)
     assert left[0] == Combination("a", "s", "stop")
     assert {each.fault for each in left[1:]} == {"never seen"}
-
-
-def test_page_is_made_of_the_sum() -> None:
-    """`python -m tests.tried` adds, `make docs` writes."""
-    assert (ROOT / "docs" / "tried.md").read_text() == PAGES["tried"]()
