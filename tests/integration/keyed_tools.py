@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from broker.deduplication.deduplication import Deduplication, WindowLimits
+from broker.deduplication.deduplication import Deduplication
+from broker.deduplication.window import DeduplicationWindow, WindowLimits
 from broker.runtime.bundle import runtime_of
 from broker.runtime.metrics import Metrics
 from broker.runtime.seams import Clock, Disk
@@ -24,6 +25,13 @@ def key(number: int, name: bytes = NAME) -> bytes:
 def keys(first: int, count: int, name: bytes = NAME) -> list[bytes]:
     """Those of so many in a row."""
     return [key(number, name) for number in range(first, first + count)]
+
+
+def window(*, messages: int = 4, producers: int = 3, silence_ms: int = 1000) -> tuple[DeduplicationWindow, Metrics]:
+    """A small one, and its counts."""
+    metrics = Metrics()
+    limits = WindowLimits(silence_ms=silence_ms, messages=messages, producers=producers)
+    return DeduplicationWindow(limits, metrics), metrics
 
 
 def memory(

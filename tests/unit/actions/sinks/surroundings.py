@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, ClassVar, TypeVar
 
 from actions.client_factories import Outside, OutsideAction
 from actions.sinks.local_state import Keep
@@ -82,6 +82,39 @@ class FakeJob:
 
     def finish(self, success: bool, reason: str = "") -> bool:
         return self.answer(Status.FINISH if success else Status.FAIL)
+
+
+class SeenJob(FakeJob):
+    """A message that is noted when its body is looked at."""
+
+    seen: ClassVar[set[int]] = set()
+
+    @property
+    def data(self) -> Any:
+        """The body."""
+        self.seen.add(self.offset)
+        return self.message.body
+
+    @data.setter
+    def data(self, _body: Any) -> None:
+        pass
+
+
+async def bodies_by_turn(work: Awaitable[T]) -> tuple[T, list[int]]:
+    """Do some work; return its result, and of how many `SeenJob`s it saw the body in each turn of the loop."""
+    seen, found = SeenJob.seen, [0]
+    seen.clear()
+
+    async def others() -> None:
+        while True:
+            found.append(len(seen))
+            seen.clear()
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    result = await work
+    beside.cancel()
+    return result, found
 
 
 class InlineKeep(Keep):

@@ -21,7 +21,7 @@ from actions.sinks.local_state import Keep
 from pyddmq.actions import RetryLater, Status, Unprocessable
 from pyddmq.testing.loop import VirtualLoop
 from pyddmq.testing.sim_disk import PowerCut, SimDisk
-from tests.unit.actions.sinks.surroundings import FakeJob, InlineKeep, opened
+from tests.unit.actions.sinks.surroundings import FakeJob, InlineKeep, SeenJob, bodies_by_turn, opened
 
 DATA, OUT = "/data", "/out"
 
@@ -308,40 +308,12 @@ def test_ledger_of_many_messages_that_do_not_follow_each_other_is_soon_encoded()
     assert sorted(ground.offsets()) == [*range(0, 20_000, 2)]
 
 
-class SeenJob(FakeJob):
-    """A message that is noted when its body is looked at."""
-
-    seen: set[int]
-
-    @property
-    def data(self) -> Any:
-        """The body."""
-        self.seen.add(self.offset)
-        return self.message.body
-
-    @data.setter
-    def data(self, _body: Any) -> None:
-        pass
-
-
 def test_records_of_large_bodies_leave_the_loop_to_others() -> None:
     """JSON of a hundred kilobytes takes milliseconds, and a turn has megabytes of it."""
-    ground, looked = Ground(), [0]
-    SeenJob.seen = set()
+    ground = Ground()
     given = [SeenJob(offset, json.dumps(["x"] * 20_000).encode()) for offset in range(60)]
 
-    async def others() -> None:
-        while True:
-            looked.append(len(SeenJob.seen))
-            SeenJob.seen.clear()
-            await asyncio.sleep(0)
-
-    async def story() -> None:
-        beside = asyncio.create_task(others())
-        await written(ground.sink(), given)
-        beside.cancel()
-
-    asyncio.run(story())
+    _, looked = asyncio.run(bodies_by_turn(written(ground.sink(), given)))
     assert sum(looked) >= 60
     assert max(looked) <= 2
     assert sorted(ground.offsets()) == list(range(60))

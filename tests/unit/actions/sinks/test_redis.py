@@ -21,7 +21,7 @@ from pyddmq.actions import Failed, RetryLater, Status, Unprocessable
 from tests.conftest import need
 from tests.unit.actions.sinks.memory_redis import MemoryRedis
 from tests.unit.actions.sinks.real_redis import RedisServer
-from tests.unit.actions.sinks.surroundings import FakeJob, opened
+from tests.unit.actions.sinks.surroundings import FakeJob, SeenJob, bodies_by_turn, opened
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -162,44 +162,16 @@ def test_large_messages_go_in_round_trips_that_have_time(once: bool) -> None:
     assert ground.memory.trips < 40
 
 
-class SeenJob(FakeJob):
-    """A message that is noted when its body is parsed."""
-
-    seen: set[int]
-
-    @property
-    def data(self) -> Any:
-        """The body."""
-        self.seen.add(self.offset)
-        return self.message.body
-
-    @data.setter
-    def data(self, _body: Any) -> None:
-        pass
-
-
 def test_templates_of_large_bodies_leave_the_loop_to_others() -> None:
     """Each value of a JSON body costs a parse of it, and a batch has up to 256 messages."""
-    ground, looked = Ground("127.0.0.1:1", MemoryRedis()), [0]
-    SeenJob.seen = set()
+    ground = Ground("127.0.0.1:1", MemoryRedis())
     jobs: list[FakeJob] = [
         SeenJob(offset, b'{"id": %d, "x": [%s0]}' % (offset, b"1," * 40_000)) for offset in range(50)
     ]
     sink = ground.sink(commands=[["SET", "k${$.id}", "${$.id}"]])
 
-    async def others() -> None:
-        while True:
-            looked.append(len(SeenJob.seen))
-            SeenJob.seen.clear()
-            await asyncio.sleep(0)
-
-    async def story() -> list[Status | Exception]:
-        beside = asyncio.create_task(others())
-        answers = list(await sink.act_many(jobs))
-        beside.cancel()
-        return answers
-
-    assert asyncio.run(story()) == [Status.FINISH] * 50
+    answers, looked = asyncio.run(bodies_by_turn(sink.act_many(jobs)))
+    assert answers == [Status.FINISH] * 50
     assert sum(looked) >= 50
     assert max(looked) <= 2
     assert ground.look("k49") == b"49"

@@ -10,20 +10,10 @@ from hypothesis import strategies as st
 
 from broker.deduplication.deduplication import CheckpointDamaged, decode, encode
 from broker.deduplication.numbers import Numbered, are_in_order, first_number, parse_key
-from broker.deduplication.window import DeduplicationWindow, WindowLimits
-from broker.runtime.metrics import Metrics
 from pyddmq.client.ordered_sends import Numbers
-from tests.integration.keyed_tools import FIRST, NAME, key, keys
+from tests.integration.keyed_tools import FIRST, NAME, key, keys, window
 
 OTHER = NAME[:-1] + b"9"
-
-
-def window(*, messages: int = 4, producers: int = 3, silence_ms: int = 1000) -> tuple[DeduplicationWindow, Metrics]:
-    """A small one."""
-    metrics = Metrics()
-    return DeduplicationWindow(
-        WindowLimits(silence_ms=silence_ms, messages=messages, producers=producers), metrics
-    ), metrics
 
 
 def test_key_says_who_and_which() -> None:

@@ -9,17 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.deduplication.numbers import first_number
-from broker.deduplication.window import HOLE_MAX, MISSING, OLDER, DeduplicationWindow, ProducerWindow, WindowLimits
-from broker.runtime.metrics import Metrics
-from tests.integration.keyed_tools import FIRST, NAME
-
-
-def window(*, messages: int = 4, producers: int = 3, silence_ms: int = 1000) -> tuple[DeduplicationWindow, Metrics]:
-    """A small one."""
-    metrics = Metrics()
-    return DeduplicationWindow(
-        WindowLimits(silence_ms=silence_ms, messages=messages, producers=producers), metrics
-    ), metrics
+from broker.deduplication.window import HOLE_MAX, MISSING, OLDER, ProducerWindow
+from tests.integration.keyed_tools import FIRST, NAME, window
 
 
 def test_window_says_what_is_new_stored_older_and_behind_a_gap() -> None:
