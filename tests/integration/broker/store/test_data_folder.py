@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from pathlib import Path
 
@@ -10,10 +9,9 @@ import pytest
 
 from broker.errors import NotAStore, StoreError
 from broker.runtime.disk import RealDisk
-from pyddmq.testing import ManualClock, SimDisk
+from pyddmq.testing import SimDisk
 from tests.fuzz.image import disk_of
 from tests.integration.store_tools import ROOT, bodies, open_store
-from upstream.tools.backup import Backup, restore
 
 OTHERS = [
     {"notes.txt": b"x"},
@@ -63,33 +61,6 @@ def test_first_start_that_was_killed_anywhere_goes_on(changes: int) -> None:
     store.create_topic("t", 1)
     store.put("t", b"x")
     assert bodies(store) == {0: b"x"}
-
-
-def modes(folder: Path) -> dict[str, int]:
-    """Permission bits of a folder and all below it."""
-    return {str(each): stat.S_IMODE(each.stat().st_mode) for each in [folder, *folder.rglob("*")]}
-
-
-def test_data_directory_and_backup_are_the_owners_alone(tmp_path: Path) -> None:
-    """Folders 0700, files 0600, whatever the umask lets through; so are a backup and what is restored."""
-    before = os.umask(0)
-    try:
-        disk = RealDisk()
-        store = open_store(disk, root=str(tmp_path / "data"))
-        store.create_topic("t", 1)
-        store.put("t", b"x")
-        store.close()
-        Backup(str(tmp_path / "data"), str(tmp_path / "copy"), source=disk, disk=disk, clock=ManualClock()).make()
-        restore(str(tmp_path / "copy"), str(tmp_path / "back"), disk=disk, clock=ManualClock())
-    finally:
-        os.umask(before)
-    for name in ("data", "copy", "back"):
-        wrong = {
-            path: oct(mode)
-            for path, mode in modes(tmp_path / name).items()
-            if mode != (0o700 if Path(path).is_dir() else 0o600)
-        }
-        assert wrong == {}
 
 
 def test_open_data_directory_of_an_older_version_is_told_and_left(

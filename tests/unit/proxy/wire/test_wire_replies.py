@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from broker.format.properties import SYSTEM_PROPERTIES, parse_properties
 from broker.format.record import locate
-from proxy.wire.call import BINARY, COMPACT, Call
+from proxy.wire.call import COMPACT, Call
 from proxy.wire.errors import WireMisuse
 from proxy.wire.pull_reply import encode_pull_reply
 from proxy.wire.replies import (
@@ -46,39 +45,6 @@ def value_of(frame: bytes, seqid: int = 5) -> Any:
     assert reply.seqid == seqid
     assert (reply.error, reply.application) == (None, None)
     return reply.value
-
-
-GOLDEN: dict[str, tuple[Callable[[int], bytes], str, str]] = {
-    "empty pull": (
-        lambda protocol: encode_empty_pull_reply(to(protocol, "pull")),
-        "00000010 8241 05 04 70756c6c 0c00 1c00 190c 00 00",
-        "00000021 80010002 00000004 70756c6c 00000005 0c0000 0c0001 00 0f0002 0c 00000000 00 00",
-    ),
-    "true": (
-        lambda protocol: encode_bool_reply(to(protocol, "ack"), True),
-        "0000000a 8241 05 03 61636b 0100 00",
-        "00000014 80010002 00000003 61636b 00000005 020000 01 00",
-    ),
-    "false": (
-        lambda protocol: encode_bool_reply(to(protocol, "ack"), False),
-        "0000000a 8241 05 03 61636b 0200 00",
-        "00000014 80010002 00000003 61636b 00000005 020000 00 00",
-    ),
-    "result": (
-        lambda protocol: encode_result_reply(to(protocol, "sendSync"), 11, "no", offset=300),
-        "0000001b 8241 05 08 73656e6453796e63 0c00 1516 18026e6f 06ce01 d804 00 00",
-        "00000034 80010002 00000008 73656e6453796e63 00000005 0c0000 080001 0000000b 0b0002 00000002 6e6f"
-        "0a0067 000000000000012c 00 00",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", list(GOLDEN))
-def test_reply_golden_frames(name: str) -> None:
-    """Frames spelled out by hand from Thrift's specification."""
-    encode, compact, binary = GOLDEN[name]
-    assert encode(COMPACT).hex() == compact.replace(" ", "")
-    assert encode(BINARY).hex() == binary.replace(" ", "")
 
 
 @given(protocols, st.integers(-(1 << 31), (1 << 31) - 1))
@@ -197,16 +163,6 @@ def test_pull_reply_shows_records_as_the_reader_of_properties_does(
     value = value_of(frame)
     assert value["context"] == {"groupId": "gé", "topic": "permits", "qid": "c_b_0"}
     assert value["messages"] == [{**expected, "offset": offset} for offset, (_, expected) in batch]
-
-
-def test_pull_reply_golden_message() -> None:
-    """One message with key, tag and a property, spelled out by hand."""
-    found = record(b"body", block([(b"KEYS", b"k"), (b"TAGS", b"g"), (b"n", b"v")]) + broker_end(False))
-    frame = encode_pull_reply(to(COMPACT, "pull"), "g", "t", "q", [(300, locate(found))])
-    context = "1c 180167 180174 180171 00"
-    message = "18016b 1804626f6479 180167 16d804 1b0188 016e 0176 00"
-    expected = f"00000030 8241 05 04 70756c6c 0c00 {context} 191c {message} 00 00".replace(" ", "")
-    assert frame.hex() == expected
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
