@@ -168,15 +168,15 @@ def test_failed_sync_tells_all_and_shows_nothing() -> None:
     """Those of the flush and those staged behind it; nothing is written or synced again, and offsets go back."""
     disk = SimDisk()
     store, syncs = opened(disk)
-    reported: list[StoreError | None] = []
+    reported: list[str] = []
     append(store, b"kept")
     store.flush()
-    append(store, b"a", done=reported.append)
+    append(store, b"a", done=lambda error: reported.append(f"a {type(error).__name__}"))
     store.commit.begin()
-    append(store, b"b", done=reported.append)
+    append(store, b"b", done=lambda error: reported.append(f"b {type(error).__name__}"))
     operations = disk.operations
     syncs.end(OSError(errno.EIO, "no"))
-    assert [type(each) for each in reported] == [StoreFailed, StoreFailed]
+    assert reported == ["a StoreFailed", "b StoreFailed"]
     assert (bodies(store), store.topics["t"].queues[0].next_offset, store.unsettled) == ({0: b"kept"}, 1, False)
     assert not store.commit.begin()
     store.flush()

@@ -28,30 +28,19 @@ def full_store(disk: SimDisk, metrics: Metrics | None = None) -> Store:
     append(store, BODY)
     store.flush()
     disk.capacity_bytes = 0
-    publish_until_full(store)
+    until_full(store)
     return store
 
 
-def publish_until_full(store: Store) -> int:
-    """Publish until it is refused; how many were taken."""
+def until_full(store: Store, topic: str = "t") -> int:
+    """Append to a topic until that is refused; how many were taken."""
     for count in range(1000):
         try:
-            append(store, BODY)
+            append(store, BODY, topic=topic)
         except DiskFull:
             return count
         store.flush()
     raise AssertionError("the disk never filled up")
-
-
-def dead_letter_until_full(store: Store) -> int:
-    """Append dead letters until they are refused; how many were taken."""
-    for count in range(1000):
-        try:
-            append(store, BODY, topic=LETTERS)
-        except DiskFull:
-            return count
-        store.flush()
-    raise AssertionError("the reserve never ended")
 
 
 def test_full_disk_takes_dead_letters_and_refuses_publishes() -> None:
@@ -67,7 +56,7 @@ def test_full_disk_takes_dead_letters_and_refuses_publishes() -> None:
     # There is room in the log's last file, and it is not for publishes.
     with pytest.raises(DiskFull):
         append(store, b"small")
-    assert dead_letter_until_full(store) == 3
+    assert until_full(store, LETTERS) == 3
     assert (len(bodies(store)), len(bodies(store, LETTERS))) == (taken, 4)
     disk.capacity_bytes = None
     append(store, b"small")
@@ -85,8 +74,8 @@ def test_reserve_is_filled_up_before_a_publish_gets_space() -> None:
     disk.capacity_bytes = disk.total_bytes(ROOT) + 4096
     store.checkpoint()
     assert metrics.value("pyddmq_store_reserve_bytes") == 4096
-    assert publish_until_full(store) == 3
-    assert dead_letter_until_full(store) == 4
+    assert until_full(store) == 3
+    assert until_full(store, LETTERS) == 4
 
 
 def test_reserve_survives_a_restart() -> None:
@@ -118,7 +107,7 @@ def test_messages_that_wait_do_not_use_the_reserve(kind: str) -> None:
         "half": plain._replace(topic=half_topic),
     }[kind]
     disk.capacity_bytes = 0
-    publish_until_full(store)
+    until_full(store)
     with pytest.raises(DiskFull):
         store.append([waits], born_ms=0, born_host=bytes(8))
     assert disk.exists(SPARE)
@@ -134,7 +123,7 @@ def test_disk_too_small_for_a_reserve_still_takes_publishes() -> None:
     store.create_topic("t", 1)
     assert metrics.value("pyddmq_store_reserve_bytes") == 0
     assert not disk.exists(SPARE)
-    assert publish_until_full(store) == 4
+    assert until_full(store) == 4
     disk.capacity_bytes = None
     store.checkpoint()
     assert metrics.value("pyddmq_store_reserve_bytes") == 4096

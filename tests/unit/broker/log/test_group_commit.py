@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 
-from broker.errors import StoreError, StoreFailed
+from broker.errors import StoreError
 from broker.log.commit_batch import _NEXT, BatchState, CommitBatch
 from broker.log.group_commit import AHEAD_MAX_US, CommitDriver, seconds_early
 from broker.store import Store
@@ -158,23 +158,6 @@ def test_nobody_is_told_twice_or_well_of_a_failure() -> None:
         batch.report(StoreError("gone"))
 
 
-def test_failed_sync_tells_everybody_once_and_nothing_is_written_after() -> None:
-    """Those of the flush on its way and those staged behind it, in their order; the log is left alone."""
-    world = _World()
-    reported: list[str] = []
-    for name in ("a", "b"):
-        append(
-            world.store, name.encode(), done=lambda error, name=name: reported.append(f"{name} {type(error).__name__}")
-        )
-        world.commit.begin()
-    world.disk.fail("sync", path_part="/commitlog/")
-    world.end()
-    assert reported == ["a StoreFailed", "b StoreFailed"]
-    assert (bodies(world.store), world.store.unsettled, world.commit.begin()) == ({}, False, False)
-    with pytest.raises(StoreFailed):
-        append(world.store, b"c")
-
-
 def test_who_asks_is_told_with_what_is_under_way() -> None:
     """With what is staged, else with what is on its way, else at once."""
     world = _World()
@@ -189,19 +172,6 @@ def test_who_asks_is_told_with_what_is_under_way() -> None:
     assert reported == ["idle None"]
     world.end()
     assert reported == ["idle None", "begun None", "staged None"]
-
-
-def test_flush_completes_what_is_under_way_in_the_order_of_the_log() -> None:
-    """A flush on its way, and what is staged, with one more sync; its end is not taken for another."""
-    world = _World()
-    reported: list[str] = []
-    append(world.store, b"a", done=lambda error: reported.append("a"))
-    world.commit.begin()
-    append(world.store, b"b", done=lambda error: reported.append("b"))
-    world.store.flush()
-    assert (reported, bodies(world.store), world.store.unsettled) == (["a", "b"], {0: b"a", 1: b"b"}, False)
-    world.end()
-    assert reported == ["a", "b"]
 
 
 def test_flush_completes_what_is_under_way_without_a_sync_of_its_own() -> None:

@@ -93,18 +93,6 @@ def test_message_that_waits_is_a_publish_though_its_topic_is_the_brokers() -> No
     assert space.segment_space.lent is None
 
 
-def test_lent_file_takes_no_publish_until_another_one_is_set_aside() -> None:
-    """Though there is space left in it; what still fits before it is taken."""
-    space = Space()
-    space.fill()
-    space.put(OWN, 500)
-    with pytest.raises(DiskFull):
-        space.put(PUBLISH, 10)
-    space.disk.capacity_bytes = 3 * SEGMENT
-    space.put(PUBLISH, 10)
-    assert (space.segment_space.lent, space.segment_space.reserve_bytes) == (None, SEGMENT)
-
-
 def test_publishes_are_refused_as_long_as_no_further_file_can_be_claimed() -> None:
     """What asks is told from the disk's space, not from a publish that would have to be tried."""
     space = Space()
