@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from broker.errors import DamagedRecord
+from broker.errors import DamagedRecord, DiskFull
 from broker.feature import Feature
 from broker.features import features
 from broker.format.properties import parse_properties
@@ -76,6 +76,17 @@ def append(store: Store, *bodies: bytes, topic: str = "t", queue_id: int = 0, **
     """Append bodies to one queue without a flush."""
     puts = [Put(store.topics[topic], queue_id, body, b"") for body in bodies]
     return store.append(puts, born_ms=1_600_000_000_000, born_host=HOST, **options)
+
+
+def until_full(store: Store, body: bytes, topic: str = "t") -> int:
+    """Append to a topic until that is refused; how many were taken."""
+    for count in range(1000):
+        try:
+            append(store, body, topic=topic)
+        except DiskFull:
+            return count
+        store.flush()
+    raise AssertionError("the disk never filled up")
 
 
 def bodies(store: Store, topic: str = "t", queue_id: int = 0) -> dict[int, bytes | None]:

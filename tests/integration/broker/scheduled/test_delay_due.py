@@ -12,10 +12,6 @@ from broker.scheduled.delay import due as module
 from broker.scheduled.delay import metrics as counted
 from broker.scheduled.delay.due import RETRY_SECONDS, DueDelays
 from tests.integration.delay_tools import TOPIC, Broker, broker
-from tests.integration.store_tools import ROOT
-
-MAGIC_AT = 4
-"""Where a record's magic stands, which is looked at whenever one is read."""
 
 
 def opened(*levels: int) -> tuple[Broker, DueDelays]:
@@ -63,17 +59,6 @@ def test_store_without_delays_has_nothing_to_wait_for() -> None:
     assert step(made)
     assert due.seconds_left() is None
     assert made.delivered() == [b"x"]
-
-
-def test_nothing_is_taken_before_its_moment() -> None:
-    """To the millisecond."""
-    made, _ = opened(1)
-    made.clock.advance(0.999)
-    step(made)
-    assert made.delivered() == []
-    made.clock.advance(0.001)
-    step(made)
-    assert made.delivered() == [b"0"]
 
 
 def test_levels_share_a_step_and_none_starves() -> None:
@@ -189,18 +174,6 @@ def test_held_message_is_not_tried_again() -> None:
     made.clock.advance(RETRY_SECONDS)
     step(made)
     assert made.delivered() == [b"0"]
-
-
-def test_message_that_cannot_be_read_is_lost_and_counted_once() -> None:
-    """It is completed, so that no later step and no start looks at it again."""
-    made, due = opened(1, 1)
-    [(physical, _, _)] = due.levels[1].queue.read(0, 1)
-    made.disk.flip_bit(f"{ROOT}/commitlog/{0:020}", physical + MAGIC_AT)
-    made.clock.advance(1)
-    step(made)
-    step(made)
-    assert made.delivered() == [b"1"]
-    assert (made.metrics.value(counted.LOST), due.is_over(1, 0)) == (1, True)
 
 
 def test_lateness_is_that_of_the_first_and_not_of_what_was_refused() -> None:

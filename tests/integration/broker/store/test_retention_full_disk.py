@@ -12,7 +12,7 @@ from broker.retention import RetentionLimits
 from broker.runtime.metrics import Metrics
 from broker.store import Store
 from pyddmq.testing import ManualClock, PowerCut, SimDisk
-from tests.integration.store_tools import ROOT, append, bodies, open_store
+from tests.integration.store_tools import ROOT, append, bodies, open_store, until_full
 
 SEGMENT_BYTES = 4096
 BODY = bytes(800)
@@ -30,21 +30,10 @@ def full(disk: SimDisk, clock: ManualClock, metrics: Metrics | None = None) -> S
     store.create_topic(LETTERS, 1, system=True)
     disk.capacity_bytes = disk.total_bytes(ROOT) - disk.free_bytes(ROOT) + 3 * SEGMENT_BYTES
     store.retention.limits = RetentionLimits(age_ms=HOUR_MS)
-    publish_until_full(store)
+    until_full(store, BODY)
     disk.capacity_bytes = 0
     clock.advance(2 * HOUR_MS / 1000)
     return store
-
-
-def publish_until_full(store: Store) -> None:
-    """Publish until it is refused."""
-    for _ in range(100):
-        try:
-            append(store, BODY)
-        except DiskFull:
-            return
-        store.flush()
-    raise AssertionError("the disk never filled up")
 
 
 def second(store: Store, clock: ManualClock) -> None:

@@ -13,7 +13,7 @@ from broker.scheduled.timer.puts import TimedPuts
 from broker.store import Store
 from broker.transaction.names import HALF_TOPIC
 from pyddmq.testing import ManualClock, SimDisk
-from tests.integration.store_tools import ROOT, append, bodies, open_store
+from tests.integration.store_tools import ROOT, append, bodies, open_store, until_full
 
 BODY = bytes(800)
 LETTERS = dead_letter_topic("g")
@@ -28,19 +28,8 @@ def full_store(disk: SimDisk, metrics: Metrics | None = None) -> Store:
     append(store, BODY)
     store.flush()
     disk.capacity_bytes = 0
-    until_full(store)
+    until_full(store, BODY)
     return store
-
-
-def until_full(store: Store, topic: str = "t") -> int:
-    """Append to a topic until that is refused; how many were taken."""
-    for count in range(1000):
-        try:
-            append(store, BODY, topic=topic)
-        except DiskFull:
-            return count
-        store.flush()
-    raise AssertionError("the disk never filled up")
 
 
 def test_full_disk_takes_dead_letters_and_refuses_publishes() -> None:
@@ -56,7 +45,7 @@ def test_full_disk_takes_dead_letters_and_refuses_publishes() -> None:
     # There is room in the log's last file, and it is not for publishes.
     with pytest.raises(DiskFull):
         append(store, b"small")
-    assert until_full(store, LETTERS) == 3
+    assert until_full(store, BODY, LETTERS) == 3
     assert (len(bodies(store)), len(bodies(store, LETTERS))) == (taken, 4)
     disk.capacity_bytes = None
     append(store, b"small")
@@ -74,8 +63,8 @@ def test_reserve_is_filled_up_before_a_publish_gets_space() -> None:
     disk.capacity_bytes = disk.total_bytes(ROOT) + 4096
     store.checkpoint()
     assert metrics.value("pyddmq_store_reserve_bytes") == 4096
-    assert until_full(store) == 3
-    assert until_full(store, LETTERS) == 4
+    assert until_full(store, BODY) == 3
+    assert until_full(store, BODY, LETTERS) == 4
 
 
 def test_reserve_survives_a_restart() -> None:
@@ -107,7 +96,7 @@ def test_messages_that_wait_do_not_use_the_reserve(kind: str) -> None:
         "half": plain._replace(topic=half_topic),
     }[kind]
     disk.capacity_bytes = 0
-    until_full(store)
+    until_full(store, BODY)
     with pytest.raises(DiskFull):
         store.append([waits], born_ms=0, born_host=bytes(8))
     assert disk.exists(SPARE)
@@ -123,7 +112,7 @@ def test_disk_too_small_for_a_reserve_still_takes_publishes() -> None:
     store.create_topic("t", 1)
     assert metrics.value("pyddmq_store_reserve_bytes") == 0
     assert not disk.exists(SPARE)
-    assert until_full(store) == 4
+    assert until_full(store, BODY) == 4
     disk.capacity_bytes = None
     store.checkpoint()
     assert metrics.value("pyddmq_store_reserve_bytes") == 4096
