@@ -159,14 +159,20 @@ class RepeatedSend:
         self.answer(b"refused %d" % refusal.code)
 
 
-def test_repeat_of_what_a_failed_sync_left_undecided_is_refused_as_that_is() -> None:
-    """One that waits for the sync, and one that comes after it; nobody is told that the message is stored."""
-    disk = SimDisk()
+def first_under_way(disk: SimDisk) -> tuple[Store, KeyedSends]:
+    """A store to which a first numbered message was appended without a flush, and what answers a repeat of it."""
     store = open_store(disk)
     store.create_topic("t", 1)
     known = memory(store, disk)
     sends = KeyedSends(known, store=store, qid_prefix="q_", broker_name="b")
     known.stored(sends.judge([key(0)]), [append(store, 0).physical])
+    return store, sends
+
+
+def test_repeat_of_what_a_failed_sync_left_undecided_is_refused_as_that_is() -> None:
+    """One that waits for the sync, and one that comes after it; nobody is told that the message is stored."""
+    disk = SimDisk()
+    store, sends = first_under_way(disk)
     first, second = RepeatedSend(sends, 0), RepeatedSend(sends, 0)
     first.ask()
     assert first.answers == []
@@ -180,11 +186,7 @@ def test_repeat_of_what_a_failed_sync_left_undecided_is_refused_as_that_is() -> 
 def test_repeat_of_what_is_not_durable_yet_is_answered_when_it_is() -> None:
     """Not before the flush, and in it."""
     disk = SimDisk()
-    store = open_store(disk)
-    store.create_topic("t", 1)
-    known = memory(store, disk)
-    sends = KeyedSends(known, store=store, qid_prefix="q_", broker_name="b")
-    known.stored(sends.judge([key(0)]), [append(store, 0).physical])
+    store, sends = first_under_way(disk)
     send = RepeatedSend(sends, 0)
     send.ask()
     assert send.answers == []

@@ -217,15 +217,18 @@ def test_parked_pull_of_a_client_that_left_gets_nothing(tmp_path: Path) -> None:
         assert node.node.runtime.metrics.value("pyddmq_delivered_messages_total", "first", "orders") == 1
 
 
-def test_replies_that_never_left_are_no_deliveries(tmp_path: Path) -> None:
-    """W9: what was queued for a client that did not read and closed is available at once; with maxRetry 0, still."""
-    topics = """
+ONE_BY_ONE = """
 topics: {orders: {queues: 1}}
 groups:
   - group: first
     topics: [{topic: orders, maxPullBatchSize: 1, maxRetry: 0, timeout: 600000}]
 """
-    with run(tmp_path, topics=topics) as node, Peer(node.producer) as producer:
+"""Each message is out alone, and has one attempt."""
+
+
+def test_replies_that_never_left_are_no_deliveries(tmp_path: Path) -> None:
+    """W9: what was queued for a client that did not read and closed is available at once; with maxRetry 0, still."""
+    with run(tmp_path, topics=ONE_BY_ONE) as node, Peer(node.producer) as producer:
         for _ in range(30):
             assert producer.send("orders", bytes(400_000)).code == 0
         count = node.node.runtime.metrics.value
@@ -244,13 +247,7 @@ groups:
 
 def test_replies_to_a_closed_connection_are_no_deliveries(tmp_path: Path) -> None:
     """W9: of the replies to pulls whose client is gone already, none counts as a delivery: all come to the next one."""
-    topics = """
-topics: {orders: {queues: 1}}
-groups:
-  - group: first
-    topics: [{topic: orders, maxPullBatchSize: 1, maxRetry: 0, timeout: 600000}]
-"""
-    with run(tmp_path, topics=topics) as node, Peer(node.producer) as producer:
+    with run(tmp_path, topics=ONE_BY_ONE) as node, Peer(node.producer) as producer:
         for _ in range(30):
             assert producer.send("orders").code == 0
         count = node.node.runtime.metrics.value
