@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
+from broker.runtime.disk import RealDisk
 from lag.export.names import TABLES, ExportFile, LiveFile, live_files, shown_place
 from lag.export.tables import arrow
 
@@ -43,6 +45,7 @@ class ExportPlace:
             raise ExportFailed(f"{self.url} is not a valid place for an export: {said}") from None
         self._base = base.rstrip("/")
         self._is_local = self._fs.type_name == "local"
+        self._disk = RealDisk()
 
     def names(self, table: str) -> list[str]:
         """Return the paths of all files of a table, below this place. Raises ExportFailed."""
@@ -71,8 +74,14 @@ class ExportPlace:
             self._fs.create_dir(folder, recursive=True)
             with self._fs.open_output_stream(written) as stream:
                 stream.write(data)
-            if self._is_local:
-                self._fs.move(written, path)
+            if not self._is_local:
+                return
+            # What is deleted because this file has it must not be all that a power loss takes.
+            with closing(self._disk.open(written)) as opened:
+                opened.sync()
+            self._disk.replace(written, path)
+            for each in (folder, folder.rpartition("/")[0]):
+                self._disk.sync_folder(each)
         except OSError as error:
             raise ExportFailed(f"{self.url} cannot be written: {error}") from error
 

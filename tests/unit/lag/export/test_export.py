@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -301,3 +302,28 @@ def test_file_url_is_a_folder(tmp_path: Path) -> None:
     export(journal(), FOLDER, place)
     assert parse(place.names("queues")[0]) is not None
     assert RealDisk().list(f"{tmp_path}/below") == ["events", "queues", "scheduled"]
+
+
+def test_file_in_a_folder_is_synced_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power loss leaves no file that counts and is not whole; `compact` deletes those that it contains."""
+    done: list[tuple[str, str]] = []
+
+    def noted(name: str) -> None:
+        before = getattr(os, name)
+
+        def call(what: Any, *rest: Any) -> Any:
+            path = what if isinstance(what, str) else os.readlink(f"/proc/self/fd/{what}")
+            done.append((name, path.rpartition("/")[2]))
+            return before(what, *rest)
+
+        monkeypatch.setattr(os, name, call)
+
+    for name in ("fdatasync", "fsync", "replace"):
+        noted(name)
+    file = ExportFile("queues", "2023-11-14", "n1", 1, 1, 1)
+    ExportPlace(str(tmp_path / "lag")).write(file, b"rows")
+    path = tmp_path / "lag" / file.name
+    name = f"_unfinished.{path.name}"
+    folders = [("fsync", each.name) for each in list(path.parents)[:2]]
+    assert done == [("fdatasync", name), ("replace", name), *folders]
+    assert path.read_bytes() == b"rows"
