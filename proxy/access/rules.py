@@ -110,8 +110,8 @@ class Rules:
         if found is None:
             if len(self._named) >= _NAMED_MAX:
                 self._named.clear()
-            rules = enumerate(self._rules)
-            found = self._named[principal] = [at for at, rule in rules if _principal_entry(rule.principals, principal)]
+            entries = [_principal_entry(rule.principals, principal) for rule in self._rules]
+            found = self._named[principal] = [at for at, entry in enumerate(entries) if entry is not None]
         return found
 
 
