@@ -48,11 +48,14 @@ def vocabulary() -> dict[str, dict[str, list[str]]]:
     from tests.kafka.chaos import FAULTS, UNDER_WAY
     from tests.lifecycle.kills import FAULTS as ENDS
     from tests.lifecycle.kills import row_names
+    from tests.simulation.kafka import under_way as over_kafka
+    from tests.simulation.kafka.faults import ALL_FAULTS as KAFKA_FAULTS
     from tests.simulation.plan import ALL_FAULTS
     from tests.simulation.world import OPERATIONS, STATES
 
-    known = {
+    known: dict[str, tuple[Iterable[str], Iterable[str], Iterable[str]]] = {
         "simulation": (OPERATIONS, STATES, ALL_FAULTS),
+        over_kafka.CAMPAIGN: (over_kafka.OPERATIONS, over_kafka.STATES, KAFKA_FAULTS),
         "crash": (CAUGHT, Phase, ["at random"]),
         "power loss": (CAUGHT, Phase, ["at random"]),
         "lifecycle": (row_names(), ["at once", "beside the loop"], ENDS),

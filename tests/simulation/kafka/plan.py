@@ -12,10 +12,12 @@ from proxy.node.node import Node
 from tests.simulation.clients import ConsumerHabits, ProducerHabits
 from tests.simulation.facts import PromiseBroken
 from tests.simulation.kafka.faults import ALL_FAULTS, FAULTS
+from tests.simulation.kafka.under_way import CAMPAIGN, states, under_way
 from tests.simulation.kafka.waiting import WaitingPart
 from tests.simulation.kafka.world import GROUPS, NODES, SHAKEN, KafkaWorld, Report, Way
 from tests.simulation.shrink import ddmin, kind_of
 from tests.simulation.world import NodeFactory
+from tests.tried import tried
 
 FAULTS_PER_SEED = 8
 PAUSE_SECONDS_MAX = 2.0
@@ -101,6 +103,12 @@ def _logged(run: Callable[[], Report]) -> Report:
     return report
 
 
+def _make(world: KafkaWorld, name: str, random: Random) -> None:
+    tried(CAMPAIGN, name, operations=under_way(world), states=states(world))
+    world.report.faults[name] += 1
+    ALL_FAULTS[name](world, random)
+
+
 def _run_waiting(way: Way, faults: int, kept: Collection[int] | None) -> Report:
     seed, drawn = way.seed, Random(f"waiting schedule {way.seed}")
     world = KafkaWorld(way)
@@ -119,8 +127,7 @@ def _run_waiting(way: Way, faults: int, kept: Collection[int] | None) -> Report:
         # It lasts for most of a minute, so few runs have it.
         name = "lose_owners_coordinator" if number == rare_at else drawn.choice(WAITING_FAULTS)
         if kept is None or number in kept:
-            world.report.faults[name] += 1
-            ALL_FAULTS[name](world, Random(f"{seed} waiting fault {number}"))
+            _make(world, name, Random(f"{seed} waiting fault {number}"))
         world.run(seconds=drawn.random() * 2 * PAUSE_SECONDS_MAX)
     waiting.settle()
     return waiting.check()
@@ -144,8 +151,7 @@ def _run(
         for _ in range(5):
             world.append_shaky()
         if kept is None or number in kept:
-            world.report.faults[name] += 1
-            FAULTS[name](world, Random(f"{seed} fault {number}"))
+            _make(world, name, Random(f"{seed} fault {number}"))
         world.run(seconds=drawn.random() * PAUSE_SECONDS_MAX)
     world.settle()
     return world.check()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +13,10 @@ from tests.simulation.facts import PromiseBroken
 from tests.simulation.kafka import world
 from tests.simulation.kafka.faults import FAULTS
 from tests.simulation.kafka.plan import run_seed, shrink, way_of
+from tests.simulation.kafka.under_way import OPERATIONS, STATES
 from tests.simulation.kafka.world import Report
 from tests.simulation.many_seeds import ManySeeds
+from tests.tried import NOTHING, Tried, add
 from upstream.kafka.commits.commits import OffsetCommitter
 from upstream.kafka.commits.metadata import CommitMetadata
 from upstream.kafka.lasting_producer import LastingProducer
@@ -41,6 +45,17 @@ RARE = ("publish_code_20",)
 def _seeds() -> ManySeeds:
     wanted = {"faults": FAULTS, "events": HAPPENINGS}
     return ManySeeds(run_seed, wanted, lambda seed: f"{way_of(seed)}\nreplay: {COMMAND} {seed}")
+
+
+def test_runs_write_what_they_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each fault with what goes on at the nodes and the cluster, and how the run is configured."""
+    monkeypatch.setenv("PYDDMQ_TRIED", str(tmp_path / "tried"))
+    report = run_seed(1)
+    found: Counter[Tried] = Counter()
+    add([tmp_path / "tried"], found)
+    assert {each.fault for each in found} == set(report.faults)
+    assert {"publishes", "deliveries", "acks"} < {each.operation for each in found} <= {*OPERATIONS, NOTHING}
+    assert {way_of(1).protocol} <= {each.state for each in found} <= set(STATES)
 
 
 def test_faults_that_a_failure_does_not_need_are_left_out() -> None:
