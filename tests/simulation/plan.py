@@ -39,6 +39,8 @@ DURING_SECONDS = 2.0
 TIMER_FAULTS_PER_SEED = 10
 TIMER_GROUP = "free"
 TIMER_WAITS_MS = (1_000, 4_000, 4_000, 12_000, 130_000)
+BIG_EVERY, BIG_PAD_BYTES = 4, 24_000
+"""In one of so many runs about timers bodies reach most of `maxMessageBytes`: a file of the log has few of them."""
 FAULTS_PER_SEED = 7
 CHANGES_PER_SEED = 12
 FAULTS_OF_CHANGES = (
@@ -102,11 +104,13 @@ class TimerPlan(NamedTuple):
         log_file_bytes: Size of a file of the timer log.
         segment_bytes: Size of a file of the log.
         retention: Files of the log are deleted once all groups have finished them.
+        pad_bytes_max: What bodies have besides.
     """
 
     log_file_bytes: int
     segment_bytes: int
     retention: bool
+    pad_bytes_max: int = 200
 
 
 class Step(NamedTuple):
@@ -200,6 +204,8 @@ def draw_timers(seed: int, *, faults: int = TIMER_FAULTS_PER_SEED) -> Plan:
     clients = [ClientPlan(number, compact=number == 0) for number in range(2)]
     clients += [ClientPlan(2 + number, TIMER_GROUP, linger_ms=random.choice([0, 100])) for number in range(3)]
     timers = TimerPlan(random.choice((4_096, 4_096, 8_192)), random.choice((98_304, 131_072)), random.random() < 0.75)
+    if seed % BIG_EVERY == BIG_EVERY - 1:
+        timers = timers._replace(pad_bytes_max=BIG_PAD_BYTES)
     names = [*TIMER_FAULTS, "glitch_clock", "expire", "change_timers", "kill", "stop", "lose_power"]
     if seed % 2:
         names = [each for each in names if each not in ("damage_timer", "change_rebuilt_timers", "spoil_page")]
@@ -459,7 +465,11 @@ def _add(world: World, plan: Plan, client: ClientPlan) -> None:
         habits = ProducerHabits(pause_seconds=0.08, wait_share=plan.wait_share)
         if plan.timers is not None:
             habits = ProducerHabits(
-                pause_seconds=0.2, batch_share=0.5, wait_share=plan.wait_share, wait_ms=TIMER_WAITS_MS
+                pause_seconds=0.2,
+                batch_share=0.5,
+                wait_share=plan.wait_share,
+                wait_ms=TIMER_WAITS_MS,
+                pad_bytes_max=plan.timers.pad_bytes_max,
             )
         if plan.good:
             habits = ProducerHabits(pause_seconds=0.08, batch_share=0, refused_share=0, broken_json_share=0)
