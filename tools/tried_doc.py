@@ -54,7 +54,7 @@ def render() -> str:
 
 def _section(campaign: str, known: dict[str, list[str]], counts: Counter[Combination]) -> list[str]:
     left = never(known, counts)
-    lines = ["", f"## {campaign.capitalize()}", ""]
+    lines = ["", f"## {campaign[:1].upper()}{campaign[1:]}", ""]
     lines += [f"{len(counts):,} combinations of operation, state and fault were tried, {len(left):,} never."]
     operations = sorted({*known["operations"], *(each.operation for each in counts)})
     if counts and len(operations) <= WIDE:

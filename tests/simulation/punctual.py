@@ -25,6 +25,8 @@ class Punctual:
         self._world = world
         self._node: Node | None = None
         self._read_to: dict[tuple[str, int], int] = {}
+        self._seen_to: dict[tuple[str, int], int] = {}
+        """Likewise over all nodes of the run."""
         self._late_since: dict[int, float] = {}
         self._back_at = float("-inf")
         self._wall_ms, self._time = world.clock.wall_ms(), world.loop.time()
@@ -51,6 +53,8 @@ class Punctual:
         if wall_ms - self._wall_ms < round((now - self._time) * 1000) - 1:
             self._back_at = now
         self._wall_ms, self._time = wall_ms, now
+        if node is not None and node is self._node and node.state in ("ready", "draining") and not world.cutting:
+            self._read(node, now, wall_ms)
         if node is None or node.state != "ready" or world.cutting or world.disk.capacity_bytes is not None:
             self._late_since.clear()
             # After a start a level's message may wait for its delay once more (D35).
@@ -60,16 +64,29 @@ class Punctual:
             # What the power took is written anew under the same offsets, and a level's message may wait again (D35).
             self._node, self._back_at = node, now
             self._read_to.clear()
+            self._read(node, now, wall_ms)
+        for publish in world.ledger.publishes.values():
+            self._check(publish, now, wall_ms)
+
+    def _read(self, node: Node, now: float, wall_ms: int) -> None:
+        store = opened_of(node).store
         for name in TOPICS:
-            for queue in opened_of(node).store.topics[name].queues:
+            for queue in store.topics[name].queues:
+                if queue.min_offset > self._seen_to.get((name, queue.queue_id), 0):
+                    self._excuse(name, now, wall_ms)
                 start = max(self._read_to.get((name, queue.queue_id), 0), queue.min_offset)
                 for physical, size, _ in queue.read(start, queue.max_offset - start):
                     if size != FILLER_SIZE:
-                        properties = parse_properties(bytes(split(opened_of(node).store.read(physical, size))[1]))
+                        properties = parse_properties(bytes(split(store.read(physical, size))[1]))
                         self.delivered.add(int(properties["uid"]))
-                self._read_to[name, queue.queue_id] = max(start, queue.max_offset)
-        for publish in world.ledger.publishes.values():
-            self._check(publish, now, wall_ms)
+                self._read_to[name, queue.queue_id] = self._seen_to[name, queue.queue_id] = max(start, queue.max_offset)
+
+    def _excuse(self, topic: str, now: float, wall_ms: int) -> None:
+        """Retention has deleted messages between two looks: any that were due by now."""
+        for publish in self._world.ledger.publishes.values():
+            due = None if publish.timer is None else publish.timer.due(self._world.walls)
+            if publish.topic == topic and due is not None and (wall_ms >= due[0] or now >= due[1]):
+                self.delivered.add(publish.uid)
 
     def _check(self, publish: Publish, now: float, wall_ms: int) -> None:
         timer = publish.timer
