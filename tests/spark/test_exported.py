@@ -10,6 +10,7 @@ import pytest
 
 from broker.runtime.disk import RealDisk
 from lag.export.export import compact, export
+from lag.export.missing import mixed
 from lag.export.place import ExportPlace
 from lag.export.tables import arrow
 from lag.journal.reader import EventRow, JournalQuery, JournalReader, QueueRow
@@ -115,6 +116,26 @@ def test_overlapping_files_give_each_row_once(
         (tmp_path / "second" / name).rename(tmp_path / "first" / name)
     found = exported(spark, first.url, "queues", since_ms=0, until_ms=END_MS)
     assert sorted(row.sequence for row in found.where("`group` = 'a'").collect()) == list(range(6))
+
+
+def test_two_nodes_of_one_name_are_told(spark: Any, shipped: Any, tmp_path: Path) -> None:
+    """Whose starts overlap, with the sentence of the other engine."""
+    from lag.spark.sources.exported import exported_gaps
+
+    place = ExportPlace(f"{tmp_path}/exports")
+    for epoch in (1, 2):
+        folder = f"{tmp_path}/{epoch}"
+        origin = JournalOrigin(cluster="c", node="n", epoch=epoch)
+        writer = JournalWriter(RealDisk(), folder, origin, WriterLimits(free_bytes_min=0))
+        for number in range(9):
+            now = NOON_MS + number * EVERY_MS + epoch * EVERY_MS // 2
+            assert writer.write(now, [(("g", "t", 0), QueueSample(time_ms=now))])
+        writer.close(NOON_MS + 10 * EVERY_MS)
+        export(RealDisk(read_only=True), folder, place)
+    found = exported_gaps(spark, place.url, since_ms=NOON_MS, until_ms=END_MS)
+    begins = [NOON_MS + epoch * EVERY_MS // 2 for epoch in (1, 2)]
+    starts = [("c", "n", begin, begin + 8 * EVERY_MS) for begin in begins]
+    assert found == [(begin, f"{place.url}: {text}") for begin, text in mixed(starts, NOON_MS)] != []
 
 
 def test_what_is_missing_is_told(spark: Any, shipped: Any, place: ExportPlace, tmp_path: Path) -> None:

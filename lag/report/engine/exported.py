@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lag.export.missing import first_and_last_day, holes, was_exported
+from lag.export.missing import first_and_last_day, holes, mixed, was_exported
 from lag.export.names import LiveFile, live_files
 from lag.export.place import ExportFailed, ExportPlace
 from lag.journal.columns import QUEUES
@@ -202,16 +202,23 @@ def _silences(
     live: Sequence[LiveFile],
     window: ReportWindow,
 ) -> Iterator[tuple[int, str]]:
-    """Yield times without samples of each node, although no file says that they were not exported."""
+    """Yield times without samples of each node, although no file says that they were not exported.
+
+    Also where two nodes of one name are mixed.
+    """
     if not chunks:
         return
     nodes: dict[tuple[str, str], int] = {}
     of_queue = np.array([nodes.setdefault(place[:2], len(nodes)) for place in places], np.int64)
     snapshots = np.concatenate([_snapshots(chunk, of_queue, window) for chunk in chunks])
-    for (_, node), number in nodes.items():
+    starts = []
+    for (cluster, node), number in nodes.items():
         found = np.sort(snapshots[snapshots["node"] == number], order="time_ms")
         if len(found) < 2:
             continue
+        for start in np.unique(found["epoch"]):
+            times = found["time_ms"][found["epoch"] == start]
+            starts.append((cluster, node, int(times[0]), int(times[-1])))
         passed = np.diff(found["time_ms"])
         usual = np.sort(passed)[(len(passed) - 1) // 2]
         for place in np.flatnonzero(passed > SILENT_INTERVALS * usual).tolist():
@@ -224,6 +231,8 @@ def _silences(
                 continue
             seconds = int(passed[place]) // 1000
             yield int(before["time_ms"]), f"{url}: {node}: nothing was recorded for {seconds} s (silent)"
+    for from_ms, text in mixed(starts, window.from_ms):
+        yield from_ms, f"{url}: {text}"
 
 
 def _snapshots(chunk: Mapping[str, ColumnValues], of_queue: Any, window: ReportWindow) -> Any:

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from lag.export.missing import DAY_MS, first_and_last_day, holes, was_exported
+from lag.export.missing import DAY_MS, first_and_last_day, holes, mixed, was_exported
 from lag.export.names import live_files, parse, shown_place
 from lag.journal.columns import FIRST_COLUMNS, QUEUES, ColumnKind
 from lag.journal.scan import SILENT_INTERVALS
@@ -109,13 +109,20 @@ def exported_gaps(
         for each, missing in holes(live)
     ]
     over = "OVER (PARTITION BY cluster, node ORDER BY time_ms)"
-    rows = (
-        exported(
-            spark, place, "queues", since_ms=since_ms - DAY_MS // 24, until_ms=until_ms, unreadable=unreadable
-        )
+    snapshots = (
+        exported(spark, place, "queues", since_ms=since_ms - DAY_MS // 24, until_ms=until_ms, unreadable=unreadable)
         .groupBy("cluster", "node", "epoch", "sequence")
         .agg({"time_ms": "min"})
         .withColumnRenamed("min(time_ms)", "time_ms")
+    )
+    starts = snapshots.selectExpr("cluster", "node", "epoch", "time_ms AS first", "time_ms AS last")
+    starts = starts.groupBy("cluster", "node", "epoch").agg({"first": "min", "last": "max"})
+    starts = starts.select("cluster", "node", "min(first)", "max(last)")
+    found += [
+        (from_ms, f"{shown}: {text}") for from_ms, text in mixed((tuple(row) for row in starts.collect()), since_ms)
+    ]
+    rows = (
+        snapshots
         .selectExpr("*", f"lag(time_ms) {over} AS from_ms", f"lag(epoch) {over} = epoch AS one_start",
                     f"lag(sequence) {over} AS before")
         .selectExpr("*", "percentile_approx(time_ms - from_ms, 0.5) OVER (PARTITION BY cluster, node) AS interval_ms")

@@ -91,6 +91,23 @@ def test_times_without_samples_are_gaps(tmp_path: Path) -> None:
     assert report_of(place, 40).gaps == [f"{place.url}: n 1: nothing was recorded for 110 s (silent)"]
 
 
+def test_two_nodes_of_one_name_are_told(tmp_path: Path) -> None:
+    """Whose starts overlap; the starts of one node follow each other."""
+    place = ExportPlace(f"{tmp_path}/e")
+    for epoch, rounds in ((1, range(20)), (2, range(20, 40)), (3, range(10, 15))):
+        folder = f"{tmp_path}/{epoch}"
+        writer = JournalWriter(
+            RealDisk(), folder, JournalOrigin(cluster="c", node="n 1", epoch=epoch), WriterLimits(free_bytes_min=0)
+        )
+        for number in rounds:
+            now = BEGIN + number * EVERY_MS
+            assert writer.write(now, [(("g", "t", 3), QueueSample(time_ms=now, start=0, end=90, committed=90))])
+        writer.close(BEGIN + 40 * EVERY_MS)
+        export(DISK, folder, place)
+        gaps = report_of(place, 40).gaps
+        assert [gap.startswith(f"{place.url}: n 1: two starts") for gap in gaps] == [True] * (epoch == 3)
+
+
 def test_snapshots_that_were_not_exported_are_gaps(tmp_path: Path) -> None:
     """By the names of the files, and not as silence besides; a file that cannot be read is one, too."""
     place = exported(tmp_path, 40, until=BEGIN + 10 * EVERY_MS)
