@@ -41,22 +41,22 @@ def was_exported(live: Iterable[LiveFile], node: str, epoch: int, sequence: int)
 
 
 def mixed(starts: Iterable[tuple[str, str, int, int]], since_ms: int) -> Iterator[tuple[int, str]]:
-    """Yield since when two starts of a name recorded at one time, and a sentence that says so; once a name.
+    """Yield a moment and a sentence for each name of which two starts recorded at the same time from that moment on.
 
     Args:
         starts: Cluster, node, and the first and last moment of each start.
         since_ms: What was over before this moment is passed over.
     """
     ends: dict[tuple[str, str], int] = {}
-    told: set[tuple[str, str]] = set()
+    named: set[tuple[str, str]] = set()
     for cluster, node, first_ms, last_ms in sorted(starts):
         name = cluster, node
         end = ends.get(name, first_ms)
-        if first_ms < end and min(end, last_ms) >= since_ms and name not in told:
-            told.add(name)
+        if first_ms < end and min(end, last_ms) >= since_ms and name not in named:
+            named.add(name)
             yield (
                 first_ms,
-                f"{node}: two starts recorded at the same time: two nodes have this name and their figures are mixed, "
-                "or its clock was set back (mixed)",
+                f"{node}: two starts recorded at the same time: two nodes have this name and their figures are mixed "
+                "(give each its own brokerName), or its clock was set back (mixed)",
             )
         ends[name] = max(end, last_ms)

@@ -202,10 +202,7 @@ def _silences(
     live: Sequence[LiveFile],
     window: ReportWindow,
 ) -> Iterator[tuple[int, str]]:
-    """Yield times without samples of each node, although no file says that they were not exported.
-
-    Also where two nodes of one name are mixed.
-    """
+    """Yield times without samples that no file explains, of each node, and names that two nodes have."""
     if not chunks:
         return
     nodes: dict[tuple[str, str], int] = {}
